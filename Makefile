@@ -1,0 +1,33 @@
+# `make demo` and `make test` set everything up themselves: Python 3.11 and nothing else is needed.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS := 1
+export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
+
+.PHONY: demo test lint study-fednst study-digits clean
+
+$(BIN)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[synth,dev]"
+	touch $@
+
+demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
+	$(BIN)/fedray run configs/fednst/embedded.yaml
+
+test: $(BIN)/.installed  ## everything that CI runs
+	$(BIN)/python -m pytest
+
+lint: $(BIN)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+study-fednst: $(BIN)/.installed  ## three seeds of FedNST, SFL and server-only (about 25 minutes on two cores)
+	$(BIN)/python benchmarks/fednst_embedded.py
+
+study-digits: $(BIN)/.installed  ## real speech: connected digits, six splits of the speakers
+	$(BIN)/python benchmarks/fednst_digits.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,20 @@
+"""fedray simulates federated learning for speech on Ray."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Result", "resume", "run"]
+
+if TYPE_CHECKING:
+    from fedray.experiment import Result, resume, run
+
+
+def __getattr__(name: str) -> Any:
+    """`fedray.run` and its like are imported when first asked for: the lower floors do without Ray."""
+    if name in __all__:
+        from fedray import experiment
+
+        return getattr(experiment, name)
+    raise AttributeError(f"module 'fedray' has no attribute {name!r}")

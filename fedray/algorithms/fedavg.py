@@ -1,0 +1,78 @@
+"""FedAvg: federated averaging, here of speech recognisers trained on true transcripts.
+
+McMahan, Moore, Ramage, Hampson, y Arcas. Communication-Efficient Learning of Deep Networks from Decentralized Data. AISTATS 2017.
+
+    for t = 0 .. T - 1:
+        S_t <- a sample of the clients
+        on each client i in S_t:
+            Delta_i <- SGD(theta_t, D_i, E epochs, eta_C^t) - theta_t
+        Delta_C <- sum_i n_i / n  Delta_i
+        Delta_S <- SGD(theta_t, D_L, one pass, eta_S) - theta_t    # only with alpha > 0
+        Delta   <- alpha Delta_S + (1 - alpha) Delta_C
+        theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
+
+From a seed model and with alpha > 0 this is SFL, the supervised federation that FedNST's paper compares itself with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedray.core.config import kinds
+from fedray.core.schedules import SCHEDULES
+from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
+from fedray.training.federated import (
+    SEED_MODEL_KEYS,
+    ServerPassSettings,
+    TaskAlgorithm,
+    check_mixing,
+    mixed,
+    report,
+    seed_model,
+    server_pass,
+    train_on,
+)
+from fedray.training.local import LocalSettings, PretrainSettings
+
+
+@dataclass(frozen=True)
+class FedAvgSettings:
+    alpha: float = 0.0  # the server's share of a change
+    schedule: Any = kinds(SCHEDULES, "constant")
+    client: LocalSettings = field(default_factory=LocalSettings)
+    server: ServerPassSettings = field(default_factory=ServerPassSettings)
+    pretrain: PretrainSettings = field(default_factory=PretrainSettings)
+    buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
+
+    def __post_init__(self) -> None:
+        check_mixing(self.alpha, self.buffers)
+
+
+class FedAvg(TaskAlgorithm):
+    Settings = FedAvgSettings
+    settings: FedAvgSettings
+    init_name = "seed model"
+    init_depends = SEED_MODEL_KEYS
+    best = ("dev/wer", "min")
+
+    def init(self, server: Server) -> ServerState:
+        return seed_model(self.task, server, self.settings.pretrain)
+
+    def broadcast(self, state: ServerState, round: int) -> Broadcast:
+        return Broadcast(state.params, {"lr/client": self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)})
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        targets, eta_c = self.task.targets(client.data), received.settings["lr/client"]
+        delta, metrics = train_on(
+            self.task, received, client.data, targets, self.settings.client, eta_c, client.seed, self.settings.buffers
+        )
+        return Update(delta, report(client.data, metrics), metrics)
+
+    def server_train(self, server: Server, received: Received) -> Update | None:
+        if self.settings.alpha == 0:
+            return None
+        return server_pass(self.task, server, received, self.settings.server, self.settings.buffers)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        return self.optimise(state, mixed(change, self.settings.alpha))

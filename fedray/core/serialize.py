@@ -1,0 +1,61 @@
+"""States on disk: torch.save of plain data, read with weights_only=True, so that nothing that is read is executed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedray.core.cache import write_atomically
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value))  # a copy of its own: what came over the object store is read-only
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: _tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tensors(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool | bytes | torch.Tensor):
+        return value
+    raise TypeError(f"a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.numpy()
+    if isinstance(value, dict):
+        return {key: _arrays(item) for key, item in value.items()}
+    return [_arrays(item) for item in value] if isinstance(value, list) else value
+
+
+def dumps(state: Mapping[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(_tensors(state), buffer)
+    return buffer.getvalue()
+
+
+def save(state: Mapping[str, Any], path: Path) -> int:
+    """Write atomically; the number of bytes."""
+    data = dumps(state)
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+    return len(data)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What `save` wrote; tensors come back as numpy arrays. A file that is cut short or holds anything else is a ValueError."""
+    try:
+        state = _arrays(torch.load(path, map_location="cpu", weights_only=True))
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch has no one error for broken files: whatever it says is passed on
+        raise ValueError(f"{path}: is not a state that fedray can read (cut short, or not plain data): {error}") from error
+    if not isinstance(state, dict):
+        raise ValueError(f"{path}: holds a {type(state).__name__}, not a state")
+    return state

@@ -1,0 +1,56 @@
+"""SpecAugment (Park et al., Interspeech 2019, without time warping), through SpeechBrain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from fedray.data.dataset import Batch
+
+
+@dataclass(frozen=True)
+class SpecAugmentSettings:
+    """Masks an utterance, for about 40 bins and 2 to 4 seconds at 100 frames a second. Widths are drawn evenly from 0 to the widest."""
+
+    time_masks: int = 2
+    time_width: int = 20  # frames, the widest
+    frequency_masks: int = 2
+    frequency_width: int = 8  # bins, the widest
+    longest_share: float = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
+
+    def __post_init__(self) -> None:
+        for name in ("time_masks", "time_width", "frequency_masks", "frequency_width"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"augment.{name}: {getattr(self, name)} must not be below 0")
+        if not 0 <= self.longest_share <= 1:
+            raise ValueError(f"augment.longest_share: {self.longest_share} is a share, from 0 to 1")
+
+
+class SpecAugment:
+    """Masks of each utterance's own, from torch's global generator. Masked values become 0: the mean, where features are normalised."""
+
+    def __init__(self, settings: SpecAugmentSettings) -> None:
+        self.settings = settings
+
+    def __call__(self, batch: Batch) -> Batch:
+        """A new batch; the given one stays as it is."""
+        settings = self.settings
+        size, frames, bins = batch.features.shape
+        # Masks are drawn on ones and multiplied in: SpeechBrain masks in place, which would need a copy and two slow passes.
+        time = batch.features.new_ones(size, frames, 1)
+        time = _mask(time, settings.time_masks, min(settings.time_width, int(settings.longest_share * frames)), dim=1)
+        frequency = batch.features.new_ones(size, 1, bins)
+        frequency = _mask(frequency, settings.frequency_masks, min(settings.frequency_width, bins), dim=2)
+        return replace(batch, features=(batch.features * time).mul_(frequency))
+
+
+def _mask(ones: torch.Tensor, count: int, widest: int, dim: int) -> torch.Tensor:
+    # Imported where it is used: importing SpeechBrain costs a process most of a second.
+    from speechbrain.augment.freq_domain import SpectrogramDrop
+
+    if count == 0 or widest == 0:
+        return ones
+    # SpeechBrain draws widths below `drop_length_high`, but counts up to and including `drop_count_high`.
+    drop = SpectrogramDrop(drop_length_low=0, drop_length_high=widest + 1, drop_count_low=count, drop_count_high=count, dim=dim)
+    return drop(ones)

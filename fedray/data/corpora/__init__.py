@@ -1,0 +1,22 @@
+"""The corpora that fedray reads or makes: one file each. To add one, write the class and name it here."""
+
+from __future__ import annotations
+
+from fedray.data.corpora.embedded import Embedded
+from fedray.data.corpora.fsdd import ConnectedDigits, Fsdd
+from fedray.data.corpora.kaldi import Kaldi
+from fedray.data.corpora.librispeech import LibriSpeech
+from fedray.data.corpora.nemo import Nemo
+from fedray.data.corpora.speechbrain import SpeechBrain
+from fedray.data.corpora.tsv import Tsv
+
+CORPORA: dict[str, type] = {
+    "embedded": Embedded,
+    "librispeech": LibriSpeech,
+    "fsdd": Fsdd,
+    "connected_digits": ConnectedDigits,
+    "speechbrain": SpeechBrain,
+    "nemo": Nemo,
+    "kaldi": Kaldi,
+    "tsv": Tsv,
+}

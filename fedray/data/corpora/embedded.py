@@ -1,0 +1,160 @@
+"""The corpus that needs no download: seeded synthetic speech of many speakers, accents and channels, made on first use and cached."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedray.core import seeds
+from fedray.core.cache import cached, key
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.synthesis import espeak, sentences, speakers
+from fedray.data.corpora.synthesis.acoustics import SAMPLE_RATE
+from fedray.data.corpora.synthesis.recording import Session, record
+from fedray.data.corpora.synthesis.sentences import GRAMMARS
+from fedray.data.corpora.synthesis.speakers import Conditions
+from fedray.data.manifest import Manifest
+
+KINDS = ("commands", "keywords")
+TEXTS = pa.string()
+SCHEMA = pa.schema(
+    [("split", TEXTS), ("utterance", TEXTS), ("path", TEXTS), ("offset", pa.float64()), ("seconds", pa.float64())]
+    + [("speaker", TEXTS), ("text", TEXTS), ("label", TEXTS)]
+)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A server with clean speech, clients in rooms and noise, and speakers nobody has heard to test on; every speaker is in one split only.
+
+    "commands" are sentences for recognition. Dev and test hold sentences out: `label` is "unseen" where neither server nor clients say
+    the sentence, else "seen"; with several languages it is the language instead. "keywords" are clips of one second for classification,
+    `label` being the word. `dev` and `test` are recorded like the clients, `test-server` like the server.
+    """
+
+    kind: str = "commands"
+    languages: list[str] = field(default_factory=lambda: ["en"])  # speakers take turns
+    server_speakers: int = 40
+    server_utterances: int = 25  # of each speaker, as all that follow
+    client_speakers: int = 60
+    client_utterances: int = 60
+    dev_speakers: int = 20
+    dev_utterances: int = 20
+    test_speakers: int = 60
+    test_utterances: int = 20
+    test_server_speakers: int = 15
+    test_server_utterances: int = 20
+    held_out: float = 0.25  # share of the grammar's sentences that server and clients never say
+    unseen: float = 0.5  # share of dev and test utterances drawn from these
+    words: int = 35  # keywords: the first so many of each language's 35
+    server: Conditions = field(default_factory=speakers.clean)
+    clients: Conditions = field(default_factory=Conditions)
+
+    def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
+        """The splits "server", "clients", "dev", "test" and "test-server" (those with speakers); audio is made below `cache` if need be.
+
+        Raises ValueError for settings that make no sense, and when espeak-ng is not installed.
+        """
+        if root is not None:
+            raise ValueError(f"the embedded corpus is made, not read: remove data.root ({root})")
+        self.check()
+        parts = {"settings": asdict(self), "seed": seed, "code": _code(), "espeak": espeak.version()}
+        folder = cached(Path(cache) / f"embedded-{self.kind}-{key(parts)}", partial(self.build, seed=seed, parallel=parallel))
+        rows = pq.read_table(folder / "manifest.parquet").to_pylist()
+        splits: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            row["path"] = str(folder.absolute() / row["path"])
+            splits.setdefault(row.pop("split"), []).append(row)
+        return {split: Manifest.from_rows(found, source=str(folder)) for split, found in splits.items()}
+
+    def check(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f'data.options.kind: choose from {", ".join(KINDS)}, not "{self.kind}"')
+        if not self.languages or not set(self.languages) <= set(GRAMMARS):
+            raise ValueError(f"data.options.languages: choose from {', '.join(GRAMMARS)}, not {self.languages}")
+        for name in ("held_out", "unseen"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"data.options.{name}: a share between 0 and 1, not {getattr(self, name)}")
+        if self.held_out == 1 or (self.unseen > 0 and self.held_out == 0):
+            raise ValueError(f"data.options.held_out: {self.held_out} leaves nothing to train or to test on; set it between 0 and 1")
+        most = min(len(GRAMMARS[language].keywords) for language in self.languages)
+        if not 1 <= self.words <= most:
+            raise ValueError(f"data.options.words: there are 1 to {most} keywords, not {self.words}")
+        self.server.check("data.options.server")
+        self.clients.check("data.options.clients")
+
+    def build(self, folder: Path, seed: int, parallel: Parallel) -> None:
+        """Record every speaker into `folder` and write `manifest.parquet` beside the audio."""
+        sessions = list(self.sessions(seed))
+        heard = {text for split, session in sessions if split in ("server", "clients") for text in session.texts}
+        rows = []
+        lengths = parallel(partial(record, folder=folder), [session for _, session in sessions], "synthesising speakers")
+        for (split, session), samples in zip(sessions, lengths, strict=True):
+            start = 0
+            for position, (text, count) in enumerate(zip(session.texts, samples, strict=True)):
+                rows.append(
+                    {
+                        "split": split,
+                        "utterance": f"{session.speaker.id}-{position:03d}",
+                        "path": session.path,
+                        "offset": start / SAMPLE_RATE,
+                        "seconds": count / SAMPLE_RATE,
+                        "speaker": session.speaker.id,
+                        "text": text,
+                        "label": self._label(split, session, text, heard),
+                    }
+                )
+                start += count
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / "manifest.parquet")
+
+    def sessions(self, seed: int) -> Iterator[tuple[str, Session]]:
+        """What every speaker is to say, split by split."""
+        plan = {
+            "server": (self.server_speakers, self.server_utterances, self.server),
+            "clients": (self.client_speakers, self.client_utterances, self.clients),
+            "dev": (self.dev_speakers, self.dev_utterances, self.clients),
+            "test": (self.test_speakers, self.test_utterances, self.clients),
+            "test-server": (self.test_server_speakers, self.test_server_utterances, self.server),
+        }
+        for split, (count, utterances, conditions) in plan.items():
+            for position in range(count):
+                language = self.languages[position % len(self.languages)]
+                speaker = speakers.draw(f"{split}-{language}-{position:04d}", language, conditions, seed)
+                texts = self._texts(split, speaker, utterances)
+                yield split, Session(speaker, tuple(texts), self.kind == "keywords", f"{split}/{speaker.id}.flac")
+
+    def _texts(self, split: str, speaker: speakers.Speaker, count: int) -> list[str]:
+        generator = seeds.numpy_generator(*speaker.names, "texts")
+        grammar = GRAMMARS[speaker.language]
+        if self.kind == "keywords":
+            return sentences.shuffled_words(grammar.keywords[: self.words], count, generator)
+        texts = []
+        for _ in range(count):
+            unseen = split not in ("server", "clients") and generator.random() < self.unseen
+            texts.append(sentences.draw(grammar, unseen, self.held_out, speaker.seed, generator))
+        return texts
+
+    def _label(self, split: str, session: Session, text: str, heard: set[str]) -> str | None:
+        if self.kind == "keywords":
+            return text
+        if len(self.languages) > 1:
+            return session.speaker.language
+        if split in ("server", "clients"):
+            return None
+        return "seen" if text in heard else "unseen"
+
+
+def _code() -> str:
+    """A hash of the source that makes the audio, so that a change of it makes a new corpus."""
+    here = Path(__file__)
+    digest = hashlib.blake2b(digest_size=8)
+    for path in (here, *sorted((here.parent / "synthesis").glob("*.py"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

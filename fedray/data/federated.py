@@ -1,0 +1,133 @@
+"""From a corpus to a federation: who the clients are, what the server has, what is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedray.core.cache import key
+from fedray.core.parallel import Parallel
+from fedray.data.corruption import CorruptionSettings, corrupt_labels
+from fedray.data.dataset import Utterances, shard
+from fedray.data.features import FeatureSettings, FeatureStore, build_features
+from fedray.data.manifest import Manifest
+from fedray.data.partition import PartitionSettings, partition, split_by_speakers
+
+
+@dataclass(frozen=True)
+class ServerDataSettings:
+    """What of a corpus' training data is the server's, by speakers, where the corpus itself does not say. Both null: nothing."""
+
+    share: float | None = None  # of the speakers
+    hours: float | None = None
+    largest: bool = False  # the speakers with most speech instead of a random choice
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    corpus: str = "embedded"
+    root: str | None = None  # the corpus' folder
+    seed: int = 0  # of what is drawn in making or dividing the corpus, apart from the seed of the run
+    options: dict[str, Any] = field(default_factory=dict)  # the corpus' own settings
+    server: ServerDataSettings = field(default_factory=ServerDataSettings)
+    clients: PartitionSettings = field(default_factory=PartitionSettings)
+    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
+    dev_share: float | None = None  # of the training speakers, where the corpus has no development set
+    skip_broken: bool = False  # leave out audio that cannot be read, counted, instead of ending with an error
+
+
+class SpeechData:
+    """The federation; see fedray.core.types.FederatedData. Holds manifests and feature stores, no audio."""
+
+    def __init__(
+        self, clients: Utterances, rows: Mapping[str, np.ndarray], splits: Mapping[str, Utterances], server: Utterances | None
+    ) -> None:
+        self._clients, self._rows, self._splits, self._server = clients, dict(rows), dict(splits), server
+        self._ids = list(self._rows)
+
+    def client_ids(self) -> Sequence[str]:
+        return self._ids
+
+    def cost(self, client: str) -> float:
+        return len(self._rows[client])
+
+    def load(self, client: str) -> Utterances:
+        return self._clients.take(self._rows[client])
+
+    def server(self) -> Utterances | None:
+        return self._server
+
+    def splits(self) -> Sequence[str]:
+        return list(self._splits)
+
+    def evaluation(self, split: str, index: int = 0, count: int = 1) -> Utterances:
+        return shard(self._splits[split], index, count)
+
+    def fingerprint(self, part: str = "all") -> str:
+        """Changes with the data of a part: "server", "clients" or "all"."""
+        sets: dict[str, Utterances | None] = {"clients": self._clients, "server": self._server, **self._splits}
+        chosen = sets if part == "all" else {part: sets[part]}
+        described: dict[str, Any] = {
+            name: None if data is None else [data.manifest.fingerprint(), str(data.features.folder.name), data.rows.tolist()]
+            for name, data in chosen.items()
+        }
+        if part != "server":
+            described["partition"] = {client: rows.tolist() for client, rows in self._rows.items()}
+        return key(described)
+
+    def transcripts(self) -> list[str]:
+        """What tokens and language models are learnt from: the server's transcripts, or the clients' where it has none."""
+        source = self._server if self._server is not None else self._clients
+        return [text for text in source.texts if text]
+
+
+def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Manifest | None, Manifest, dict[str, Manifest]]:
+    """(the server's, the clients', the splits to score) from a corpus' splits."""
+    splits = dict(splits)
+    if "clients" in splits:
+        server, clients = splits.pop("server", None), splits.pop("clients")
+    elif "train" in splits:
+        server, clients = None, splits.pop("train")
+        if settings.dev_share is not None and "dev" not in splits:
+            dev, rest = split_by_speakers(clients, seed=settings.seed, share=settings.dev_share)
+            splits["dev"], clients = clients.take(dev), clients.take(rest)
+        if settings.server.share is not None or settings.server.hours is not None:
+            mine, theirs = split_by_speakers(clients, seed=settings.seed, **asdict(settings.server))
+            server, clients = clients.take(mine), clients.take(theirs)
+    else:
+        raise ValueError(f"the corpus has the splits {', '.join(splits)}, but neither train nor clients: see data.options")
+    return server, clients, splits
+
+
+def federate(
+    splits: Mapping[str, Manifest], settings: DataSettings, features: FeatureSettings, cache: Path, parallel: Parallel, target: str = "text"
+) -> tuple[SpeechData, dict[str, str]]:
+    """The federation of a corpus' splits, and what was broken and left out (utterance -> why; only with `skip_broken`)."""
+    server, clients, scored = divide(splits, settings)
+    rows = partition(clients, settings.clients, settings.seed)
+    broken: dict[str, str] = {}
+
+    def stored(manifest: Manifest, corruption: CorruptionSettings | None = None) -> FeatureStore:
+        store = build_features(manifest, features, cache, parallel, corruption, settings.seed, rows, settings.skip_broken)
+        broken.update(store.broken)
+        return store
+
+    def whole(manifest: Manifest | None) -> Utterances | None:
+        if manifest is None:
+            return None
+        store = stored(manifest)
+        return Utterances(manifest, store, np.flatnonzero(store.frames > 0))
+
+    store = stored(clients, settings.corruption)
+    sound = store.frames > 0
+    wrong = corrupt_labels(clients, settings.corruption, settings.seed, target, rows).manifest
+    kept = {client: mine[sound[mine]] for client, mine in rows.items()}
+    scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}
+    # Every row that is sound stays in place: clients point at rows of their manifest.
+    place = np.cumsum(sound) - 1
+    everyone = Utterances(wrong, store, np.flatnonzero(sound))
+    return SpeechData(everyone, {client: place[mine] for client, mine in kept.items()}, scored_utterances, whole(server)), broken

@@ -1,0 +1,189 @@
+"""Who the clients are: rows of a manifest divided among them, by speaker or by one of the field's usual rules.
+
+Every division depends on the utterance ids, the settings and the seed, never on the order of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedray.core.seeds import numpy_generator
+from fedray.data.manifest import Manifest
+
+Clients = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class PartitionSettings:
+    """`by`:
+    speaker     one client a speaker, named after him
+    k_speakers  `speakers_per_client` speakers, drawn at random, a client; the last client takes what is left
+    silos       the speakers dealt to `count` clients of equal hours, the longest first; the seed only settles ties
+    iid         the utterances dealt to `count` clients at random, in equal numbers
+    dirichlet   each label's utterances dealt to `count` clients in shares drawn from Dirichlet(`alpha`) (Hsu et al., 2019)
+    """
+
+    by: str = "speaker"
+    count: int | None = None  # speaker, k_speakers: keep that many clients, drawn at random (null: all)
+    alpha: float = 0.5
+    speakers_per_client: int = 2
+    min_utterances: int = 1  # clients with fewer are left out; a Dirichlet draw is repeated until all have them
+    max_utterances: int | None = None  # of a client with more, that many drawn at random
+
+
+def partition(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    """Client id -> its rows (int64, ascending); clients in the order of their ids, no row in two of them."""
+    if settings.by not in PARTITIONS:
+        raise ValueError(f"clients cannot be divided by {settings.by!r}; choose one of {', '.join(PARTITIONS)}")
+    if settings.count is not None and settings.count < 1:
+        raise ValueError(f"count must be at least 1, not {settings.count}")
+    order = _by_id(manifest)
+    clients = PARTITIONS[settings.by](manifest.take(order), settings, seed)
+    clients = {name: rows for name, rows in clients.items() if len(rows) >= max(settings.min_utterances, 1)}
+    if settings.by in ("speaker", "k_speakers") and settings.count is not None:
+        if settings.count > len(clients):
+            raise ValueError(
+                f"{settings.count} clients were asked for, but only {len(clients)} have {settings.min_utterances} utterances or more: "
+                "lower count or min_utterances"
+            )
+        names = sorted(clients)
+        keep = numpy_generator(seed, "partition", "count").permutation(len(names))[: settings.count]
+        clients = {names[index]: clients[names[index]] for index in keep}
+    if not clients:
+        raise ValueError(f"no client has {settings.min_utterances} utterances (min_utterances): lower it")
+    most = settings.max_utterances
+    for name, rows in clients.items():
+        if most is not None and len(rows) > most:
+            clients[name] = numpy_generator(seed, "partition", "max_utterances", name).permutation(rows)[:most]
+    return {name: np.sort(order[clients[name]]) for name in sorted(clients)}
+
+
+def split_by_speakers(
+    manifest: Manifest, *, seed: int, share: float | None = None, hours: float | None = None, largest: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows of the server, rows of the clients), ascending, speakers disjoint, each side with at least one speaker.
+
+    The server gets a `share` of the speakers (rounded), or as many as it takes to reach `hours`: drawn at random, or,
+    with `largest`, those with most speech first (the warm-up of Gao et al., 2022).
+    """
+    if (share is None) == (hours is None):
+        raise ValueError("the server's part is given by share or by hours: give one of them")
+    names, codes = _codes(manifest, "speaker")
+    if len(names) < 2:
+        raise ValueError(f"a division by speakers needs two of them or more; the manifest has {len(names)}")
+    spoken = _seconds(manifest, codes, len(names))
+    order = np.argsort(-spoken, kind="stable") if largest else numpy_generator(seed, "split_by_speakers").permutation(len(names))
+    if share is not None:
+        if not 0 < share < 1:
+            raise ValueError(f"share is a part of the speakers, between 0 and 1, not {share}")
+        count = min(max(round(share * len(names)), 1), len(names) - 1)
+    else:
+        total = np.cumsum(spoken[order])
+        count = int(np.searchsorted(total, hours * 3600)) + 1
+        if hours <= 0 or count >= len(names):
+            raise ValueError(
+                f"{hours} h for the server leave no speaker to the clients or none to the server: the speech lasts {total[-1] / 3600:.2f} h"
+            )
+    server = np.isin(codes, order[:count])
+    return np.flatnonzero(server), np.flatnonzero(~server)
+
+
+def _by_speaker(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    names, codes = _codes(manifest, "speaker")
+    return dict(zip(names, _groups(codes, len(names)), strict=True))
+
+
+def _by_k_speakers(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    if settings.speakers_per_client < 1:
+        raise ValueError(f"speakers_per_client must be at least 1, not {settings.speakers_per_client}")
+    names, codes = _codes(manifest, "speaker")
+    place = np.empty(len(names), np.int64)
+    place[numpy_generator(seed, "partition", "k_speakers").permutation(len(names))] = np.arange(len(names)) // settings.speakers_per_client
+    return _numbered(place[codes], int(place.max(initial=-1)) + 1)
+
+
+def _silos(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    names, codes = _codes(manifest, "speaker")
+    count = _count(settings, len(names), "speakers")
+    spoken = _seconds(manifest, codes, len(names))
+    totals, place = np.zeros(count), np.empty(len(names), np.int64)
+    shuffled = numpy_generator(seed, "partition", "silos").permutation(len(names))
+    for speaker in shuffled[np.argsort(-spoken[shuffled], kind="stable")]:  # longest first, each to the client with least so far
+        place[speaker] = np.argmin(totals)
+        totals[place[speaker]] += spoken[speaker]
+    return _numbered(place[codes], count)
+
+
+def _iid(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    count = _count(settings, len(manifest), "utterances")
+    place = numpy_generator(seed, "partition", "iid").permutation(np.arange(len(manifest)) % count)
+    return _numbered(place, count)
+
+
+def _dirichlet(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    if manifest.table["label"].null_count:
+        raise ValueError(
+            "a Dirichlet division needs a label for every utterance, and this corpus has some without: "
+            "name the column of the labels in data.options, or divide by speaker, k_speakers or iid"
+        )
+    if not settings.alpha > 0:
+        raise ValueError(f"alpha must be above 0, not {settings.alpha}")
+    count = _count(settings, len(manifest), "utterances")
+    names, codes = _codes(manifest, "label")
+    rows_of_label = _groups(codes, len(names))
+    for attempt in range(100):
+        generator = numpy_generator(seed, "partition", "dirichlet", attempt)
+        place = np.empty(len(manifest), np.int64)
+        for rows in rows_of_label:
+            shares = generator.dirichlet(np.full(count, settings.alpha))
+            ends = np.rint(np.cumsum(shares) * len(rows)).astype(np.int64)
+            place[generator.permutation(rows)] = np.minimum(np.searchsorted(ends, np.arange(len(rows)), side="right"), count - 1)
+        if np.bincount(place, minlength=count).min() >= settings.min_utterances:
+            return _numbered(place, count)
+    raise ValueError(
+        f"100 draws from Dirichlet({settings.alpha}) left some of {count} clients with fewer than {settings.min_utterances} utterances: "
+        "raise alpha, or lower count or min_utterances (0 leaves empty clients out)"
+    )
+
+
+PARTITIONS = {"speaker": _by_speaker, "k_speakers": _by_k_speakers, "silos": _silos, "iid": _iid, "dirichlet": _dirichlet}
+
+
+def _count(settings: PartitionSettings, available: int, what: str) -> int:
+    if settings.count is None:
+        raise ValueError(f"a division by {settings.by} needs count, the number of clients")
+    if settings.count > available:
+        raise ValueError(f"{available} {what} cannot be divided among {settings.count} clients: lower count")
+    return settings.count
+
+
+def _by_id(manifest: Manifest) -> np.ndarray:
+    return pc.sort_indices(manifest.table["utterance"]).to_numpy().astype(np.int64)
+
+
+def _codes(manifest: Manifest, column: str) -> tuple[list[str], np.ndarray]:
+    """The distinct values, sorted, and for every row the position of its value among them."""
+    encoded = pc.dictionary_encode(manifest.table[column].combine_chunks())
+    rank = pc.rank(encoded.dictionary, sort_keys="ascending").to_numpy().astype(np.int64) - 1
+    names = encoded.dictionary.take(pa.array(np.argsort(rank)))
+    return names.to_pylist(), rank[encoded.indices.to_numpy()]
+
+
+def _groups(codes: np.ndarray, count: int) -> list[np.ndarray]:
+    """For every code the rows that carry it, ascending."""
+    ends = np.cumsum(np.bincount(codes, minlength=count))
+    return np.split(np.argsort(codes, kind="stable"), ends[:-1])
+
+
+def _numbered(place: np.ndarray, count: int) -> Clients:
+    width = max(4, len(str(count - 1)))
+    return {f"client-{index:0{width}d}": rows for index, rows in enumerate(_groups(place, count))}
+
+
+def _seconds(manifest: Manifest, codes: np.ndarray, count: int) -> np.ndarray:
+    """Seconds of speech of every code, summed as whole microseconds: exact, so the order of the rows cannot show in the last bit."""
+    return np.bincount(codes, weights=np.rint(manifest.array("seconds") * 1e6), minlength=count) / 1e6

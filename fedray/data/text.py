@@ -1,0 +1,180 @@
+"""Transcripts to token ids and back: characters or SentencePiece sub-words, both with the CTC blank as token 0; normalising transcripts."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from fedray.core.cache import write_atomically
+
+BLANK = "<blank>"
+SPACE = "<space>"  # in tokens.txt, where a line of one blank would not survive an editor
+CASES = ("lower", "upper", "keep")
+KINDS = ("unigram", "bpe")
+
+
+def normalise(text: str, case: str = "lower", punctuation: bool = False) -> str:
+    """NFC, one case (lower | upper | keep), single blanks. With `punctuation` False, punctuation and symbols become blanks.
+
+    An apostrophe between two letters (don't, l'eau) belongs to the word and stays; a typographic one becomes the plain one.
+    """
+    if case not in CASES:
+        raise ValueError(f"case {case!r} is not known; choose one of {', '.join(CASES)}")
+    text = unicodedata.normalize("NFC", text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    text = {"lower": text.lower(), "upper": text.upper(), "keep": text}[case]
+    if not punctuation:
+        text = re.sub(r"(?<![^\W\d_])'|'(?![^\W\d_])", " ", text)
+        text = "".join(" " if c != "'" and unicodedata.category(c)[0] in "PS" else c for c in text)
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
+class Characters:
+    """One token a character."""
+
+    blank = 0
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        assert tokens[0] == BLANK and len(set(tokens)) == len(tokens), tokens
+        self.tokens = list(tokens)
+        self._ids = {token: index for index, token in enumerate(self.tokens)}
+
+    @classmethod
+    def train(cls, texts: Iterable[str]) -> Characters:
+        """The characters of the texts in the order of their code points. Raises ValueError for line breaks, tabs and control characters."""
+        seen = set().union(*texts)
+        if not seen:
+            raise ValueError("no characters in the transcripts to make tokens of; is their text column empty?")
+        odd = sorted(c for c in seen if c != " " and (c.isspace() or unicodedata.category(c) == "Cc"))
+        if odd:
+            raise ValueError(f"the transcripts hold {_named(odd)}, which cannot be tokens; normalise the transcripts first")
+        return cls([BLANK, *sorted(seen)])
+
+    @property
+    def size(self) -> int:
+        """Tokens including the blank."""
+        return len(self.tokens)
+
+    def encode(self, text: str) -> list[int]:
+        """Raises ValueError that names characters without a token."""
+        try:
+            return [self._ids[c] for c in text]
+        except KeyError:
+            raise ValueError(_unknown(text, [c for c in text if c not in self._ids])) from None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Blanks are left out; repeated tokens are kept (collapsing them is CTC's business)."""
+        return "".join(self.tokens[index] for index in ids if index != self.blank)
+
+    def save(self, folder: Path) -> None:
+        lines = [SPACE if token == " " else token for token in self.tokens]
+        text = "".join(f"{line}\n" for line in lines)
+        write_atomically(Path(folder) / "tokens.txt", lambda path: path.write_text(text, encoding="utf-8"))
+
+    @classmethod
+    def load(cls, path: Path) -> Characters:
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        if not lines or lines[0] != BLANK:
+            raise ValueError(f"{path}: the first line of a list of tokens must be {BLANK}")
+        return cls([" " if line == SPACE else line for line in lines])
+
+
+class SentencePiece:
+    """Sub-words of the sentencepiece library. Its unknown piece is our blank: id 0 never comes out of `encode`, so it costs no output."""
+
+    blank = 0
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+
+    @classmethod
+    def train(cls, texts: Iterable[str], size: int, kind: str = "unigram") -> SentencePiece:
+        """`size` tokens including the blank; kind unigram | bpe. Same texts, same bytes. Raises ValueError for an impossible size."""
+        if kind not in KINDS:
+            raise ValueError(f"sub-words of kind {kind!r} are not known; choose one of {', '.join(KINDS)}")
+        texts = list(texts)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(texts),
+                model_writer=model,
+                vocab_size=size,
+                model_type=kind,
+                unk_id=0,
+                unk_piece=BLANK,
+                pad_id=-1,
+                bos_id=-1,
+                eos_id=-1,
+                character_coverage=1.0,
+                normalization_rule_name="identity",
+                # Longer lines than this would be dropped without a word.
+                max_sentence_length=1 + max((len(text.encode()) for text in texts), default=0),
+                num_threads=1,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            message = str(error).split("] ")[-1].strip(" .")
+            raise ValueError(f"{size} {kind} sub-words cannot be made of {len(texts)} transcripts: {message}; change the size") from error
+        return cls(model.getvalue())
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"proto": self.proto}
+
+    @functools.cached_property
+    def _processor(self) -> sentencepiece.SentencePieceProcessor:
+        return sentencepiece.SentencePieceProcessor(model_proto=self.proto)
+
+    @functools.cached_property
+    def tokens(self) -> list[str]:
+        return [self._processor.id_to_piece(index) for index in range(self.size)]
+
+    @property
+    def size(self) -> int:
+        """Tokens including the blank."""
+        return self._processor.get_piece_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Raises ValueError that names characters without a token."""
+        ids = self._processor.encode(text)
+        if self.blank in ids:
+            known = set("".join(self.tokens[1:])) | {" "}
+            raise ValueError(_unknown(text, [c for c in text if c not in known]))
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Blanks are left out; repeated tokens are kept (collapsing them is CTC's business)."""
+        return self._processor.decode([int(index) for index in ids if index != self.blank])
+
+    def save(self, folder: Path) -> None:
+        write_atomically(Path(folder) / "tokeniser.model", lambda path: path.write_bytes(self.proto))
+
+    @classmethod
+    def load(cls, path: Path) -> SentencePiece:
+        return cls(path.read_bytes())
+
+
+Tokeniser = Characters | SentencePiece
+
+
+def load_tokeniser(folder: Path) -> Tokeniser:
+    """What `save` left in the folder. Raises ValueError if there is none."""
+    for name, kind in (("tokens.txt", Characters), ("tokeniser.model", SentencePiece)):
+        if (Path(folder) / name).exists():
+            return kind.load(Path(folder) / name)
+    raise ValueError(f"{folder}: no tokeniser here (neither tokens.txt nor tokeniser.model)")
+
+
+def _unknown(text: str, characters: Sequence[str]) -> str:
+    return (
+        f"the tokeniser has no token for {_named(sorted(set(characters)))} in {text!r}; "
+        "train it on transcripts that hold them, or normalise the transcripts"
+    )
+
+
+def _named(characters: Sequence[str]) -> str:
+    return ", ".join(f"{c!r} (U+{ord(c):04X})" for c in characters)

@@ -1,0 +1,47 @@
+"""Who takes part in a round, and how the cohort is cut into lanes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedray.core.seeds import numpy_generator
+from fedray.engine.settings import CohortSettings
+
+
+def sample(ids: Sequence[str], settings: CohortSettings, cost: Callable[[str], float], seed: int, round: int) -> list[str]:
+    """The cohort of a round, without replacement. Fewer than asked for are chosen where too few are available."""
+    generator = numpy_generator(seed, "cohort", round)
+    count = settings.count(len(ids))
+    if settings.availability == 1.0 and settings.sampling == "uniform":
+        return [ids[i] for i in generator.choice(len(ids), count, replace=False).tolist()]
+    available: npt.NDArray[np.int64] = np.arange(len(ids))
+    if settings.availability < 1.0:
+        available = np.flatnonzero(numpy_generator(seed, "availability", round).random(len(ids)) < settings.availability)
+    count = min(count, len(available))
+    weights = None
+    if settings.sampling == "weighted" and count:
+        costs = np.array([cost(ids[i]) for i in available], dtype=np.float64)
+        available, costs = available[costs > 0], costs[costs > 0]
+        count, weights = min(count, len(available)), costs / costs.sum()
+    return [ids[i] for i in generator.choice(available, count, replace=False, p=weights).tolist()]
+
+
+def drops_out(client: str, settings: CohortSettings, seed: int, round: int) -> bool:
+    """Whether a chosen client never answers in this round."""
+    return settings.dropout > 0 and numpy_generator(seed, "dropout", round, client).random() < settings.dropout
+
+
+def cut(cohort: Sequence[str], lanes: int, cost: Callable[[str], float]) -> list[list[str]]:
+    """At most `lanes` lanes of about equal cost, the same whatever the hardware: the dearest client first, always to the lightest lane."""
+    costs = {client: cost(client) for client in cohort}
+    heap = [(0.0, lane) for lane in range(min(lanes, len(cohort)))]
+    result: list[list[str]] = [[] for _ in heap]
+    for client in sorted(cohort, key=lambda c: (-costs[c], c)):
+        load, lane = heapq.heappop(heap)
+        result[lane].append(client)
+        heapq.heappush(heap, (load + costs[client], lane))
+    return result

@@ -1,0 +1,87 @@
+"""What a person sees of a run: a progress bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedray.engine.events import Event
+
+QUIET_SECONDS = 10.0  # between two lines about the same work where there is no terminal
+
+
+class Display:
+    """Shows events. `live`: bars that move; else one line for each phase and round, and now and then one for long work."""
+
+    def __init__(self, console: Console, live: bool) -> None:
+        self.console = console
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=console, transient=True) if live else None
+        self._tasks: dict[str, Any] = {}
+        self._said: dict[str, float] = {}
+
+    @classmethod
+    def for_terminal(cls) -> Display:
+        console = Console(stderr=True, highlight=False)
+        return cls(console, console.is_terminal)
+
+    def __enter__(self) -> Display:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True)
+        sys.stderr.flush()
+
+    def progress(self, done: int, of: int, what: str) -> None:
+        if self._bar is not None:
+            if what not in self._tasks:
+                self._tasks[what] = self._bar.add_task(what, total=of)
+            self._bar.update(self._tasks[what], completed=done, total=of, visible=done < of)
+        last = self._said.get(what)
+        if done == of or (self._bar is None and (last is None or time.monotonic() - last > QUIET_SECONDS)):
+            self._said[what] = time.monotonic()
+            self.say(f"{what}: {done:,} of {of:,}")
+
+    def show(self, event: Event) -> None:
+        data = event.data
+        if event.kind == "progress":
+            self.progress(data["done"], data["of"], data["what"])
+        elif event.kind == "phase":
+            self.say(str(data["text"]))
+        elif event.kind == "warning":
+            self.say(f"warning: {data['text']}")
+        elif event.kind == "seed":
+            self.say("initial model: " + "  ".join(f"{name} {value:.2f}" for name, value in data.items()))
+        elif event.kind == "round":
+            self._round(data)
+
+    def _round(self, row: dict[str, Any]) -> None:
+        seconds = row["time/round_s"]
+        parts = [f"round {row['round']}/{row['time/rounds']}" if "time/rounds" in row else f"round {row['round']}"]
+        parts += [
+            f"{key} {row[key]:.2f}" for key in ("train/loss", *(key for key in row if key.startswith("dev/"))) if row.get(key) is not None
+        ]
+        parts.append(f"{row['clients/ok'] / seconds:.1f} clients/s")
+        if row["clients/failed"]:
+            parts.append(f"{row['clients/failed']} failed")
+        self.say("  ".join(parts))
+        if self._bar is not None and "rounds" in row:
+            self.progress(row["round"], row["rounds"], "rounds")

@@ -1,0 +1,77 @@
+"""The sections `cohort`, `engine` and `evaluation` of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CohortSettings:
+    """Who takes part in a round."""
+
+    size: int | None = None  # clients a round; or
+    fraction: float | None = None  # this share of the population
+    sampling: str = "uniform"  # uniform | weighted (by each client's cost, in utterances)
+    availability: float = 1.0  # probability that a client can be chosen in a round
+    dropout: float = 0.0  # probability that a chosen client never answers
+
+    def __post_init__(self) -> None:
+        if (self.size is None) == (self.fraction is None):
+            raise ValueError("set either size (clients a round) or fraction (share of the population), not both")
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size must be at least 1, not {self.size}")
+        if self.fraction is not None and not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction must lie in (0, 1], not {self.fraction}")
+        if self.sampling not in ("uniform", "weighted"):
+            raise ValueError(f"sampling is uniform or weighted, not {self.sampling!r}")
+        if not 0 < self.availability <= 1 or not 0 <= self.dropout < 1:
+            raise ValueError("availability lies in (0, 1] and dropout in [0, 1)")
+
+    def count(self, population: int) -> int:
+        """How many clients a round takes of a population."""
+        count = self.size if self.size is not None else max(1, round((self.fraction or 0.0) * population))
+        if count > population:
+            raise ValueError(f"cohort.size is {count}, but the population has only {population} clients: lower it, or set cohort.fraction")
+        return count
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How the work is spread. Nothing here changes a bit of the result, but `lanes`, `failures_allowed` and `prepare`."""
+
+    actors: str | int = "auto"  # client actors; auto: as many as the resources allow
+    lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
+    cpus_per_client: str | float = "auto"  # auto: the cores that are left, shared
+    gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else the GPUs shared by four actors each
+    failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
+    replacements: int = 10  # dead actors that are replaced in a run before it gives up
+    checkpoint_every: int = 1  # rounds
+    keep: int = 2  # latest checkpoints that stay, besides the best one
+    prepare: str = "lazy"  # lazy: a client prepares at its first cohort; all: everybody before the first round
+
+    def __post_init__(self) -> None:
+        for name in ("lanes", "checkpoint_every", "keep"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if isinstance(self.actors, str) and self.actors != "auto" or isinstance(self.actors, int) and self.actors < 1:
+            raise ValueError(f"actors is auto or a number from 1, not {self.actors!r}")
+        if self.prepare not in ("lazy", "all"):
+            raise ValueError(f"prepare is lazy or all, not {self.prepare!r}")
+        if not 0 <= self.failures_allowed <= 1:
+            raise ValueError(f"failures_allowed is a share of the cohort from 0 to 1, not {self.failures_allowed}")
+        for name in ("cpus_per_client", "gpus_per_client"):
+            value = getattr(self, name)
+            if isinstance(value, str) and value != "auto" or not isinstance(value, str) and value < 0:
+                raise ValueError(f"{name} is auto or a number from 0, not {value!r}")
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """When and how splits are scored. The shards fix the order of float additions, not the number of actors."""
+
+    every: int = 1  # rounds; the last round is always scored
+    shards: int = 8
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.shards < 1:
+            raise ValueError("every and shards must be at least 1")

@@ -1,0 +1,245 @@
+"""From a configuration to a run: Config -> data, task, algorithm, engine."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+import yaml
+
+import fedray
+from fedray.algorithms import ALGORITHMS
+from fedray.core import config as configuration
+from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.cache import cache_root, key, write_atomically
+from fedray.core.config import ConfigError, Source, kinds, pick, plain
+from fedray.core.optimizers import SERVER_OPTIMIZERS
+from fedray.core.strategies import STRATEGIES
+from fedray.data.corpora import CORPORA
+from fedray.data.features import FeatureSettings
+from fedray.data.federated import DataSettings, SpeechData, divide, federate
+from fedray.data.manifest import Manifest
+from fedray.data.partition import partition
+from fedray.engine import session
+from fedray.engine.driver import Assignment
+from fedray.engine.resources import Share, share
+from fedray.engine.rounds import Plan
+from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
+from fedray.engine.store import ClientStore
+from fedray.engine.work import Program
+from fedray.models import MODELS
+from fedray.training.recognition import TASKS
+
+RESUMABLE = (
+    "rounds",
+    "engine.actors",
+    "engine.cpus_per_client",
+    "engine.gpus_per_client",
+    "engine.replacements",
+    "engine.keep",
+    "engine.checkpoint_every",
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A configuration file."""
+
+    cohort: CohortSettings
+    name: str = "fedray"
+    seed: int = 0
+    rounds: int = 25
+    imports: list[str] = field(default_factory=list)  # modules of one's own, imported first: they add to the registries
+    data: DataSettings = field(default_factory=DataSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
+    task: Any = kinds(TASKS, "recognition")
+    model: Any = kinds(MODELS, "conformer")
+    algorithm: Any = kinds(ALGORITHMS, None)
+    strategy: Any = kinds(STRATEGIES, "by_examples")
+    server_optimizer: Any = kinds(SERVER_OPTIMIZERS, "sgd")
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+    def __post_init__(self) -> None:
+        if self.algorithm is None:
+            raise ValueError(f"algorithm.kind is missing; known kinds: {', '.join(ALGORITHMS)}")
+        if self.rounds < 1:
+            raise ValueError(f"rounds must be at least 1, not {self.rounds}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its folder, and what results.json holds."""
+
+    folder: Path
+    results: dict[str, Any]
+
+
+def load(config: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> tuple[Config, Source]:
+    """A checked configuration from a YAML file or a mapping. Imports what `imports` names."""
+    source = configuration.from_mapping(config, overrides) if isinstance(config, Mapping) else configuration.read(Path(config), overrides)
+    for module in source.values.get("imports") or []:
+        sys.path.insert(0, os.getcwd())
+        try:
+            session.ship(importlib.import_module(module))
+        except ImportError as error:
+            raise ConfigError(
+                f"{source.where('imports')}: imports: {module} cannot be imported ({error}); it is looked for in the current folder too"
+            ) from error
+        finally:
+            sys.path.remove(os.getcwd())
+    return configuration.build(Config, source), source
+
+
+def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
+    """The manifests of the configuration's corpus, read or made."""
+    settings = config.data
+    if settings.corpus not in CORPORA:
+        raise ConfigError(f"{source.where('data.corpus')}: data.corpus: {settings.corpus!r} is not known; known: {', '.join(CORPORA)}")
+    corpus = configuration.build(CORPORA[settings.corpus], source, "data.options", settings.options)
+    root = Path(settings.root).expanduser() if settings.root is not None else None
+    splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", session.parallel)
+    return splits
+
+
+def build_data(config: Config, source: Source) -> tuple[SpeechData, dict[str, str]]:
+    splits = read_corpus(config, source)
+    _, clients, _ = divide(splits, config.data)
+    config.cohort.count(len(partition(clients, config.data.clients, config.data.seed)))  # refused before features are computed
+    return federate(splits, config.data, config.features, cache_root() / "features", session.parallel)
+
+
+def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
+    task_class = _registered(TASKS, config.task)
+    task = task_class(config.task, config.model, config.features, data.transcripts())
+    return _registered(ALGORITHMS, config.algorithm)(config.algorithm, Parts(task, config.strategy, config.server_optimizer, config.rounds))
+
+
+def _registered(registry: Mapping[str, type], settings: Any) -> Any:
+    return next(entry for entry in registry.values() if configuration.settings_class(entry) is type(settings))
+
+
+def build_program(config: Config, data: SpeechData, folder: Path) -> Program:
+    algorithm, values = build_algorithm(config, data), plain(config)
+    init_cache = prepare_cache = None
+    if algorithm.init_depends:
+        code = code_version(algorithm)
+        parts = {"code": code, "data": data.fingerprint("server")} | pick(values, algorithm.init_depends)
+        init_cache = cache_root() / "init" / f"{key(parts)}.pt"
+        if algorithm.prepare_depends and algorithm.overrides("client_prepare"):
+            more = {"init": parts, "clients": data.fingerprint("clients")} | pick(values, ("algorithm.kind", *algorithm.prepare_depends))
+            prepare_cache = cache_root() / "prepared" / key(more)
+    return Program(algorithm, data, config.seed, ClientStore(folder / "states"), init_cache, prepare_cache)
+
+
+def code_version(algorithm: Algorithm) -> str:
+    """A hash of all source that a cached theta_0 or client state can depend on."""
+    root = Path(__file__).parent
+    files = [path for floor in ("core", "data", "models", "training") for path in sorted((root / floor).rglob("*.py"))]
+    if algorithm.init_name is None:
+        files.append(Path(sys.modules[type(algorithm).__module__].__file__ or __file__))
+    digest = hashlib.blake2b(digest_size=8)
+    for path in files:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def run(
+    config: str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Iterable[str] = (),
+    *,
+    algorithms: Mapping[str, type[Algorithm]] | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Result:
+    """Run a configuration (a YAML file or a mapping) to its end.
+
+    `algorithms` adds one's own by the name that `algorithm.kind` calls them; `out` is the run folder (default: runs/<name>-<time>).
+    """
+    register(algorithms)
+    checked, source = load(config, overrides)
+    session.connect()
+    shares = share(checked.engine, *session.resources())
+    folder = Path(out) if out is not None else Path("runs") / f"{checked.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if (folder / "config.yaml").exists():
+        raise ValueError(f"{folder} holds a run already: go on with `fedray resume {folder}`, or choose another folder with --out")
+    data, broken = build_data(checked, source)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    if broken:
+        lines = "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items())
+        write_atomically(folder / "broken.tsv", lambda path: path.write_text(lines, encoding="utf-8"))
+    program = build_program(checked, data, folder)
+    write_description(folder, checked, program, shares)
+    return start(checked, program, shares, folder)
+
+
+def resume(
+    folder: str | os.PathLike[str], overrides: Iterable[str] = (), *, algorithms: Mapping[str, type[Algorithm]] | None = None
+) -> Result:
+    """Go on from the newest checkpoint of a run folder, bit for bit. Only rounds, actors, their shares and what is kept may be changed."""
+    folder, overrides = Path(folder).resolve(), list(overrides)
+    if not (folder / "config.yaml").exists():
+        raise ValueError(f"{folder} is not a run folder: it has no config.yaml")
+    for override in overrides:
+        name = override.split("=", 1)[0]
+        if name not in RESUMABLE:
+            raise ConfigError(
+                f"command line: {name} cannot be changed on resume, it would be another run; what can: {', '.join(RESUMABLE)}"
+            )
+    register(algorithms)
+    checked, source = load(folder / "config.yaml", overrides)
+    session.connect()
+    shares = share(checked.engine, *session.resources())
+    data, _ = build_data(checked, source)
+    before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if before["data"] != data.fingerprint():
+        raise ValueError(
+            f"{folder}: the data are not those the run began with (changed files, another cache): going on would be another run"
+        )
+    program = build_program(checked, data, folder)
+    write_description(folder, checked, program, shares)
+    return start(checked, program, shares, folder)
+
+
+def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:
+    """Add a user's algorithms to the registry, and have their module travel to the actors."""
+    for kind, algorithm in (algorithms or {}).items():
+        if ALGORITHMS.get(kind, algorithm) is not algorithm and ALGORITHMS[kind].__module__.partition(".")[0] == "fedray":
+            raise ValueError(f"the name {kind!r} is taken by fedray's own {ALGORITHMS[kind].__name__}: choose another")
+        if any(entry.Settings is algorithm.Settings for name, entry in ALGORITHMS.items() if name != kind):
+            raise ValueError(f"{algorithm.__name__} shares its Settings with another algorithm: derive a dataclass of its own")
+        ALGORITHMS[kind] = algorithm
+        session.ship(sys.modules[algorithm.__module__])
+
+
+def write_description(folder: Path, config: Config, program: Program, shares: Share) -> None:
+    """config.yaml, with every default written out, and run.json: what the run's bits depend on besides it."""
+    text = yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+    write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
+    exact = "the same bits for any number of actors, on one type of CPU with these versions"
+    described = {
+        "fedray": fedray.__version__,
+        "code": code_version(program.algorithm),
+        "torch": torch.__version__,
+        "ray": ray.__version__,
+        "python": sys.version.split()[0],
+        "data": program.data.fingerprint(),
+        "deterministic": exact if not shares.gpus else "up to what CUDA does deterministically; the backward pass of CTC is not",
+    }
+    text = json.dumps(described, indent=2) + "\n"
+    write_atomically(folder / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def start(config: Config, program: Program, shares: Share, folder: Path) -> Result:
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
+    return Result(folder, session.run(Assignment(config.name, program, program.algorithm.assets(), plan, shares, folder)))

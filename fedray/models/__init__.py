@@ -1,0 +1,9 @@
+"""Models: what the tasks train. Each class has its frozen settings as `Settings`."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from fedray.models.conformer import Conformer
+
+MODELS: dict[str, type[nn.Module]] = {"conformer": Conformer}

@@ -1,0 +1,120 @@
+"""A trained Conformer as a folder that loads with torch and SpeechBrain alone.
+
+model.pt           state dict (torch.load(weights_only=True))
+hyperparams.yaml   HyperPyYAML: the features, the parts of the model, and the model as a torch ModuleDict of them
+tokens.txt, or tokeniser.model of SentencePiece
+example.py         python example.py speech.wav prints the text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from fedray.core.cache import write_atomically
+from fedray.models.conformer import Conformer, part_arguments
+
+
+class Saves(Protocol):
+    def save(self, folder: Path) -> None: ...
+
+
+FEATURES = ("sample_rate", "fft", "window", "hop", "bins", "floor", "normalise")
+NORMALISE = {
+    "none": "",
+    "mean": "mels = mels - mels.mean(0)\n",
+    "mean_variance": "mels = mels - mels.mean(0)\nmels = mels / mels.square().mean(0).sqrt().clamp(min=1e-3)\n",
+}
+CHARACTERS = """\
+tokens = (folder / "tokens.txt").read_text(encoding="utf-8").split("\\n")
+print("".join(tokens[i] for i in best if i != 0).replace("<space>", " "))
+"""
+SUBWORDS = """\
+import sentencepiece  # noqa: E402
+
+print(sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokeniser.model")).decode([i for i in best if i != 0]))
+"""
+EXAMPLE = '''\
+"""python example.py speech.wav: greedy CTC with this folder's model. Needs torch, torchaudio, speechbrain and soundfile."""
+import sys
+from pathlib import Path
+
+import soundfile
+import torch
+from hyperpyyaml import load_hyperpyyaml
+
+folder = Path(__file__).resolve().parent
+with (folder / "hyperparams.yaml").open(encoding="utf-8") as file:
+    hparams = load_hyperpyyaml(file)
+model = hparams["model"].eval()
+model.load_state_dict(torch.load(folder / "model.pt", map_location="cpu", weights_only=True))
+wave, rate = soundfile.read(sys.argv[1], dtype="float32")
+assert rate == hparams["sample_rate"] and wave.ndim == 1, f"resample to {hparams['sample_rate']} Hz, one channel"
+mels = hparams["mel_spectrogram"](torch.from_numpy(wave)).clamp(min=hparams["floor"]).log().T
+%(normalise)swith torch.inference_mode():
+    hidden = model["transformer"].encode(model["front"](mels[None]))
+    log_probs = model["ctc_head"](hidden).log_softmax(-1)[0]
+best = log_probs.argmax(-1).unique_consecutive().tolist()
+%(text)s'''
+
+
+def export(model: Conformer, tokeniser: Saves, features: Mapping[str, Any], folder: Path) -> None:
+    """Write the folder; each file is complete or missing.
+
+    `features` describes log-mels: sample_rate in Hz, `fft`, `window` and `hop` in samples, `bins`, `floor` (of the power, before the log),
+    `normalise` (none | mean | mean_variance). ValueError names what is missing or unknown.
+    """
+    missing = [name for name in FEATURES if name not in features]
+    if missing:
+        raise ValueError(f"export: the features lack {', '.join(missing)}")
+    if features["normalise"] not in NORMALISE:
+        raise ValueError(f"export: features.normalise={features['normalise']!r} is unknown: choose one of {', '.join(NORMALISE)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    tokeniser.save(folder)
+    text = CHARACTERS if (folder / "tokens.txt").exists() else SUBWORDS
+    state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
+    write_atomically(folder / "model.pt", lambda path: torch.save(state, path))
+    example = EXAMPLE % {"normalise": NORMALISE[features["normalise"]], "text": text}
+    for name, content in (("hyperparams.yaml", hyperparams(model, features)), ("example.py", example)):
+        write_atomically(folder / name, lambda path, content=content: path.write_text(content, encoding="utf-8"))
+
+
+def hyperparams(model: Conformer, features: Mapping[str, Any]) -> str:
+    """The HyperPyYAML text."""
+    padding = (features["fft"] - features["window"]) // 2  # so that the first window starts at the first sample
+    mel = {
+        "sample_rate": features["sample_rate"],
+        "n_fft": features["fft"],
+        "win_length": features["window"],
+        "hop_length": features["hop"],
+        "pad": padding,
+        "n_mels": features["bins"],
+        "center": False,
+    }
+    classes = {name: type(part) for name, part in model.named_children()}
+    arguments = part_arguments(model.settings, model.bins, model.vocabulary)
+    lines = ["# Written by fedray; read with hyperpyyaml.load_hyperpyyaml. Token 0 is the CTC blank; frames are subsampled by 4."]
+    lines += [f"sample_rate: {features['sample_rate']}", f"floor: {features['floor']!r}"]
+    if model.attention_head is not None:
+        lines += [f"bos: {model.bos}", f"eos: {model.eos}"]
+    lines += _new("mel_spectrogram", "torchaudio.transforms.MelSpectrogram", mel)
+    for name, kind in classes.items():
+        lines += _new(name, f"{kind.__module__}.{kind.__qualname__}", arguments[name])
+    lines += ["model: !new:torch.nn.ModuleDict"]
+    lines += [f"  {'-' if at == 0 else ' '} {name}: !ref <{name}>" for at, name in enumerate(classes)]
+    return "\n".join(lines) + "\n"
+
+
+def _new(name: str, kind: str, arguments: Mapping[str, Any]) -> list[str]:
+    return [f"{name}: !new:{kind}", *(f"  {key}: {_yaml(value)}" for key, value in arguments.items())]
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, type):
+        return f"!name:{value.__module__}.{value.__qualname__}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)

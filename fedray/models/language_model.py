@@ -1,0 +1,194 @@
+"""Language models over token ids, fused into the beam searches of `fedray.training`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from fedray.core.cache import write_atomically
+
+BOUNDARY = 0  # the CTC blank is in no text: its id stands for the start of a sequence in contexts and for its end in predictions
+CACHE_BYTES = 32 << 20
+FORMAT = 1
+
+
+class LanguageModel(Protocol):
+    """What a beam search asks; a neural model fits too: its state may be the history itself, with its tensors looked up by it."""
+
+    def start(self) -> Hashable: ...
+
+    def step(self, state: Any, token: int) -> Hashable: ...
+
+    def log_probs(self, state: Any) -> np.ndarray:
+        """Natural log-probabilities [V] of the next token; index 0, the blank, is not read."""
+        ...
+
+    def end(self, state: Any) -> float:
+        """Natural log-probability that the sequence ends here."""
+        ...
+
+
+@dataclass(frozen=True)
+class NGramSettings:
+    order: int = 6  # tokens, the predicted one included
+
+
+class NGram:
+    """Interpolated Witten-Bell n-grams (Witten and Bell, 1991; Chen and Goodman, 1998, section 2.6).
+
+        p(w | h) = (c(h, w) + n(h) p(w | h')) / (c(h) + n(h))
+
+    c counts, n(h) is the number of different tokens seen after h, h' is h without its first token; below the empty context stands the
+    uniform distribution. No count is discarded, so characters, whose frequent n-grams leave Kneser-Ney nothing to estimate its
+    discounts from, are in good hands.
+
+    A level holds the contexts of one length: `contexts` sorted int64 (the tokens as digits in base V), and for context i the
+    followers `tokens[starts[i]:starts[i + 1]]` with their `counts`.
+    """
+
+    Settings: ClassVar[type] = NGramSettings
+
+    def __init__(self, vocabulary: int, levels: list[dict[str, np.ndarray]]) -> None:
+        self.vocabulary = vocabulary
+        self.levels = levels
+        self._cache: OrderedDict[tuple[int, ...], np.ndarray] = OrderedDict()
+        self._rows = max(256, CACHE_BYTES // (16 * vocabulary))  # a row holds p and log p
+
+    @classmethod
+    def train(cls, sequences: Iterable[Sequence[int]], order: int = 6, *, vocabulary: int) -> NGram:
+        """Count the sequences of token ids 1..vocabulary-1. ValueError if there are none, an id is outside, or the order is too high."""
+        if order < 1 or vocabulary**order >= 2**63:
+            raise ValueError(
+                f"an n-gram of order {order} over {vocabulary} tokens is not supported: set task.language_model.order lower (at least 1)"
+            )
+        padded = [np.array([BOUNDARY, *sequence, BOUNDARY], dtype=np.int64) for sequence in sequences]
+        if not padded:
+            raise ValueError("a language model needs at least one sequence of tokens")
+        stream = np.concatenate(padded)
+        position = np.concatenate([np.arange(len(sequence)) for sequence in padded])
+        inner = np.concatenate([sequence[1:-1] for sequence in padded])
+        if len(inner) and not (inner.min() > BOUNDARY and inner.max() < vocabulary):
+            raise ValueError(f"token ids must be 1..{vocabulary - 1}, found {inner.min()}..{inner.max()}")
+        levels = []
+        for length in range(order):
+            at = np.flatnonzero(position >= max(length, 1))
+            context = np.zeros(len(at), dtype=np.int64)
+            for back in range(length, 0, -1):
+                context = context * vocabulary + stream[at - back]
+            pairs, counts = np.unique(context * vocabulary + stream[at], return_counts=True)
+            contexts, starts = np.unique(pairs // vocabulary, return_index=True)
+            levels.append(
+                {
+                    "contexts": contexts,
+                    "starts": np.append(starts, len(pairs)).astype(np.int32),
+                    "tokens": (pairs % vocabulary).astype(np.int32),
+                    "counts": counts.astype(np.int32),
+                }
+            )
+        return cls(vocabulary, levels)
+
+    @property
+    def order(self) -> int:
+        return len(self.levels)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for level in self.levels for array in level.values())
+
+    def start(self) -> tuple[int, ...]:
+        return self._suffix((BOUNDARY,))
+
+    def step(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
+        return self._suffix((*state, token))
+
+    def log_probs(self, state: tuple[int, ...]) -> np.ndarray:
+        """Natural log-probabilities [V]; index 0 holds the end of the sequence."""
+        return self._cached(state)[1]
+
+    def end(self, state: tuple[int, ...]) -> float:
+        return float(self.log_probs(state)[BOUNDARY])
+
+    def _suffix(self, history: tuple[int, ...]) -> tuple[int, ...]:
+        return history[max(0, len(history) - self.order + 1) :]
+
+    def _cached(self, state: tuple[int, ...]) -> np.ndarray:
+        """Rows p and log p, [2, V], from the least recently used cache."""
+        row = self._cache.get(state)
+        if row is None:
+            shorter = self._cached(state[1:])[0] if state else np.full(self.vocabulary, 1 / self.vocabulary)
+            row = self._interpolate(state, shorter)
+            self._cache[state] = row
+            if len(self._cache) > self._rows:
+                self._cache.popitem(last=False)
+        else:
+            self._cache.move_to_end(state)
+        return row
+
+    def _interpolate(self, state: tuple[int, ...], shorter: np.ndarray) -> np.ndarray:
+        level = self.levels[len(state)]
+        key = 0
+        for token in state:
+            key = key * self.vocabulary + token
+        at = int(level["contexts"].searchsorted(key))
+        if at == len(level["contexts"]) or level["contexts"][at] != key:
+            return np.stack([shorter, np.log(shorter)])
+        followers = slice(level["starts"][at], level["starts"][at + 1])
+        counts = level["counts"][followers]
+        probabilities = shorter * len(counts)
+        probabilities[level["tokens"][followers]] += counts
+        probabilities /= counts.sum() + len(counts)
+        return np.stack([probabilities, np.log(probabilities)])
+
+    def save(self, path: Path | str) -> None:
+        """Write one .npz file, complete or not at all."""
+        arrays = {f"{name}_{length}": array for length, level in enumerate(self.levels) for name, array in level.items()}
+        header = np.array([FORMAT, self.vocabulary, self.order])
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:  # given a name, numpy would append .npz to it
+                np.savez_compressed(file, header=header, **arrays)
+
+        write_atomically(Path(path), write)
+
+    @classmethod
+    def load(cls, path: Path | str) -> NGram:
+        with np.load(path, allow_pickle=False) as file:
+            if "header" not in file or file["header"][0] != FORMAT:
+                raise ValueError(f"{path} is not an n-gram model of this version: train it again")
+            _, vocabulary, order = (int(number) for number in file["header"])
+            names = ("contexts", "starts", "tokens", "counts")
+            return cls(vocabulary, [{name: file[f"{name}_{length}"] for name in names} for length in range(order)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"vocabulary": self.vocabulary, "levels": self.levels}  # the cache stays at home
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["vocabulary"], state["levels"])
+
+
+LANGUAGE_MODELS: dict[str, type[NGram]] = {"ngram": NGram}
+
+
+def log_probability(model: LanguageModel, sequence: Sequence[int]) -> float:
+    """Natural log-probability of a whole sequence, its end included."""
+    state, total = model.start(), 0.0
+    for token in sequence:
+        total += float(model.log_probs(state)[token])
+        state = model.step(state, token)
+    return total + model.end(state)
+
+
+def perplexity(model: LanguageModel, sequences: Iterable[Sequence[int]]) -> float:
+    """Per token, ends counted as tokens."""
+    total, tokens = 0.0, 0
+    for sequence in sequences:
+        total += log_probability(model, sequence)
+        tokens += len(sequence) + 1
+    if not tokens:
+        raise ValueError("the perplexity of no sequences is not defined")
+    return float(np.exp(-total / tokens))

@@ -1,0 +1,121 @@
+"""What the recognition papers share: the seed model, a client's pass over its data, the server's pass, and mixing the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedray.core.algorithm import Algorithm
+from fedray.core.metrics import Metrics
+from fedray.core.seeds import derive, numpy_generator, seed_all
+from fedray.core.types import Change, Evaluation, Received, Server, ServerState, Update, Vector
+from fedray.data.dataset import Utterances
+from fedray.training.local import LocalSettings, PretrainSettings, pretrain, sgd
+from fedray.training.recognition import Recognition
+
+# What the seed model depends on, besides the server's data.
+SEED_MODEL_KEYS = ("seed", "features", "model", "task.tokens", "task.vocabulary", "task.ctc_weight", "task.augment", "algorithm.pretrain")
+BUFFERS = ("frozen", "averaged")
+
+
+@dataclass(frozen=True)
+class ServerPassSettings:
+    """One pass of SGD over the server's labelled data in each round."""
+
+    lr: float = 0.1  # not decayed
+    batch: int = 6
+    utterances: int | None = None  # that many, drawn anew each round (null: all)
+    clip: float | None = 5.0
+
+    def local(self) -> LocalSettings:
+        return LocalSettings(self.lr, self.batch, 1, self.clip)
+
+
+class TaskAlgorithm(Algorithm):
+    """An algorithm that leaves scoring and exporting its global model to the task. Abstract."""
+
+    def assets(self) -> Mapping[str, Any]:
+        return {"language_model": self.task.language_model}
+
+    def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
+        return self.task.evaluate(received.params, data, received.assets, received.device, final)
+
+    def export(self, state: ServerState, folder: Path) -> None:
+        self.task.export(state.params, folder)
+
+    def optimise(self, state: ServerState, delta: Vector) -> ServerState:
+        """ServerOpt on the trainable parameters; averaged buffers take Delta as it is."""
+        return self.server_optimizer.apply(state, delta, self.task.flat("cpu").layout.trainable)
+
+
+def check_mixing(alpha: float, buffers: str) -> None:
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is the server's share of a change, from 0 to 1, not {alpha}")
+    if buffers not in BUFFERS:
+        raise ValueError(f"buffers (running statistics of batch norm) are {' or '.join(BUFFERS)}, not {buffers!r}")
+
+
+def seed_model(task: Recognition, server: Server, settings: PretrainSettings) -> ServerState:
+    """theta_0: the task's initial weights (drawn at random, or from `model.init`), trained on the server's labelled data."""
+    seed_all(server.seed, "weights")
+    flat = task.flat(server.device)
+    flat.load(flat.layout.join(task.model().state_dict()))
+    if settings.steps:
+        if server.data is None:
+            raise ValueError(
+                "there is no labelled data on the server to train a seed model on: set data.server, or algorithm.pretrain.steps=0"
+            )
+        pretrain(task, server.data, task.targets(server.data), settings, server.seed, server.device, server.progress)
+    return ServerState(flat.read())
+
+
+def train_on(
+    task: Recognition,
+    received: Received,
+    data: Utterances,
+    targets: Sequence[Sequence[int]],
+    settings: LocalSettings,
+    lr: float,
+    seed: int,
+    buffers: str,
+) -> tuple[Vector, Metrics]:
+    """SGD from the broadcast; the difference to it, and the mean loss."""
+    flat = task.flat(received.device)
+    flat.load(received.params)
+    metrics = sgd(task, data, targets, settings, lr, seed, buffers == "frozen", received.device)
+    return flat.difference(received.params, buffers=buffers == "averaged"), metrics
+
+
+def server_pass(task: Recognition, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:
+    """Delta_S: one pass over D_L, or over a part of it drawn anew."""
+    data: Utterances = server.data
+    if data is None:
+        raise ValueError(
+            "algorithm.alpha above 0 mixes in what the server learns, but it has no labelled data: set data.server, or alpha=0"
+        )
+    if settings.utterances is not None and settings.utterances < len(data):
+        chosen = numpy_generator(server.seed, "utterances").choice(len(data), settings.utterances, replace=False)
+        data = data.take(np.sort(chosen))
+    delta, metrics = train_on(
+        task, received, data, task.targets(data), settings.local(), settings.lr, derive(server.seed, "batches"), buffers
+    )
+    return Update(delta, {"examples": len(data)}, metrics)
+
+
+def mixed(change: Change, alpha: float) -> Vector:
+    """Delta = alpha Delta_S + (1 - alpha) Delta_C; a part that did not come counts as no change."""
+    delta = 0.0
+    if change.server is not None:
+        delta = delta + np.float32(alpha) * change.server
+    if change.clients is not None:
+        delta = delta + np.float32(1 - alpha) * change.clients
+    return np.asarray(delta, dtype=np.float32)
+
+
+def report(data: Utterances, metrics: Metrics) -> Mapping[str, float]:
+    """A client's scalars for the strategy: n_i and its mean training loss."""
+    return {"examples": len(data), "loss": metrics["loss"]}

@@ -1,0 +1,112 @@
+"""Training on one data set in one process: plain SGD for clients and the server's pass, AdamW for models that start from nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedray.core.metrics import Metrics
+from fedray.core.parameters import FlatModel
+from fedray.data.dataset import Utterances, batches
+from fedray.models.norms import frozen_statistics
+from fedray.training.recognition import Recognition
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """SGD without momentum: a cross-device client keeps no optimiser state (FedNST, section 4)."""
+
+    lr: float = 0.1
+    batch: int = 6
+    epochs: int = 1
+    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """AdamW with linear warm-up, then half a cosine down to nothing."""
+
+    steps: int = 2600  # 0: keep the initial weights
+    lr: float = 3e-3
+    warmup: int = 100  # steps
+    batch: int = 8
+    weight_decay: float = 0.01
+    clip: float | None = 5.0
+
+
+def sgd(
+    task: Recognition,
+    data: Utterances,
+    targets: Sequence[Sequence[int]],
+    settings: LocalSettings,
+    lr: float,
+    seed: int,
+    frozen: bool,
+    device: str,
+) -> Metrics:
+    """Train the task's model in place on utterances with target token ids; returns the mean loss an utterance.
+
+    `frozen`: batch norm keeps its running statistics. Raises ValueError when the loss is no number any more.
+    """
+    flat = task.flat(device)
+    generator = np.random.default_rng(seed)
+    total, count = 0.0, 0
+    flat.model.train()
+    with frozen_statistics(flat.model) if frozen else nullcontext():
+        for _ in range(settings.epochs):
+            for batch in batches(data, settings.batch, generator):
+                loss = step(task, flat, batch, targets, settings.clip, device)
+                flat.values[: flat.layout.trainable].add_(flat.gradient, alpha=-lr)
+                total += loss * len(batch)
+                count += len(batch)
+    return Metrics(loss=(total, count))
+
+
+def step(task: Recognition, flat: FlatModel, batch, targets: Sequence[Sequence[int]], clip: float | None, device: str) -> float:
+    """One forward and backward pass: leaves the clipped gradient in `flat.gradient`, returns the loss."""
+    flat.gradient.zero_()
+    loss = task.loss(flat.model, task.augment(batch.to(device)), [targets[i] for i in batch.positions])
+    loss.backward()
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise ValueError(f"the training loss is {value}: lower the learning rate or clip gradients (…clip)")
+    if clip is not None:
+        norm = float(torch.linalg.vector_norm(flat.gradient))
+        if norm > clip:
+            flat.gradient.mul_(clip / norm)
+    return value
+
+
+def pretrain(
+    task: Recognition,
+    data: Utterances,
+    targets: Sequence[Sequence[int]],
+    settings: PretrainSettings,
+    seed: int,
+    device: str,
+    progress: Callable[[int, int, str], None],
+) -> None:
+    """Train the task's model in place, from its weights as they are."""
+    flat = task.flat(device)
+    parameter = torch.nn.Parameter(flat.values[: flat.layout.trainable])
+    parameter.grad = flat.gradient
+    optimizer = torch.optim.AdamW([parameter], lr=settings.lr, weight_decay=settings.weight_decay)
+    generator = np.random.default_rng(seed)
+    flat.model.train()
+    done = 0
+    while done < settings.steps:
+        for batch in batches(data, settings.batch, generator):
+            warm = min(1.0, (done + 1) / max(1, settings.warmup))
+            decay = max(0, done - settings.warmup) / max(1, settings.steps - settings.warmup)
+            optimizer.param_groups[0]["lr"] = settings.lr * warm * 0.5 * (1 + math.cos(math.pi * decay))
+            step(task, flat, batch, targets, settings.clip, device)
+            optimizer.step()
+            done += 1
+            progress(done, settings.steps, "training the seed model")
+            if done == settings.steps:
+                break

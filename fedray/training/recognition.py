@@ -1,0 +1,191 @@
+"""Speech recognition as a task: loss nu CTC + (1 - nu) attention, greedy and beam search, word and character error rates in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import ctc_loss, nll_loss
+
+from fedray.core.config import kinds
+from fedray.core.metrics import Metrics
+from fedray.core.parameters import FlatModel
+from fedray.core.types import Evaluation, Vector
+from fedray.data.augment import SpecAugment, SpecAugmentSettings
+from fedray.data.dataset import Batch, Utterances, batches
+from fedray.data.features import FLOOR, FeatureSettings, fft_size
+from fedray.data.scoring import edit_counts
+from fedray.data.text import Characters, SentencePiece
+from fedray.models import MODELS
+from fedray.models.conformer import Conformer, load_weights
+from fedray.models.export import export
+from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
+from fedray.models.norms import running_statistics
+from fedray.training.decoding import BeamSearch, DecodeSettings, GreedySearch, Hypothesis, LexiconSearch, Search
+
+EVALUATION_BATCH = 32
+
+
+@dataclass(frozen=True)
+class RecognitionSettings:
+    tokens: str = "characters"  # characters | unigram | bpe, learnt from the server's transcripts
+    vocabulary: int = 500  # sub-words, with unigram and bpe
+    ctc_weight: float = 1.0  # nu; below 1 the model needs a decoder
+    augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
+    language_model: Any = kinds(LANGUAGE_MODELS, "ngram")
+    decode: DecodeSettings = field(
+        default_factory=DecodeSettings
+    )  # of pseudo-labels and of the final scores; development sets are scored greedily
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ctc_weight <= 1:
+            raise ValueError(f"ctc_weight is a share from 0 to 1, not {self.ctc_weight}")
+        if self.tokens not in ("characters", "unigram", "bpe"):
+            raise ValueError(f"tokens is characters, unigram or bpe, not {self.tokens!r}")
+
+
+class Recognition:
+    """What is trained and scored. Copies on actors build their own model and leave the language model to the algorithm's assets."""
+
+    Settings: ClassVar[type] = RecognitionSettings
+    best: ClassVar[tuple[str, str]] = ("dev/wer", "min")
+
+    def __init__(self, settings: RecognitionSettings, model: Any, features: FeatureSettings, texts: Sequence[str]) -> None:
+        """`model` are the settings of a model, `texts` the server's transcripts: tokens and language model are learnt from them."""
+        if settings.ctc_weight < 1 and not model.decoder_layers:
+            raise ValueError("task.ctc_weight below 1 trains a decoder too: set model.decoder_layers")
+        if settings.decode.search == "attention" and not model.decoder_layers:
+            raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
+        self.settings, self.features, self.model_settings = settings, features, model
+        if settings.tokens == "characters":
+            self.tokeniser: Characters | SentencePiece = Characters.train(texts)
+        else:
+            self.tokeniser = SentencePiece.train(texts, settings.vocabulary, settings.tokens)
+        sequences = [self.tokeniser.encode(text) for text in texts]
+        kind = next(kind for kind in LANGUAGE_MODELS.values() if kind.Settings is type(settings.language_model))
+        self.language_model: LanguageModel | None = kind.train(sequences, vocabulary=self.tokeniser.size, **asdict(settings.language_model))
+        self._augment = SpecAugment(settings.augment)
+        self._flat: FlatModel | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_flat": None, "language_model": None}
+
+    def model(self) -> nn.Module:
+        """A new model; its weights are drawn from torch's global generator, or read from `model.init`."""
+        model_class = next(cls for cls in MODELS.values() if cls.Settings is type(self.model_settings))
+        model = model_class(self.model_settings, self.features.bins, self.tokeniser.size)
+        if self.model_settings.init is not None:
+            load_weights(model, Path(self.model_settings.init))
+        return model
+
+    def flat(self, device: str) -> FlatModel:
+        """This process' model, to be loaded before each use. Of the buffers only running statistics travel: the rest are constants."""
+        if self._flat is None:
+            model = self.model().to(device)
+            names = {name for name, _ in model.named_parameters()} | set(running_statistics(model))
+            self._flat = FlatModel(model, keep=names.__contains__)
+        return self._flat
+
+    def targets(self, data: Utterances) -> list[list[int]]:
+        """The token ids of the transcripts; ValueError names an utterance without one, or with unknown characters."""
+        targets = []
+        for utterance, text in zip(data.ids, data.texts, strict=True):
+            if text is None:
+                raise ValueError(f"utterance {utterance} has no transcript, and it is to be trained on")
+            try:
+                targets.append(self.tokeniser.encode(text))
+            except ValueError as error:
+                raise ValueError(f"utterance {utterance}: {error}") from error
+        return targets
+
+    def augment(self, batch: Batch) -> Batch:
+        return self._augment(batch)
+
+    def loss(self, model: Conformer, batch: Batch, targets: Sequence[Sequence[int]]) -> Tensor:
+        """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances."""
+        nu, device = self.settings.ctc_weight, batch.features.device
+        hidden, lengths = model.encode(batch.features, batch.lengths)
+        sizes = torch.tensor([len(target) for target in targets], device=device)
+        loss = torch.zeros((), device=device)
+        if nu > 0:
+            flat = torch.tensor([token for target in targets for token in target], device=device)
+            loss = nu * ctc_loss(model.ctc(hidden).transpose(0, 1), flat, lengths, sizes, blank=0, zero_infinity=True)
+        if nu < 1:
+            width = int(sizes.max()) + 1
+            before, after = torch.full((2, len(targets), width), model.eos, device=device)
+            before[:, 0] = model.bos
+            for row, target in enumerate(targets):
+                before[row, 1 : len(target) + 1] = after[row, : len(target)] = torch.tensor(target, device=device)
+            losses = nll_loss(model.attend(hidden, lengths, before).transpose(1, 2), after, reduction="none")
+            counted = torch.arange(width, device=device) <= sizes[:, None]
+            loss = loss + (1 - nu) * ((losses * counted).sum(1) / (sizes + 1)).mean()
+        return loss
+
+    def search(self, assets: Mapping[str, Any]) -> Search:
+        """The search of `task.decode`, with the language model that is among the assets."""
+        decode, language_model = self.settings.decode, assets["language_model"]
+        if decode.search == "greedy":
+            return GreedySearch(decode, self.tokeniser.decode)
+        if decode.search == "lexicon":
+            return LexiconSearch(decode, self.tokeniser.encode, self.tokeniser.decode, language_model)
+        if decode.search == "attention":
+            from fedray.training.attention_search import AttentionSearch  # SpeechBrain's decoders cost a second to import
+
+            return AttentionSearch(decode, self.tokeniser.decode, language_model)
+        return BeamSearch(decode, self.tokeniser.decode, language_model)
+
+    def transcribe(self, params: Vector, data: Utterances, searches: Sequence[Search], device: str) -> list[list[Hypothesis]]:
+        """Each search's hypotheses for all utterances, in the order of `data`, from one encoder pass."""
+        flat = self.flat(device)
+        flat.load(params)
+        flat.model.eval()
+        found: list[dict[int, Hypothesis]] = [{} for _ in searches]
+        with torch.no_grad():
+            for batch in batches(data, EVALUATION_BATCH, None):
+                moved = batch.to(device)
+                hidden, lengths = flat.model.encode(moved.features, moved.lengths)
+                for search, hypotheses in zip(searches, found, strict=True):
+                    hypotheses.update(zip(batch.positions.tolist(), search.transcribe(flat.model, hidden, lengths), strict=True))
+        return [[hypotheses[position] for position in range(len(data))] for hypotheses in found]
+
+    def evaluate(self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool) -> Evaluation:
+        """wer and cer, greedy, in percent; `final` adds wer_lm (or wer_lexicon) by the search of `task.decode`, and a row an utterance."""
+        if not len(data):
+            return Evaluation(Metrics())
+        greedy = GreedySearch(self.settings.decode, self.tokeniser.decode)
+        searches = [greedy, self.search(assets)] if final and self.settings.decode.search != "greedy" else [greedy]
+        results = self.transcribe(params, data, searches, device)
+        references = [text or "" for text in data.texts]
+        texts = [hypothesis.text for hypothesis in results[0]]
+        words, characters = edit_counts(references, texts), edit_counts(references, texts, "character")
+        metrics = Metrics(wer=_percent(words), cer=_percent(characters))
+        columns: dict[str, list[Any]] = {
+            "utterance": data.ids, "speaker": data.speakers, "label": [label or "" for label in data.labels], "reference": references,
+            "words": [count.length for count in words], "hypothesis": texts, "errors": [count.errors for count in words],
+        }  # fmt: skip
+        if len(results) > 1:
+            suffix = "lexicon" if self.settings.decode.search == "lexicon" else "lm"
+            texts = [hypothesis.text for hypothesis in results[1]]
+            words = edit_counts(references, texts)
+            metrics = metrics + Metrics.of({f"wer_{suffix}": _percent(words)})
+            columns |= {f"hypothesis_{suffix}": texts, f"errors_{suffix}": [count.errors for count in words]}
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)] if final else []
+        return Evaluation(metrics, rows)
+
+    def export(self, params: Vector, folder: Path) -> None:
+        """The model with its tokeniser and an example, for torch and SpeechBrain alone."""
+        flat = self.flat("cpu")
+        flat.load(params)
+        described = asdict(self.features) | {"window": self.features.window, "hop": self.features.hop}
+        export(flat.model, self.tokeniser, described | {"fft": fft_size(self.features), "floor": FLOOR}, folder)
+
+
+def _percent(counts: Sequence[Any]) -> tuple[float, float]:
+    return 100.0 * sum(count.errors for count in counts), sum(count.length for count in counts)
+
+
+TASKS: dict[str, type] = {"recognition": Recognition}

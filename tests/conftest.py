@@ -1,0 +1,32 @@
+"""One Ray for the whole test session, and a cache of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("FEDRAY_CACHE")
+    os.environ["FEDRAY_CACHE"] = str(folder)
+    yield folder
+    os.environ.pop("FEDRAY_CACHE")
+    if before is not None:
+        os.environ["FEDRAY_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def cluster(cache: Path) -> Iterator[None]:
+    import ray
+
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield
+    ray.shutdown()

@@ -1,0 +1,276 @@
+"""Readers, on small trees in the official layouts; shared/data where it is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from fedray.core.parallel import serial
+from fedray.data.corpora import CORPORA
+from fedray.data.manifest import Manifest
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
+def read(kind: str, root: Path | None, cache: Path = Path("unused"), seed: int = 0, **options: object) -> dict[str, Manifest]:
+    return CORPORA[kind](**options).read(root, seed, cache, serial)
+
+
+def tone(path: Path, seconds: float = 0.5, rate: int = 16000, pitch: float = 200.0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, 0.3 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate), rate)
+    return path
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ---- LibriSpeech
+
+
+@pytest.fixture
+def librispeech(tmp_path: Path) -> Path:
+    home = tmp_path / "LibriSpeech"
+    write(
+        home / "SPEAKERS.TXT",
+        ";ID  |SEX| SUBSET           |MINUTES| NAME\n84   | F | dev-clean        |  8.02 | Christie Nowak\n"
+        "60   | M | train-clean-100  | 20.18 | |CBW|Simon\n103  | F | train-clean-100 | 25.1 | Karen Savage\n"
+        "61 | M | test-clean | 8.1 | Paul\n",
+    )
+    for subset, reader, chapter, texts in (
+        ("train-clean-100", "60", "121082", ("CHAPTER ONE", "IT WAS")),
+        ("train-clean-100", "103", "1240", ("MISSUS RACHEL'S",)),
+        ("dev-clean", "84", "121123", ("GO DO YOU HEAR",)),
+        ("test-clean", "61", "70968", ("HE BEGAN",)),
+        ("test-other", "61", "70969", ("A CONFUSED COMPLAINT",)),
+    ):
+        lines = []
+        for number, text in enumerate(texts):
+            name = f"{reader}-{chapter}-{number:04d}"
+            tone(home / subset / reader / chapter / f"{name}.flac", 0.25 * (number + 1))
+            lines.append(f"{name} {text}\n")
+        write(home / subset / reader / chapter / f"{reader}-{chapter}.trans.txt", "".join(lines))
+    return tmp_path
+
+
+def test_librispeech(librispeech: Path) -> None:
+    splits = read("librispeech", librispeech, test=["test-clean", "test-other"])
+    assert {split: len(manifest) for split, manifest in splits.items()} == {"train": 3, "dev": 1, "test": 1, "test-other": 1}
+    train = splits["train"]
+    assert train.column("utterance") == ["60-121082-0000", "60-121082-0001", "103-1240-0000"]
+    assert train.column("speaker") == ["60", "60", "103"]
+    assert train.column("text") == ["CHAPTER ONE", "IT WAS", "MISSUS RACHEL'S"]
+    assert train.array("seconds").tolist() == [0.25, 0.5, 0.25]
+    for manifest in splits.values():
+        manifest.check()
+    inside = read("librispeech", librispeech / "LibriSpeech", lower_case=True)
+    assert inside["train"].column("text")[0] == "chapter one" and "test-other" not in inside
+
+
+def test_librispeech_names_what_is_missing(librispeech: Path) -> None:
+    home = librispeech / "LibriSpeech"
+    with pytest.raises(ValueError, match=r"train-clean-360 is missing: unpack train-clean-360\.tar\.gz .* dev-clean, test-clean"):
+        read("librispeech", librispeech, train=["train-clean-360"])
+    with pytest.raises(ValueError, match="this corpus needs data.root"):
+        read("librispeech", None)
+    with pytest.raises(ValueError, match="there is no folder"):
+        read("librispeech", librispeech / "nowhere")
+    chapter = home / "train-clean-100" / "60" / "121082"
+    audio, transcripts = chapter / "60-121082-0001.flac", chapter / "60-121082.trans.txt"
+    audio.rename(home / "kept.flac")
+    with pytest.raises(ValueError, match=rf"{transcripts}:2: {audio} is missing"):
+        read("librispeech", librispeech)
+    (home / "kept.flac").rename(audio)
+    tone(chapter / "60-121082-0009.flac")
+    with pytest.raises(ValueError, match="60-121082-0009.flac has no transcript"):
+        read("librispeech", librispeech)
+    (chapter / "60-121082-0009.flac").unlink()
+    transcripts.write_text("60-121082-0000\n")
+    with pytest.raises(ValueError, match=r"trans\.txt:1: must read"):
+        read("librispeech", librispeech)
+    transcripts.unlink()
+    with pytest.raises(ValueError, match=r"60-121082\.trans\.txt is missing"):
+        read("librispeech", librispeech)
+    write(home / "SPEAKERS.TXT", "60 | M | train-clean-100 | 20.18 | |CBW|Simon\n")
+    with pytest.raises(ValueError, match=r"the reader 103 is not in .*SPEAKERS\.TXT"):
+        read("librispeech", librispeech)
+    write(home / "SPEAKERS.TXT", "; comment\n60 | M\n")
+    with pytest.raises(ValueError, match=r"SPEAKERS\.TXT:2: must read"):
+        read("librispeech", librispeech)
+
+
+# ---- SpeechBrain
+
+
+def test_speechbrain_csv(tmp_path: Path) -> None:
+    path = tone(tmp_path / "audio" / "a.wav")
+    write(tmp_path / "train.csv", f'ID,duration,wav,spk_id,wrd\nu1, 0.5, $data_root/a.wav, 84-121123, "SO, GO"\nu2,0.5,{path},84-9,NO\n')
+    splits = read("speechbrain", tmp_path, train=["train.csv"], data_root="audio", speaker_separator="-", lower_case=True)
+    assert splits["train"].column("path") == [str(path)] * 2
+    assert splits["train"].column("speaker") == ["84", "84"]
+    assert splits["train"].column("text") == ["so, go", "no"]
+    with pytest.raises(ValueError, match=r"has no column 'emotion': set label_column in data.options to one of ID, duration, wav"):
+        read("speechbrain", tmp_path, train=["train.csv"], label_column="emotion")
+
+
+def test_speechbrain_json(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav", 0.75)
+    items = {
+        "u1": {"wav": "{data_root}/a.wav", "length": 0.75, "spk_id": 7, "words": "go"},
+        "u2": {"wav": "a.wav", "length": 0.75, "spk_id": "8"},
+    }
+    write(tmp_path / "test.json", json.dumps(items))
+    with pytest.raises(ValueError, match=r"test\.json:u2: has no text"):
+        read("speechbrain", tmp_path, test=["test.json"], text_column="words", duration_column="length")
+    manifest = read("speechbrain", tmp_path, test=["test.json"], text_column=None, duration_column=None)["test"]
+    assert manifest.column("speaker") == ["7", "8"] and manifest.array("seconds").tolist() == [0.75, 0.75]
+    write(tmp_path / "test.json", "[")
+    with pytest.raises(ValueError, match=r"test\.json:1: not JSON"):
+        read("speechbrain", tmp_path, test=["test.json"])
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("u2,0.5,$data_root/b.wav,s,GO", r"train\.csv:3: .*b\.wav: missing\. Restore the file, drop the row"),
+        ("u1,0.5,$data_root/a.wav,s,GO", r"train\.csv:3: the id 'u1' stands in .*train\.csv:2 already"),
+        ("u2,long,$data_root/a.wav,s,GO", r"train\.csv:3: seconds must be a number above 0, not 'long'"),
+        ("u2,-1,$data_root/a.wav,s,GO", r"train\.csv:3: seconds must be a number above 0"),
+        ("u2,0.5,$data_root/a.wav,,GO", r"train\.csv:3: has no speaker"),
+        ("u2,0.5,$data_root/a.wav,s", r"train\.csv:3: 4 fields where the header names 5: ID, duration, wav, spk_id, wrd"),
+    ],
+)
+def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path, row: str, words: str) -> None:
+    tone(tmp_path / "a.wav")
+    write(tmp_path / "train.csv", f"ID,duration,wav,spk_id,wrd\nu1,0.5,$data_root/a.wav,s,GO\n{row}\n")
+    with pytest.raises(ValueError, match=words):
+        read("speechbrain", tmp_path, train=["train.csv"])
+
+
+# ---- NeMo
+
+
+def test_nemo(tmp_path: Path) -> None:
+    tone(tmp_path / "lists" / "a.wav", 2)
+    line = {"audio_filepath": "a.wav", "text": "go", "speaker": "s"}
+    rows = [line | {"duration": 0.5}, line | {"offset": 0.5, "duration": 1.5}]
+    write(tmp_path / "lists" / "dev.json", "".join(json.dumps(row) + "\n" for row in rows))
+    dev = read("nemo", tmp_path, dev=["lists/dev.json"])["dev"]
+    assert dev.array("offset").tolist() == [0, 0.5] and dev.array("seconds").tolist() == [0.5, 1.5]
+    assert dev.column("utterance") == ["a.wav@0.0", "a.wav@0.5"]
+    write(tmp_path / "lists" / "dev.json", json.dumps(line) + "\n")
+    assert read("nemo", tmp_path, dev=["lists/dev.json"])["dev"].array("seconds").tolist() == [2]
+    write(tmp_path / "lists" / "dev.json", json.dumps(line) + "\n\n{\n")
+    with pytest.raises(ValueError, match=r"dev\.json:3: not JSON"):
+        read("nemo", tmp_path, dev=["lists/dev.json"])
+    write(tmp_path / "lists" / "dev.json", json.dumps({"audio_filepath": "a.wav", "text": "go", "who": "s"}) + "\n")
+    with pytest.raises(
+        ValueError, match=r"dev\.json:1: has no 'speaker': .*set speaker_key in data.options to one of audio_filepath, text, who"
+    ):
+        read("nemo", tmp_path, dev=["lists/dev.json"])
+
+
+# ---- Kaldi
+
+
+def kaldi(folder: Path) -> Path:
+    tone(folder / "audio" / "r1.wav", 2)
+    write(folder / "data" / "wav.scp", "r1 audio/r1.wav\n")
+    write(folder / "data" / "segments", "u1 r1 0.25 1.0\nu2 r1 1.5 -1\n")
+    write(folder / "data" / "text", "u2 Come  here\nu1 go\n")
+    write(folder / "data" / "utt2spk", "u1 s\nu2\tt\n")
+    return folder
+
+
+def test_kaldi(tmp_path: Path) -> None:
+    train = read("kaldi", kaldi(tmp_path), train=["data"])["train"]
+    assert train.column("utterance") == ["u1", "u2"] and train.column("speaker") == ["s", "t"]
+    assert train.column("text") == ["go", "Come  here"]
+    assert train.array("offset").tolist() == [0.25, 1.5] and train.array("seconds").tolist() == [0.75, 0.5]
+    (tmp_path / "data" / "segments").unlink()
+    write(tmp_path / "data" / "text", "r1 go\n")
+    write(tmp_path / "data" / "utt2spk", "r1 s\n")
+    write(tmp_path / "data" / "utt2lang", "r1 fr\n")
+    whole = read("kaldi", tmp_path, train=["data"], label_file="utt2lang")["train"]
+    assert whole.array("seconds").tolist() == [2] and whole.column("label") == ["fr"]
+    write(tmp_path / "data" / "utt2dur", "r1 1.9\n")
+    assert read("kaldi", tmp_path, train=["data"])["train"].array("seconds").tolist() == [1.9]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("wav.scp", "r1 sph2pipe -f wav r1.sph |\n", r"wav\.scp:1: 'r1' is a pipe .* write a wav or flac file"),
+        ("wav.scp", "r1 raw.ark:17\n", r"wav\.scp:1: 'r1' is a position in an archive"),
+        ("wav.scp", "r1 audio/r2.wav\n", r"segments:1: .*r2\.wav: missing"),
+        ("wav.scp", "r1 a\nr1 b\n", r"wav\.scp:2: 'r1' stands in line 1 already"),
+        ("segments", "u1 r1 0.25 1.0\nu2 r9 0 1\n", r"segments:2: the recording 'r9' is not in wav\.scp"),
+        ("segments", "u1 r1 0.25 1.0\nu2 r1 1.5\n", r"segments:2: must read"),
+        ("segments", "u1 r1 0.25 1.0\nu2 r1 1.5 1.2\n", r"segments:2: seconds must be a number above 0, not -0\.3"),
+        ("text", "u1 go\n", r"text has no line for 'u2' \(segments:2\)"),
+        ("text", "u1 go\nu2\n", r"text:2: nothing follows 'u2'"),
+        ("utt2spk", "u1 s\nu2 t\nu3 t\n", r"utt2spk:3: the utterance 'u3' is not in segments"),
+    ],
+)
+def test_kaldi_names_file_and_line(tmp_path: Path, file: str, text: str, words: str) -> None:
+    write(kaldi(tmp_path) / "data" / file, text)
+    with pytest.raises(ValueError, match=words):
+        read("kaldi", tmp_path, train=["data"])
+
+
+# ---- tables
+
+
+def test_tsv_quotes_nothing_and_splits_by_column(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav")
+    rows = ['a.wav\ts\t0.5\t"Go", he said\ttrain', 'a.wav\tt\t0.5\t"unbalanced\tval', "a.wav\tt\t0.5\tx\tmine"]
+    write(tmp_path / "m.tsv", "\ufeffpath\tspeaker\tseconds\ttext\tsplit\n" + "\n".join(rows[:2]) + "\n")
+    with pytest.raises(ValueError, match=r"m\.tsv:3: the id 'a\.wav' stands in .*m\.tsv:2 already"):
+        read("tsv", tmp_path, train=["m.tsv"], text_column="text")
+    options = {"train": ["m.tsv"], "text_column": "text", "id_column": "text", "split_column": "split"}
+    splits = read("tsv", tmp_path, **options)
+    assert splits["train"].column("text") == ['"Go", he said'] and splits["dev"].column("text") == ['"unbalanced']
+    write(tmp_path / "m.tsv", "path\tspeaker\tseconds\ttext\tsplit\n" + "\n".join(rows) + "\n")
+    with pytest.raises(ValueError, match=r"m\.tsv:4: the split 'mine' is not known: add it to split_names"):
+        read("tsv", tmp_path, **options)
+    assert len(read("tsv", tmp_path, **options, split_names={"mine": "test-mine"})["test-mine"]) == 1
+
+
+def test_listed_files_make_splits(tmp_path: Path) -> None:
+    for name in "abcd":
+        tone(tmp_path / f"{name}.wav")
+        write(tmp_path / f"{name}.tsv", f"path\tspeaker\n{name}.wav\ts\n")
+    splits = read("tsv", tmp_path, server=["a.tsv"], clients=["b.tsv"], test=["c.tsv", "d.tsv"], seconds_column=None)
+    assert {split: manifest.column("utterance") for split, manifest in splits.items()} == {
+        "server": ["a.wav"],
+        "clients": ["b.wav"],
+        "test": ["c.wav"],
+        "test-d": ["d.wav"],
+    }
+    assert splits["server"].array("seconds").tolist() == [0.5]
+    with pytest.raises(ValueError, match="1 utterances stand in more than one row of train, dev, among them a.wav"):
+        read("tsv", tmp_path, train=["a.tsv"], dev=["a.tsv"], seconds_column=None)
+    with pytest.raises(ValueError, match="names no files"):
+        read("tsv", tmp_path)
+    with pytest.raises(ValueError, match=r"z\.tsv does not exist: correct data\.root or dev"):
+        read("tsv", tmp_path, dev=["z.tsv"])
+    (tmp_path / "a.wav").write_text("not audio")
+    with pytest.raises(ValueError, match=r"a\.tsv:2: .*a\.wav: cannot be read as audio"):
+        read("tsv", tmp_path, train=["a.tsv"], seconds_column=None)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is not there")
+def test_the_shared_tables() -> None:
+    manifest = read("tsv", SHARED / "speechocean-mini", train=["manifest.tsv"], text_column="transcript", lower_case=True)["train"]
+    assert len(manifest) == 964 and len(set(manifest.column("speaker"))) == 95 and round(manifest.hours, 2) == 1.09
+    assert manifest[0].text == "two six four eight"
+    splits = read("tsv", SHARED / "arabic-commands", train=["manifest.tsv"], label_column="keyword", split_column="official_split")
+    assert {split: len(manifest) for split, manifest in splits.items()} == {"train": 360, "dev": 120}
+    assert len(set(splits["train"].column("label"))) == 10

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedray.data.corruption import CorruptionSettings, add_white_noise, corrupt_labels, hit_clients, noisy_rows
+from fedray.data.manifest import COLUMNS, Manifest
+
+SPEAKERS = 10
+EACH = 20
+
+
+def manifest_of(order: np.ndarray | None = None) -> Manifest:
+    """10 speakers of 20 utterances, 200 distinct texts, 4 labels."""
+    rows = [
+        {
+            "utterance": f"s{s}-{u}",
+            "path": f"/{s}-{u}.wav",
+            "seconds": 1.0,
+            "speaker": f"s{s}",
+            "text": f"text {s} {u}",
+            "label": f"label{u % 4}",
+        }
+        for s in range(SPEAKERS)
+        for u in range(EACH)
+    ]
+    manifest = Manifest.from_rows(rows, source="test")
+    return manifest if order is None else manifest.take(order)
+
+
+@pytest.mark.parametrize("snr_db", [30.0, 10.0, -5.0])
+def test_noise_has_the_ratio_that_was_asked_for(snr_db: float) -> None:
+    clean = 0.3 * torch.sin(torch.arange(16000) * 0.1)
+    noise = add_white_noise(clean, snr_db, 0, "u") - clean
+    assert 10 * torch.log10(clean.square().sum() / noise.square().sum()).item() == pytest.approx(snr_db, abs=0.01)
+    spectrum = torch.fft.rfft(noise).abs().square()
+    low, high = spectrum[1:4000].mean(), spectrum[4000:-1].mean()
+    assert (low / high).item() == pytest.approx(1.0, abs=0.1)  # white: 4,000 bins a half, so 2 % of spread
+
+
+def test_noise_follows_seed_and_utterance() -> None:
+    clean = torch.randn(1000)
+    first = add_white_noise(clean, 10.0, 0, "u")
+    assert torch.equal(first, add_white_noise(clean, 10.0, 0, "u"))
+    assert not torch.equal(first, add_white_noise(clean, 10.0, 1, "u"))
+    assert not torch.equal(first, add_white_noise(clean, 10.0, 0, "v"))
+
+
+def test_silence_stays_silent() -> None:
+    assert torch.equal(add_white_noise(torch.zeros(100), 10.0, 0, "u"), torch.zeros(100))
+
+
+def test_the_share_of_clients_is_exact_and_grows() -> None:
+    names = [f"c{i}" for i in range(10)]
+    sizes = [len(hit_clients(names, share, 0)) for share in (0.0, 0.1, 0.4, 1.0)]
+    assert sizes == [0, 1, 4, 10]
+    assert hit_clients(names, 0.2, 0) < hit_clients(reversed(names), 0.5, 0)
+    assert hit_clients(names, 0.5, 0) != hit_clients(names, 0.5, 1)
+
+
+def test_noisy_rows_are_those_of_the_clients_that_are_hit() -> None:
+    manifest = manifest_of()
+    noisy = noisy_rows(manifest, CorruptionSettings(snr_db=10.0, clients=0.3), seed=0)
+    hit = {speaker for speaker, is_noisy in zip(manifest.column("speaker"), noisy, strict=True) if is_noisy}
+    assert len(hit) == 3 and noisy.sum() == 3 * EACH
+    clients = {"a": np.array([0, 5]), "b": np.array([7])}  # other rows belong to no client
+    everyone = noisy_rows(manifest, CorruptionSettings(snr_db=10.0), 0, clients)
+    assert np.flatnonzero(everyone).tolist() == [0, 5, 7]
+    assert not noisy_rows(manifest, CorruptionSettings(), 0).any() and not noisy_rows(manifest, None, 0).any()
+
+
+@pytest.mark.parametrize("target", ["text", "label"])
+def test_a_share_of_the_labels_becomes_another(target: str) -> None:
+    manifest = manifest_of()
+    result = corrupt_labels(manifest, CorruptionSettings(label_errors=0.3), 0, target)
+    before, after = np.array(manifest.column(target)), np.array(result.manifest.column(target))
+    np.testing.assert_array_equal(before != after, result.changed)
+    assert result.changed.sum() == 0.3 * SPEAKERS * EACH
+    assert set(after) <= set(before)
+    for name in COLUMNS:
+        assert name == target or result.manifest.column(name) == manifest.column(name)
+
+
+def test_wrong_labels_are_spread_over_all_others() -> None:
+    result = corrupt_labels(manifest_of(), CorruptionSettings(label_errors=1.0), 0, "label")
+    assert result.changed.all()
+    wrong = [label for label, row in zip(result.manifest.column("label"), manifest_of(), strict=True) if row.label == "label0"]
+    assert {"label1", "label2", "label3"} == set(wrong)  # 50 draws from three
+
+
+def test_label_errors_follow_names_not_positions() -> None:
+    settings = CorruptionSettings(label_errors=0.5, clients=0.4)
+    straight = corrupt_labels(manifest_of(), settings, 0, "text").manifest
+    order = np.random.default_rng(0).permutation(SPEAKERS * EACH)
+    shuffled = corrupt_labels(manifest_of(order), settings, 0, "text").manifest
+    assert shuffled.column("text") == [straight.column("text")[row] for row in order]
+    assert corrupt_labels(manifest_of(), settings, 1, "text").manifest.column("text") != straight.column("text")
+
+
+def test_only_clients_that_are_hit_get_label_errors() -> None:
+    manifest = manifest_of()
+    settings = CorruptionSettings(snr_db=10.0, label_errors=0.5, clients=0.2)
+    changed = corrupt_labels(manifest, settings, 0, "text").changed
+    assert changed.sum() == 0.5 * 2 * EACH
+    assert not (changed & ~noisy_rows(manifest, settings, 0)).any()  # the same clients as for the noise
+
+
+def test_rows_without_a_label_are_left_alone() -> None:
+    manifest = manifest_of()
+    assert not corrupt_labels(manifest, CorruptionSettings(), 0, "text").changed.any()
+    assert not corrupt_labels(manifest, CorruptionSettings(label_errors=1.0), 0, "translation").changed.any()
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    with pytest.raises(ValueError, match=r"data\.corruption\.label_errors: 1\.5 is a share"):
+        CorruptionSettings(label_errors=1.5)
+    with pytest.raises(ValueError, match=r"data\.corruption\.clients"):
+        CorruptionSettings(clients=-0.1)
+    with pytest.raises(ValueError, match="choose one of text, label, translation"):
+        corrupt_labels(manifest_of(), CorruptionSettings(label_errors=0.1), 0, "speaker")
+    same = Manifest.from_rows([{"utterance": "u", "path": "/u", "seconds": 1.0, "speaker": "s", "text": "a"}], source="test")
+    with pytest.raises(ValueError, match="holds 1 distinct text"):
+        corrupt_labels(same, CorruptionSettings(label_errors=1.0), 0, "text")

@@ -1,0 +1,219 @@
+"""The embedded corpus: the same bits whoever makes it, held-out sentences, and audio as the manifest says."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from fedray.core.parallel import serial
+from fedray.data.corpora.embedded import Embedded
+from fedray.data.corpora.synthesis import acoustics, sentences, speakers
+from fedray.data.corpora.synthesis.sentences import GRAMMARS
+from fedray.data.corpora.synthesis.speakers import Conditions
+
+TINY = Embedded(
+    server_speakers=2,
+    server_utterances=3,
+    client_speakers=3,
+    client_utterances=2,
+    dev_speakers=1,
+    dev_utterances=2,
+    test_speakers=2,
+    test_utterances=4,
+    test_server_speakers=1,
+    test_server_utterances=1,
+)
+
+
+@pytest.fixture
+def synthesiser():
+    pytest.importorskip("espeakng_loader", reason="espeak-ng is not installed (pip install fedray[synth])")
+
+
+def backwards(function, items, what):
+    """The last speaker first: nobody may depend on who spoke before."""
+    yield from reversed([function(item) for item in reversed(items)])
+
+
+def another_process(function, items, what):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        yield from pool.imap(function, items)
+
+
+def waveforms(splits) -> dict[str, bytes]:
+    """Utterance -> its samples, cut out of the files by offset and seconds."""
+    cut = {}
+    for manifest in splits.values():
+        for row in manifest:
+            rate = soundfile.info(row.path).samplerate
+            start, count = row.offset * rate, row.seconds * rate
+            assert start == round(start) and count == round(count)
+            samples, _ = soundfile.read(row.path, start=round(start), frames=round(count), dtype="int16")
+            assert len(samples) == count
+            cut[row.utterance] = samples.tobytes()
+    return cut
+
+
+def test_bits_depend_on_seed_and_names_alone(tmp_path, synthesiser):
+    first = TINY.read(None, 0, tmp_path / "a", serial)
+    again = TINY.read(None, 0, tmp_path / "b", backwards)
+    elsewhere = TINY.read(None, 0, tmp_path / "c", another_process)
+    assert waveforms(first) == waveforms(again) == waveforms(elsewhere)
+    for split in first:
+        for column in ("utterance", "offset", "seconds", "speaker", "text", "label"):
+            assert first[split].column(column) == again[split].column(column) == elsewhere[split].column(column)
+
+    other = waveforms(TINY.read(None, 1, tmp_path, serial))
+    assert other.keys() == waveforms(first).keys()
+    assert not set(other.values()) & set(waveforms(first).values())
+
+    # More speakers, or more utterances of each, leave what was there as it was.
+    more = waveforms(replace(TINY, client_speakers=4, test_utterances=5).read(None, 0, tmp_path, serial))
+    assert len(more) == len(waveforms(first)) + 1 * 2 + 2 * 1
+    assert waveforms(first).items() <= more.items()
+
+
+def test_manifest_says_what_is_in_the_audio(tmp_path, synthesiser):
+    splits = TINY.read(None, 0, tmp_path, serial)
+    assert {split: len(manifest) for split, manifest in splits.items()} == {
+        "server": 6,
+        "clients": 6,
+        "dev": 2,
+        "test": 8,
+        "test-server": 1,
+    }
+    by_split = [set(manifest.column("speaker")) for manifest in splits.values()]
+    assert sum(map(len, by_split)) == len(set.union(*by_split)) == 2 + 3 + 1 + 2 + 1
+    for manifest in splits.values():
+        manifest.check()
+        for path in set(manifest.column("path")):
+            info = soundfile.info(path)
+            assert (info.samplerate, info.format, info.subtype) == (16000, "FLAC", "PCM_16")
+            rows = [row for row in manifest if row.path == path]
+            assert sum(row.seconds for row in rows) == pytest.approx(info.duration)
+    for samples in waveforms(splits).values():
+        wave = np.frombuffer(samples, np.int16) / 32768
+        assert 0.5 < len(wave) / 16000 < 6
+        assert 0.01 < np.sqrt(np.mean(wave**2)) < 0.2 and np.abs(wave).max() < 0.96  # neither silent nor clipped
+
+
+def test_a_second_reading_makes_nothing(tmp_path, synthesiser):
+    def never(function, items, what):
+        raise AssertionError("synthesised again")
+
+    first = TINY.read(None, 0, tmp_path, serial)
+    assert waveforms(TINY.read(None, 0, tmp_path, never)) == waveforms(first)
+    with pytest.raises(AssertionError, match="synthesised again"):
+        replace(TINY, clients=Conditions(snr=[0, 5])).read(None, 0, tmp_path, never)
+
+
+def texts(corpus: Embedded, split: str, seed: int = 0) -> list[str]:
+    return [text for name, session in corpus.sessions(seed) if name == split for text in session.texts]
+
+
+def test_held_out_sentences_are_held_out():
+    corpus = Embedded()
+    heard = {*texts(corpus, "server"), *texts(corpus, "clients")}
+    assert len(texts(corpus, "server")) == 1000 and len(texts(corpus, "clients")) == 3600 and len(texts(corpus, "test")) == 1200
+    assert not any(sentences.held_out(text, corpus.held_out, 0) for text in heard)
+    for split in ("dev", "test", "test-server"):
+        held = [text for text in texts(corpus, split) if sentences.held_out(text, corpus.held_out, 0)]
+        assert len(held) / len(texts(corpus, split)) == pytest.approx(corpus.unseen, abs=0.1)
+        assert not heard & set(held)
+    # Held out are sentences, not words: each word of the grammar can be learnt.
+    assert {word for text in heard for word in text.split()} == GRAMMARS["en"].vocabulary()
+
+
+def test_labels_are_what_was_really_said(tmp_path, synthesiser):
+    splits = TINY.read(None, 0, tmp_path, serial)
+    heard = {*splits["server"].column("text"), *splits["clients"].column("text")}
+    assert set(splits["server"].column("label")) == {None}
+    for row in splits["test"]:
+        assert row.label == ("seen" if row.text in heard else "unseen")
+
+
+@pytest.mark.parametrize("language", GRAMMARS)
+def test_grammars(language):
+    grammar = GRAMMARS[language]
+    generator = np.random.default_rng(0)
+    drawn = [grammar.sentence(generator) for _ in range(3000)]
+    assert all(set(text) <= set("abcdefghijklmnopqrstuvwxyzàâçèéêìòù' ") and "  " not in text for text in drawn)
+    counts = [len(text.split()) for text in drawn]
+    assert min(counts) == 3 and 5 < np.mean(counts) < 7 and max(counts) <= 11
+    assert len(set(drawn)) > 1000 and grammar.count() > 5000
+    assert 150 <= len(grammar.vocabulary()) <= 250
+    assert len(set(grammar.keywords)) == len(grammar.keywords) == 35
+
+
+def test_keywords_are_clips_of_one_second(tmp_path, synthesiser):
+    corpus = replace(TINY, kind="keywords", words=3, languages=["it", "fr"])
+    splits = corpus.read(None, 0, tmp_path, serial)
+    for manifest in splits.values():
+        assert set(manifest.array("seconds")) == {1.0}
+        assert manifest.column("text") == manifest.column("label")
+    assert sorted(splits["server"].column("text")) == sorted(GRAMMARS["it"].keywords[:3] + GRAMMARS["fr"].keywords[:3])
+    for samples in waveforms(splits).values():
+        wave = np.frombuffer(samples, np.int16) / 32768
+        assert len(wave) == 16000 and np.abs(wave).max() > 0.02
+
+
+def test_several_languages_are_labelled(tmp_path, synthesiser):
+    splits = replace(TINY, languages=["fr", "it"]).read(None, 0, tmp_path, serial)
+    assert splits["server"].column("label") == ["fr"] * 3 + ["it"] * 3
+    assert set(splits["test"].column("label")) == {"fr", "it"}
+
+
+def test_speakers_differ_and_keep_to_their_conditions():
+    conditions = Conditions(accents=2, words_per_minute=[150, 160], warp=[0.95, 1.0], t60=[0.3, 0.4])
+    drawn = [speakers.draw(f"s{number}", "en", conditions, 0) for number in range(300)]
+    assert {speaker.voice.split("+")[0] for speaker in drawn} == set(speakers.ACCENTS["en"][:2])
+    assert {speaker.voice.split("+")[1] for speaker in drawn} >= set(speakers.VARIANTS[:5])
+    assert all(149 <= speaker.rate * speaker.warp <= 161 and 0.3 <= speaker.t60 <= 0.4 for speaker in drawn)
+    assert len({speaker.equaliser for speaker in drawn}) == 300
+
+
+@pytest.mark.parametrize("kind", speakers.NOISES)
+def test_noise_arrives_at_its_ratio(kind):
+    generator = np.random.default_rng(0)
+    assert acoustics.power(acoustics.noise(kind, 40_001, generator)) == pytest.approx(1, abs=0.05)
+    voice = np.sin(np.arange(32_000) * 0.3).astype(np.float32)
+    response = acoustics.channel((0.0,) * 7, 0.3, 3.0, generator)
+    clean = acoustics.record(voice, response, kind, 200.0, -30.0, 1000, 36_000, np.random.default_rng(1)).astype(float)
+    noisy = acoustics.record(voice, response, kind, 10.0, -30.0, 1000, 36_000, np.random.default_rng(1)).astype(float)
+    ratio = np.mean(clean[1000:33_000] ** 2) / np.mean((noisy - clean) ** 2)
+    assert 10 * np.log10(ratio) == pytest.approx(10, abs=0.3)
+    assert 20 * np.log10(clean[1000:33_000].std() / 32768) == pytest.approx(-30, abs=0.1)
+
+
+def test_rooms_decay_by_sixty_decibels():
+    response = acoustics.channel((0.0,) * 7, 0.5, 0.0, np.random.default_rng(0)).astype(float)
+    start = acoustics.EQUALISER_TAPS // 2 + round(acoustics.PRE_DELAY * 16000) + 1
+    tail = response[start : start + 8000] ** 2
+    first, last = tail[:800].mean(), tail[-800:].mean()
+    # 10 % of the room's time from one middle to the other are 54 dB of its 60
+    assert 10 * np.log10(first / last) == pytest.approx(54, abs=1.5)
+    assert tail.sum() == pytest.approx(1, rel=0.1)  # as loud as the direct sound, at 0 dB
+
+
+def test_what_cannot_be_is_said(tmp_path, monkeypatch):
+    for wrong, words in (
+        ({"kind": "songs"}, "data.options.kind: choose from commands, keywords"),
+        ({"languages": ["xx"]}, "data.options.languages: choose from en, fr, it"),
+        ({"words": 36}, "data.options.words: there are 1 to 35"),
+        ({"held_out": 0.0}, "data.options.held_out"),
+        ({"clients": Conditions(snr=[20, 5])}, "data.options.clients.snr"),
+        ({"server": Conditions(noises=["brown"])}, "data.options.server.noises: choose from white, pink, babble"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            replace(TINY, **wrong).read(None, 0, tmp_path, serial)
+    with pytest.raises(ValueError, match="remove data.root"):
+        TINY.read(Path("/corpora"), 0, tmp_path, serial)
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(ValueError, match=r'pip install "fedray\[synth\]"'):
+        TINY.read(None, 0, tmp_path, serial)

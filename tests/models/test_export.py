@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from fedray.models.conformer import Conformer, ConformerSettings
+from fedray.models.export import export
+
+TOKENS = ["<blank>", " ", *"abcde"]
+
+
+class Letters:
+    def save(self, folder):
+        (folder / "tokens.txt").write_text("".join(f"{token.replace(' ', '<space>')}\n" for token in TOKENS), encoding="utf-8")
+
+
+FEATURES = {"sample_rate": 8000, "fft": 256, "window": 200, "hop": 80, "bins": 20, "floor": 1e-8, "normalise": "mean"}
+
+
+def log_mels(wave: torch.Tensor) -> torch.Tensor:
+    """The features by their definition: Hann windows of 200 samples each 80, power spectrum of 256 points, mel filters."""
+    from torchaudio.functional import melscale_fbanks
+
+    frames = wave.unfold(0, 200, 80) * torch.hann_window(200)
+    power = torch.fft.rfft(frames, 256).abs().square()
+    mels = power @ melscale_fbanks(129, 0.0, 4000.0, 20, 8000)
+    mels = mels.clamp(min=1e-8).log()
+    return mels - mels.mean(0)
+
+
+# Run in a process of its own, where importing fedray fails.
+CHECK = """
+import runpy, sys
+sys.argv = ["example.py", "speech.wav"]
+sys.modules["fedray"] = None
+values = runpy.run_path("model/example.py")
+import numpy
+numpy.save("log_probs.npy", values["log_probs"].numpy())
+assert not [name for name in sys.modules if name.startswith("fedray.")]
+"""
+
+
+@pytest.mark.parametrize("changes", [{}, {"front": "conv2d", "attention": "RelPosMHAXL", "decoder_layers": 1}])
+def test_the_folder_works_without_fedray(tmp_path, changes):
+    torch.manual_seed(0)
+    settings = ConformerSettings(**{"d_model": 16, "heads": 2, "ffn": 32, "kernel": 7, **changes})
+    model = Conformer(settings, 20, len(TOKENS)).eval()
+    torch.nn.init.normal_(model.ctc_head.w.weight)
+    export(model, Letters(), FEATURES, tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["example.py", "hyperparams.yaml", "model.pt", "tokens.txt"]
+
+    wave = np.random.default_rng(0).normal(0, 0.1, 8000).astype(np.float32)
+    soundfile.write(tmp_path / "speech.wav", wave, 8000, subtype="FLOAT")
+    done = subprocess.run([sys.executable, "-I", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+    features = log_mels(torch.from_numpy(wave))
+    with torch.no_grad():
+        log_probs, lengths = model(features[None], torch.tensor([len(features)]))
+    np.testing.assert_allclose(np.load(tmp_path / "log_probs.npy"), log_probs[0].numpy(), atol=1e-3)
+    best = log_probs[0].argmax(-1).unique_consecutive().tolist()
+    text = "".join(TOKENS[token] for token in best if token)
+    assert text and done.stdout == f"{text}\n"
+
+
+def test_wrong_features_are_named(tmp_path):
+    model = Conformer(ConformerSettings(d_model=16, heads=2, ffn=32, kernel=7), 20, len(TOKENS))
+    with pytest.raises(ValueError, match="lack fft, floor"):
+        export(model, Letters(), {name: FEATURES[name] for name in FEATURES if name not in ("fft", "floor")}, tmp_path)
+    with pytest.raises(ValueError, match="'max'"):
+        export(model, Letters(), {**FEATURES, "normalise": "max"}, tmp_path)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from fedray.models.conformer import Conformer, ConformerSettings
+from fedray.models.language_model import NGram, log_probability
+from fedray.training.attention_search import AttentionSearch
+from fedray.training.decoding import DecodeSettings
+
+VOCABULARY = 3
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    torch.manual_seed(1)
+    settings = ConformerSettings(d_model=16, heads=2, ffn=32, kernel=7, layers=1, decoder_layers=1)
+    model = Conformer(settings, 10, VOCABULARY).eval()
+    # An untrained decoder hardly varies: let it.
+    torch.nn.init.normal_(model.attention_head.w.weight, std=1.0)
+    torch.nn.init.normal_(model.ctc_head.w.weight, std=1.0)
+    with torch.no_grad():
+        return model, *model.encode(torch.randn(3, 16, 10), torch.tensor([16, 9, 12]))
+
+
+def attention(model, hidden, lengths, tokens) -> float:
+    """Log-probability of a text and its end."""
+    targets = torch.tensor([[*tokens, model.eos]])
+    with torch.no_grad():
+        scores = model.attend(hidden, lengths, torch.tensor([[model.bos, *tokens]])).gather(-1, targets[..., None])[0, :, 0]
+    return float(scores.sum())
+
+
+def test_greedy_takes_the_best_token_each_step(encoded):
+    model, hidden, lengths = encoded
+    hypotheses = AttentionSearch(DecodeSettings("attention", beam=1), str).transcribe(model, hidden, lengths)
+    for row, hypothesis in enumerate(hypotheses):
+        tokens: list[int] = []
+        while len(tokens) < hidden.shape[1]:
+            scores = model.attend(hidden[row : row + 1], lengths[row : row + 1], torch.tensor([[model.bos, *tokens]]))
+            tokens.append(int(scores[0, -1].argmax()))
+            if tokens[-1] == model.eos:
+                tokens.pop()
+                break
+        tokens = [token for token in tokens if token not in (0, model.bos)]
+        assert hypothesis.tokens == tuple(tokens)
+        score = attention(model, hidden[row : row + 1], lengths[row : row + 1], tokens)
+        assert hypothesis.confidence == pytest.approx(score / int(lengths[row]), abs=1e-4)
+
+
+def ctc(model, hidden, lengths, tokens) -> float:
+    """By enumeration of the alignments."""
+    with torch.no_grad():
+        log_probs = model.ctc(hidden)[0, : int(lengths)].double()
+    total = 0.0
+    for path in itertools.product(range(VOCABULARY), repeat=len(log_probs)):
+        if tuple(token for token, _ in itertools.groupby(path) if token) == tuple(tokens):
+            total += float(log_probs[range(len(log_probs)), list(path)].sum().exp())
+    return float(torch.tensor(total).log())
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_joint_score_is_attention_ctc_and_language_model(encoded, row):
+    model, hidden, lengths = encoded
+    hidden, lengths = hidden[row : row + 1, : int(lengths[row])], lengths[row : row + 1]
+    language = NGram.train([[1, 2], [2, 1, 2]], 2, vocabulary=VOCABULARY)
+    settings = DecodeSettings("attention", beam=20, lm_weight=0.5, ctc_weight=0.4)
+    (hypothesis,) = AttentionSearch(settings, str, language).transcribe(model, hidden, lengths)
+    scores = {}
+    for length in range(int(lengths)):
+        for tokens in itertools.product(range(1, VOCABULARY), repeat=length):
+            joint = 0.6 * attention(model, hidden, lengths, tokens) + 0.4 * ctc(model, hidden, lengths, tokens)
+            scores[tokens] = (joint + 0.5 * log_probability(language, tokens)) / (length + 1)
+    assert hypothesis.tokens in scores
+    assert hypothesis.score == pytest.approx(scores[hypothesis.tokens], abs=1e-3)
+    assert hypothesis.tokens == max(scores, key=scores.get)
+
+
+def test_a_batch_gives_what_its_utterances_give(encoded):
+    model, hidden, lengths = encoded
+    search = AttentionSearch(DecodeSettings("attention", beam=4), str)
+    together = search.transcribe(model, hidden, lengths)
+    for row, hypothesis in enumerate(together):
+        (alone,) = search.transcribe(model, hidden[row : row + 1, : int(lengths[row])], lengths[row : row + 1])
+        assert alone.tokens == hypothesis.tokens
