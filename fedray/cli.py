@@ -29,7 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     data.add_argument("config")
     data.add_argument("overrides", nargs="*", metavar="key=value")
-    options = parser.parse_intermixed_args(arguments) if arguments is not None else parser.parse_args()
+    options, rest = parser.parse_known_args(arguments)
+    # argparse takes positionals from one place only: overrides that stand behind an option are left over.
+    if unknown := [argument for argument in rest if argument.startswith("-") or "=" not in argument or "overrides" not in options]:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if rest:
+        options.overrides += rest
     try:
         return {"run": _run, "resume": _resume, "data": _data}[options.command](options)
     except ValueError as error:
@@ -64,8 +69,8 @@ def _resume(options: argparse.Namespace) -> int:
 def _data(options: argparse.Namespace) -> int:
     from fedray.overview import show
 
-    show(options.config, options.overrides, Console())
-    return 0
+    problems = show(options.config, options.overrides, Console())
+    return 1 if any(problem.stops for problem in problems) else 0
 
 
 def _show(result: Any) -> None:

@@ -113,10 +113,20 @@ def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
 
 
 def build_data(config: Config, source: Source) -> tuple[SpeechData, dict[str, str]]:
+    """The federation, and the broken audio that `data.skip_broken` left out. A cohort too large is refused before features are made."""
     splits = read_corpus(config, source)
     _, clients, _ = divide(splits, config.data)
-    config.cohort.count(len(partition(clients, config.data.clients, config.data.seed)))  # refused before features are computed
-    return federate(splits, config.data, config.features, cache_root() / "features", session.parallel)
+    check_population(config, source, len(partition(clients, config.data.clients, config.data.seed)))
+    data, broken = federate(splits, config.data, config.features, cache_root() / "features", session.parallel)
+    check_population(config, source, len(data.client_ids()))
+    return data, broken
+
+
+def check_population(config: Config, source: Source, population: int) -> None:
+    try:
+        config.cohort.count(population)
+    except ValueError as error:
+        raise ConfigError(f"{source.where('cohort.size')}: {error}") from error
 
 
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:

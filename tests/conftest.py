@@ -27,6 +27,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def cluster(cache: Path) -> Iterator[None]:
     import ray
 
+    from fedray.engine import session
+    from tests.engine import toys
+
+    session.ship(toys)
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()

@@ -26,8 +26,8 @@ class Parts:
 class Algorithm(ABC):
     """State in, state out: an instance holds settings only, and is copied to every actor.
 
-    A round t counts from 0, as in the papers. All randomness comes from `client.seed` or from torch's, numpy's and Python's global generators,
-    which the engine re-seeds by name before every client: so an update depends on the broadcast, the client and the round alone.
+    A round t counts from 0, as in the papers. All randomness comes from `client.seed` or from torch's, numpy's and Python's global
+    generators, which the engine re-seeds by name before every client: so an update depends on broadcast, client and round alone.
     """
 
     Settings: ClassVar[type]  # a frozen dataclass: the section `algorithm` of a configuration, without its kind

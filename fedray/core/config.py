@@ -11,10 +11,10 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, ValueNode
 from omegaconf.errors import OmegaConfBaseException
 
 T = TypeVar("T")
@@ -48,43 +48,73 @@ class Source:
 def read(path: Path, overrides: Iterable[str] = ()) -> Source:
     """A YAML file with all that it extends, and dotted overrides on top."""
     config, origins = _read_file(path, ())
-    for override in overrides:
-        if "=" not in override or override.startswith("="):
-            raise ConfigError(f"command line: {override!r} is not of the form key=value, such as rounds=50")
-        name = override.split("=", 1)[0]
-        config = _merge(config, OmegaConf.from_dotlist([override]), "command line")
+    top, names = _from_overrides(overrides)
+    for name in names:
         origins = {key: place for key, place in origins.items() if not key.startswith(f"{name}.")} | {name: "command line"}
-    return Source(_plain(config, str(path)), origins)
+    return _resolved(_merge(config, top), origins | {"": str(path)})
 
 
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
     """The same from a mapping in Python."""
-    config = OmegaConf.create(dict(values))
+    top, names = _from_overrides(overrides)
+    return _resolved(_merge(OmegaConf.create(dict(values)), top), dict.fromkeys(names, "command line"))
+
+
+def _from_overrides(overrides: Iterable[str]) -> tuple[DictConfig, list[str]]:
+    """All overrides as one tree, so that their order does not matter where a kind and its keys are set, and the keys they set."""
+    top, names = OmegaConf.create({}), []
     for override in overrides:
-        config = _merge(config, OmegaConf.from_dotlist([override]), "overrides")
-    return Source(_plain(config, "configuration"), {})
+        name = override.partition("=")[0]
+        if "=" not in override or not all(name.split(".")):
+            raise ConfigError(f"command line: {override!r} is not of the form key=value, such as rounds=50")
+        try:
+            top = _merge(top, OmegaConf.from_dotlist([override]))
+        except (yaml.YAMLError, OmegaConfBaseException) as error:
+            raise ConfigError(f"command line: {override!r}: the value is not valid YAML: {_problem(error)}") from error
+        names.append(name)
+    return top, names
 
 
-def _plain(config: DictConfig, where: str) -> dict[str, Any]:
+def _resolved(config: DictConfig, origins: dict[str, str]) -> Source:
     try:
         values = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{where}: {error}") from error
+        key = error.full_key or ""
+        raise ConfigError(f"{Source({}, origins).where(key)}: {key}: {_problem(error)}") from error
     assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
+    return Source({str(key): value for key, value in values.items()}, origins)
 
 
-def _merge(base: DictConfig, top: DictConfig, where: str) -> DictConfig:
-    """Merge, but let a section of another kind replace the one below it: the keys of one kind mean nothing to another."""
+def _problem(error: Exception) -> str:
+    """What is wrong, without the parser's drawing of where."""
+    return str(error.problem) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
+
+
+def _merge(base: DictConfig, top: DictConfig) -> DictConfig:
+    """Merge, but let a section of another kind replace the one below it: the keys of one kind mean nothing to another.
+
+    A word where the other has a section (`strategy: by_loss`, `strategy.temperature=2`) is that section's kind.
+    """
     base = base.copy()
     for key in list(top):
-        if OmegaConf.is_dict(top._get_node(key)) and OmegaConf.is_dict(base._get_node(key)):
-            here, there = top[key], base[key]
+        here: Any = top._get_node(key)
+        there: Any = base._get_node(key)
+        if OmegaConf.is_dict(here):
+            there = _section(there)
+        elif OmegaConf.is_dict(there) and "kind" in there:
+            here = _section(here)
+        if OmegaConf.is_dict(here) and OmegaConf.is_dict(there):
             other_kind = "kind" in here and "kind" in there and here["kind"] != there["kind"]
-            base[key] = here if other_kind else _merge(there, here, where)
+            base[key] = here if other_kind else _merge(there, here)
         else:
-            base[key] = top._get_node(key)
+            base[key] = here
     return base
+
+
+def _section(node: Any) -> Any:
+    """A word as the section of that kind; anything else as it is."""
+    word = node._value() if isinstance(node, ValueNode) else None
+    return OmegaConf.create({"kind": word}) if isinstance(word, str) else node
 
 
 def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[DictConfig, dict[str, str]]:
@@ -92,20 +122,24 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[DictConfig, dict[str
         raise ConfigError(f"{path}: extends itself, by way of {' -> '.join(str(p) for p in seen)}")
     try:
         text = path.read_text(encoding="utf-8")
-        config = OmegaConf.create(text) if text.strip() else OmegaConf.create({})
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not isinstance(node, yaml.MappingNode | None):
+            raise ConfigError(f"{path}: a configuration is a mapping of keys to values")
+        config = OmegaConf.create({}) if node is None else OmegaConf.create(text)
+        assert isinstance(config, DictConfig)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}{f' ({seen[-1]} extends it)' if seen else ''}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text: {error}") from error
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{path}: is not valid YAML: {error}") from error
-    if not isinstance(config, DictConfig):
-        raise ConfigError(f"{path}: a configuration is a mapping of keys to values")
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        raise ConfigError(f"{path}{f':{mark.line + 1}' if mark else ''}: is not valid YAML: {_problem(error)}") from error
     origins = dict(_lines(node, "", str(path)))
     parent = config.pop("extends", None)
     if parent is None:
         return config, origins
     below, places = _read_file(path.parent / str(parent), (*seen, path.resolve()))
-    return _merge(below, config, str(path)), places | origins
+    return _merge(below, config), places | origins
 
 
 def _lines(node: yaml.Node | None, prefix: str, path: str) -> Iterable[tuple[str, str]]:
@@ -155,14 +189,17 @@ def _build_kind(f: Field[Any], source: Source, dotted: str, values: Any) -> Any:
         values = {"kind": values}
     if values is None and default is None:
         return None
+    if not isinstance(values, Mapping | None):
+        raise ConfigError(f"{source.where(dotted)}: {dotted} must be a section of keys, or a kind alone, not {values!r}")
     values = dict(values or {})
     kind = values.pop("kind", default)
     if kind is None:
         raise ConfigError(f"{source.where(dotted)}: {dotted}.kind is missing; known kinds: {', '.join(registry)}")
-    if kind not in registry:
-        close = _nearest(str(kind), registry, "", "")
+    if not isinstance(kind, str) or kind not in registry:
+        close = difflib.get_close_matches(str(kind), registry, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(
-            f"{source.where(f'{dotted}.kind')}: {dotted}.kind: {kind!r} is not known{close}; known kinds: {', '.join(registry)}"
+            f"{source.where(f'{dotted}.kind')}: {dotted}.kind: {kind!r} is not known; {hint}known kinds: {', '.join(registry)}"
         )
     return build(settings_class(registry[kind]), source, dotted, values)
 
@@ -170,6 +207,7 @@ def _build_kind(f: Field[Any], source: Source, dotted: str, values: Any) -> Any:
 def _over_default(f: Field[Any], values: Any) -> Any:
     """The section's values over those of the field's own default, which need not be the defaults of its class."""
     default = f.default_factory() if f.default_factory is not MISSING else f.default
+    values = {} if values is None else values
     return {**plain(default), **values} if is_dataclass(default) and isinstance(values, Mapping) else values
 
 
@@ -180,10 +218,12 @@ def settings_class(registered: type) -> type:
 def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> Any:
     """One value, converted and checked by OmegaConf against its type hint."""
     try:
-        if hint is Any or hint == dict[str, Any]:
+        if hint is Any or hint == dict[str, Any] and isinstance(value, Mapping):
             return value
+        if type(value) is int and float in get_args(hint) and int not in get_args(hint):
+            value = float(value)  # OmegaConf does so for a float, but not for one of several types
         schema = OmegaConf.structured(dataclasses.make_dataclass("Leaf", [("value", hint)]))
-        checked = OmegaConf.to_container(OmegaConf.merge(schema, {"value": value}))
+        checked = OmegaConf.to_container(OmegaConf.merge(schema, {"value": value}), throw_on_missing=True)
         assert isinstance(checked, dict)
         return tuple(checked["value"]) if get_origin(hint) is tuple else checked["value"]
     except OmegaConfBaseException as error:
@@ -210,6 +250,13 @@ def plain(instance: Any) -> dict[str, Any]:
     return result
 
 
+def positive(**values: float | None) -> None:
+    """A check for a dataclass' own: each must be above 0, or null."""
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value}")
+
+
 def pick(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """The values of dotted keys; a key that is not there counts as null."""
     picked = {}
@@ -225,9 +272,9 @@ def _join(prefix: str, key: Any) -> str:
     return f"{prefix}.{key}" if prefix else str(key)
 
 
-def _nearest(key: str, known: Iterable[str], prefix: str, empty: str = "; this section has no keys") -> str:
+def _nearest(key: str, known: Iterable[str], prefix: str) -> str:
     known = list(known)
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {_join(prefix, close[0])}?"
-    return f"; known here: {', '.join(known)}" if known else empty
+    return f"; known here: {', '.join(known)}" if known else "; this section has no keys"

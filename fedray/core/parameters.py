@@ -41,9 +41,9 @@ class Layout:
     @classmethod
     def of(cls, model: nn.Module, keep: Callable[[str], bool] = lambda name: True) -> Layout:
         """The layout of the trainable parameters and persistent float buffers whose name `keep` accepts."""
-        tensors = {n: t for n, t in model.state_dict(keep_vars=True).items() if t.is_floating_point() and keep(n)}
-        parameters = [name for name, tensor in tensors.items() if isinstance(tensor, nn.Parameter) and tensor.requires_grad]
-        buffers = [name for name, tensor in tensors.items() if not isinstance(tensor, nn.Parameter)]
+        tensors = model.state_dict(keep_vars=True)
+        parameters = [n for n, p in model.named_parameters() if p.requires_grad and keep(n)]  # tied ones once, under their first name
+        buffers = [n for n, t in tensors.items() if not isinstance(t, nn.Parameter) and t.is_floating_point() and keep(n)]
         entries: list[Entry] = []
         for name in [*parameters, *buffers]:
             entries.append(Entry(name, tuple(tensors[name].shape), entries[-1].stop if entries else 0))
@@ -58,7 +58,10 @@ class Layout:
         """The vector of a state dict, [size]."""
         vector = np.empty(self.size, dtype=np.float32)
         for entry in self.entries:
-            vector[entry.start : entry.stop] = tensors[entry.name].detach().cpu().numpy().reshape(-1)
+            tensor = tensors[entry.name]
+            if tuple(tensor.shape) != entry.shape:
+                raise ValueError(f"{entry.name} has shape {list(tensor.shape)}, but the model's has {list(entry.shape)}")
+            vector[entry.start : entry.stop] = tensor.detach().cpu().numpy().reshape(-1)
         return vector
 
     def check(self, vector: Vector) -> None:
@@ -92,9 +95,7 @@ class FlatModel:
                 owner, _, name = entry.name.rpartition(".")
                 model.get_submodule(owner)._buffers[name] = view
         flat = {entry.name for entry in self.layout.entries}
-        self._rest = {
-            n: (t, t.clone()) for n, t in model.state_dict().items() if n not in flat and not isinstance(tensors[n], nn.Parameter)
-        }
+        self._rest = [(buffer, buffer.clone()) for name, buffer in model.named_buffers() if name not in flat]
 
     def load(self, vector: Vector) -> None:
         """Take over a vector, and put every other buffer back to where it was at first: nothing of the last client stays."""
@@ -103,8 +104,8 @@ class FlatModel:
             np.copyto(self.values.numpy(), vector)
         else:
             self.values.copy_(torch.tensor(vector))
-        for tensor, initial in self._rest.values():
-            tensor.copy_(initial)
+        for buffer, initial in self._rest:
+            buffer.copy_(initial)
 
     def read(self) -> Vector:
         """The vector, [size], as a copy."""

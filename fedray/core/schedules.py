@@ -7,6 +7,8 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from fedray.core.config import positive
+
 
 class Schedule(ABC):
     @abstractmethod
@@ -27,6 +29,9 @@ class Exponential(Schedule):
     decay_rate: float = 0.5
     decay_steps: float = 1000.0
 
+    def __post_init__(self) -> None:
+        positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
+
     def factor(self, round: int, rounds: int) -> float:
         return float(self.decay_rate ** (round / self.decay_steps))
 
@@ -37,6 +42,9 @@ class Cumulative(Schedule):
 
     decay_rate: float = 0.5
     decay_steps: float = 1000.0
+
+    def __post_init__(self) -> None:
+        positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
 
     def factor(self, round: int, rounds: int) -> float:
         last = math.log10(self.decay_rate) * (rounds - 1) * rounds / (2 * self.decay_steps)

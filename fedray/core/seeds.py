@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import random
 
 import numpy as np
@@ -18,7 +19,7 @@ def derive(*names: Name) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for name in names:
-        data = f"{'i' if isinstance(name, int) else 's'}{name}".encode()
+        data = (f"s{name}" if isinstance(name, str) else f"i{operator.index(name)}").encode()  # numpy's integers are integers too
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return int.from_bytes(digest.digest(), "little") >> 1

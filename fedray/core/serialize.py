@@ -14,15 +14,17 @@ from fedray.core.cache import write_atomically
 
 
 def _tensors(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.array(value))  # a copy of its own: what came over the object store is read-only
+        return torch.from_numpy(np.array(value))  # a copy: the object store's are read-only, and of a view all that it views is saved
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
         return {key: _tensors(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_tensors(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool | bytes | torch.Tensor):
+    if value is None or isinstance(value, str | int | float | bool | bytes):
         return value
     raise TypeError(f"a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedray.core.config import positive
 from fedray.core.types import Vector
 
 
@@ -38,6 +39,9 @@ class ByExamples(OnePass):
 
     clip_norm: float | None = None
 
+    def __post_init__(self) -> None:
+        positive(clip_norm=self.clip_norm)
+
     def log_weight(self, report: Mapping[str, float]) -> float:
         return math.log(report["examples"]) if report["examples"] > 0 else -math.inf
 
@@ -48,6 +52,9 @@ class ByLoss(OnePass):
 
     temperature: float = 1.0
     clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         return -report["loss"] / self.temperature
@@ -62,6 +69,9 @@ class ByWer(OnePass):
 
     temperature: float = 1.0
     clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         return (1.0 - report["wer"]) / self.temperature

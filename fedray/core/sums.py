@@ -10,39 +10,44 @@ import numpy as np
 from fedray.core.metrics import Metrics
 from fedray.core.types import Vector
 
+HEADROOM = 20.0  # how far a log-weight may lie above the reference before the sum is scaled down to it
+
 
 @dataclass
 class WeightedSum:
-    """A weighted mean that streams: sum of exp(log_weight - largest) * delta, where `largest` is the largest log-weight seen so far.
+    """A weighted mean that streams: sum of exp(log_weight - reference) * delta, the reference within `HEADROOM` of the largest seen so far.
 
-    Weights are float64 relative to the largest, sums are float32; so softmax weights of losses up to 1e4 neither overflow nor vanish.
+    Weights are float64 relative to the reference, sums are float32; so softmax weights of losses up to 1e4 neither overflow nor vanish.
+    The reference moves only where all that is in the sum becomes negligible: a sum that is scaled for every larger weight loses digits.
     """
 
-    largest: float = -math.inf
-    weight: float = 0.0  # sum of exp(log_weight - largest)
+    reference: float = -math.inf
+    weight: float = 0.0  # sum of exp(log_weight - reference)
     squares: float = 0.0  # sum of their squares, for the effective number of clients
     total: Vector | None = None
 
     def add(self, delta: Vector, log_weight: float) -> None:
-        self._merge(delta, log_weight, 1.0, 1.0, owned=False)
+        """Fold an update; one whose log-weight is -inf is left out."""
+        if log_weight != -math.inf:
+            self._merge(delta, log_weight, 1.0, 1.0, owned=False)
 
     def merge(self, other: WeightedSum) -> None:
         """Add another sum; the order of merging is the order of float additions."""
         if other.total is not None:
-            self._merge(other.total, other.largest, other.weight, other.squares, owned=True)
+            self._merge(other.total, other.reference, other.weight, other.squares, owned=True)
 
-    def _merge(self, total: Vector, largest: float, weight: float, squares: float, owned: bool) -> None:
+    def _merge(self, total: Vector, reference: float, weight: float, squares: float, owned: bool) -> None:
         if self.total is None:
             self.total = total if owned and total.flags.writeable else total.copy()
-            self.largest, self.weight, self.squares = largest, weight, squares
+            self.reference, self.weight, self.squares = reference, weight, squares
             return
-        if largest > self.largest:
-            scale = math.exp(self.largest - largest)
+        if reference > self.reference + HEADROOM:
+            scale = math.exp(self.reference - reference)
             self.total *= np.float32(scale)
             self.weight *= scale
             self.squares *= scale * scale
-            self.largest = largest
-        scale = math.exp(largest - self.largest)
+            self.reference = reference
+        scale = math.exp(reference - self.reference)
         self.total += total if scale == 1.0 else np.float32(scale) * total
         self.weight += scale * weight
         self.squares += scale * scale * squares

@@ -61,6 +61,16 @@ def duration(path: str | Path) -> float:
         return sound.frames / sound.samplerate
 
 
+def check(path: str | Path, end: float) -> None:
+    """Raises AudioError when the header says that the file cannot be read as far as `end` seconds. Damage further in stays unseen."""
+    with _open(path) as sound:
+        if sound.frames == 0:
+            raise AudioError(path, "holds no samples")
+        if sound.frames / sound.samplerate < end - TOLERANCE:
+            raise AudioError(path, f"truncated: {end:.2f} s are needed, it ends at {_length(sound)}")
+    _check_wav_is_whole(path)
+
+
 def _open(path: str | Path) -> soundfile.SoundFile:
     try:
         return soundfile.SoundFile(path)

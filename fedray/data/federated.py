@@ -125,7 +125,9 @@ def federate(
     store = stored(clients, settings.corruption)
     sound = store.frames > 0
     wrong = corrupt_labels(clients, settings.corruption, settings.seed, target, rows).manifest
-    kept = {client: mine[sound[mine]] for client, mine in rows.items()}
+    kept = {client: mine[sound[mine]] for client, mine in rows.items() if sound[mine].any()}  # skip_broken may leave a client nothing
+    if not kept:
+        raise ValueError("no client has audio that can be read: is data.root the right folder?")
     scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}
     # Every row that is sound stays in place: clients point at rows of their manifest.
     place = np.cumsum(sound) - 1

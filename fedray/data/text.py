@@ -47,12 +47,15 @@ class Characters:
     @classmethod
     def train(cls, texts: Iterable[str]) -> Characters:
         """The characters of the texts in the order of their code points. Raises ValueError for line breaks, tabs and control characters."""
+        texts = list(texts)
         seen = set().union(*texts)
         if not seen:
-            raise ValueError("no characters in the transcripts to make tokens of; is their text column empty?")
-        odd = sorted(c for c in seen if c != " " and (c.isspace() or unicodedata.category(c) == "Cc"))
-        if odd:
-            raise ValueError(f"the transcripts hold {_named(odd)}, which cannot be tokens; normalise the transcripts first")
+            raise ValueError(
+                "no characters in the transcripts to make tokens of; is their text column empty, or not named in data.options?"
+            )
+        if odd := untokenisable(seen):
+            first = next(text for text in texts if not set(odd).isdisjoint(text))
+            raise ValueError(f"the transcripts hold {named(odd)}, which cannot be tokens, first in {first!r}; normalise the transcripts")
         return cls([BLANK, *sorted(seen)])
 
     @property
@@ -112,8 +115,8 @@ class SentencePiece:
                 eos_id=-1,
                 character_coverage=1.0,
                 normalization_rule_name="identity",
-                # Longer lines than this would be dropped without a word.
-                max_sentence_length=1 + max((len(text.encode()) for text in texts), default=0),
+                # Longer lines than this would be dropped without a word; below 10 is refused.
+                max_sentence_length=max([10, *(1 + len(text.encode()) for text in texts)]),
                 num_threads=1,
                 minloglevel=2,
             )
@@ -169,12 +172,18 @@ def load_tokeniser(folder: Path) -> Tokeniser:
     raise ValueError(f"{folder}: no tokeniser here (neither tokens.txt nor tokeniser.model)")
 
 
+def untokenisable(characters: Iterable[str]) -> list[str]:
+    """Those that make no tokens, sorted: white space other than the blank, and control characters."""
+    return sorted(c for c in characters if c != " " and (c.isspace() or unicodedata.category(c) == "Cc"))
+
+
+def named(characters: Sequence[str]) -> str:
+    """The characters as a reader can tell them apart: 'é' (U+00E9)."""
+    return ", ".join(f"{c!r} (U+{ord(c):04X})" for c in characters)
+
+
 def _unknown(text: str, characters: Sequence[str]) -> str:
     return (
-        f"the tokeniser has no token for {_named(sorted(set(characters)))} in {text!r}; "
+        f"the tokeniser has no token for {named(sorted(set(characters)))} in {text!r}; "
         "train it on transcripts that hold them, or normalise the transcripts"
     )
-
-
-def _named(characters: Sequence[str]) -> str:
-    return ", ".join(f"{c!r} (U+{ord(c):04X})" for c in characters)

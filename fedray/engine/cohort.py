@@ -27,6 +27,8 @@ def sample(ids: Sequence[str], settings: CohortSettings, cost: Callable[[str], f
         costs = np.array([cost(ids[i]) for i in available], dtype=np.float64)
         available, costs = available[costs > 0], costs[costs > 0]
         count, weights = min(count, len(available)), costs / costs.sum()
+    if not count:
+        return []
     return [ids[i] for i in generator.choice(available, count, replace=False, p=weights).tolist()]
 
 

@@ -226,7 +226,7 @@ class Driver:
         for title, which in (("seed", initial), ("best", best)):
             scored = rounds.evaluate(which.state, which.round, splits, final=True)
             results[title] = {"round": which.round} | {k: v for split in scored.values() for k, v in split.metrics.items()}
-            predictions = [{"split": split, **row} for split, part in scored.items() for row in part.predictions]
+            predictions += [{"model": title, "split": split, **row} for split, part in scored.items() for row in part.predictions]
         self.program.algorithm.export(best.state, self.folder.root / "model")
         write_clients(progress.clients, self.folder.root / "clients.parquet")
         self.folder.write_table("predictions.tsv", predictions)

@@ -80,7 +80,13 @@ class RunFolder:
         if not path.exists():
             return []
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # what follows the last newline was cut short by a kill
-        return [json.loads(line) for line in lines]
+        rows = []
+        for number, line in enumerate(lines, 1):
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}:{number}: is not a row of JSON ({error}): remove the line to go on without it") from error
+        return rows
 
     def append(self, name: str, rows: list[Mapping[str, Any]]) -> None:
         with (self.root / name).open("a", encoding="utf-8") as file:

@@ -28,6 +28,9 @@ def share(settings: EngineSettings, cpus: float, gpus: float) -> Share:
     if gpu_share > gpus:
         raise ValueError(f"engine.gpus_per_client asks for {gpu_share} GPU an actor, but Ray sees {gpus:g} in all: set it to 0 or auto")
     left = cpus - DRIVER_CPUS
+    if left <= 0:
+        raise ValueError(f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)")
+    room = math.floor(gpus) * math.floor(1 / gpu_share) if 0 < gpu_share <= 1 else math.floor(gpus / gpu_share) if gpu_share else 0
     fixed = None if isinstance(settings.cpus_per_client, str) else float(settings.cpus_per_client)
     if fixed is not None and fixed > 1 and fixed != int(fixed):
         raise ValueError(f"engine.cpus_per_client is {fixed}: above 1 it must be a whole number")
@@ -38,11 +41,9 @@ def share(settings: EngineSettings, cpus: float, gpus: float) -> Share:
     else:
         actors = max(1, math.floor(cpus) if fixed is None else math.floor(left / fixed) if fixed else math.floor(cpus))
         if gpu_share:
-            actors = min(actors, math.floor(gpus / gpu_share)) if fixed is not None else math.floor(gpus / gpu_share)
-    if gpu_share and actors * gpu_share > gpus + 1e-9:
-        raise ValueError(
-            f"engine.actors={actors} of engine.gpus_per_client={gpu_share:g} need {actors * gpu_share:g}, but Ray sees {gpus:g}: lower either"
-        )
+            actors = min(actors, room) if fixed is not None else room
+    if gpu_share and actors > room:
+        raise ValueError(f"engine.actors={actors} of engine.gpus_per_client={gpu_share:g}: {gpus:g} GPUs hold {room} of them: lower either")
     if fixed is None:
         each = left / actors
         fixed = math.floor(each) if each >= 1 else math.floor(each * 1e4) / 1e4

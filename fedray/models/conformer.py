@@ -42,7 +42,7 @@ class ConformerSettings:
     layers: int = 2
     heads: int = 4
     ffn: int = 256
-    kernel: int = 31  # of the depthwise convolutions, in encoder frames
+    kernel: int = 15  # of the depthwise convolutions, in encoder frames
     attention: str = "RoPEMHA"  # RoPEMHA | RelPosMHAXL | regularMHA
     dropout: float = 0.1
     decoder_layers: int = 0

@@ -85,7 +85,8 @@ class Recognition:
     def flat(self, device: str) -> FlatModel:
         """This process' model, to be loaded before each use. Of the buffers only running statistics travel: the rest are constants."""
         if self._flat is None:
-            model = self.model().to(device)
+            with torch.random.fork_rng():  # what is drawn next must not depend on whether this process had built its model before
+                model = self.model().to(device)
             names = {name for name, _ in model.named_parameters()} | set(running_statistics(model))
             self._flat = FlatModel(model, keep=names.__contains__)
         return self._flat

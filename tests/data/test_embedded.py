@@ -113,18 +113,20 @@ def test_a_second_reading_makes_nothing(tmp_path, synthesiser):
         replace(TINY, clients=Conditions(snr=[0, 5])).read(None, 0, tmp_path, never)
 
 
-def texts(corpus: Embedded, split: str, seed: int = 0) -> list[str]:
-    return [text for name, session in corpus.sessions(seed) if name == split for text in session.texts]
-
-
 def test_held_out_sentences_are_held_out():
     corpus = Embedded()
-    heard = {*texts(corpus, "server"), *texts(corpus, "clients")}
-    assert len(texts(corpus, "server")) == 1000 and len(texts(corpus, "clients")) == 3600 and len(texts(corpus, "test")) == 1200
+    texts: dict[str, list[str]] = {}
+    for split, session in corpus.sessions(0):
+        texts.setdefault(split, []).extend(session.texts)
+    assert {split: len(said) for split, said in texts.items()} == {
+        **{"server": 40 * 25, "clients": 60 * 60, "dev": 20 * 20},
+        **{"test": 60 * 20, "test-server": 15 * 20},
+    }
+    heard = {*texts["server"], *texts["clients"]}
     assert not any(sentences.held_out(text, corpus.held_out, 0) for text in heard)
     for split in ("dev", "test", "test-server"):
-        held = [text for text in texts(corpus, split) if sentences.held_out(text, corpus.held_out, 0)]
-        assert len(held) / len(texts(corpus, split)) == pytest.approx(corpus.unseen, abs=0.1)
+        held = [text for text in texts[split] if sentences.held_out(text, corpus.held_out, 0)]
+        assert len(held) / len(texts[split]) == pytest.approx(corpus.unseen, abs=0.1)
         assert not heard & set(held)
     # Held out are sentences, not words: each word of the grammar can be learnt.
     assert {word for text in heard for word in text.split()} == GRAMMARS["en"].vocabulary()

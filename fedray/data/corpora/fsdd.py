@@ -159,7 +159,7 @@ class ConnectedDigits:
         build = functools.partial(_build_strings, settings=self, seed=seed, folder=folder)
         with (folder / "strings.tsv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
-            writer.writerow(("utterance", "path", "seconds", "speaker", "text", "split"))
+            writer.writerow(("utterance", "path", "seconds", "speaker", "text", "split", "recordings"))
             for rows in parallel(build, sources, "Joining digits"):
                 writer.writerows(rows)
 
@@ -238,15 +238,16 @@ def add_noise(signal: np.ndarray, snr: float, generator: np.random.Generator) ->
     return signal + level * generator.standard_normal(len(signal))
 
 
-def _build_strings(source: Source, settings: ConnectedDigits, seed: int, folder: Path) -> list[tuple[str, str, str, str, str, str]]:
-    """Writes the strings of a source; returns their rows of strings.tsv."""
+def _build_strings(source: Source, settings: ConnectedDigits, seed: int, folder: Path) -> list[tuple[str, ...]]:
+    """Writes the strings of a source; returns their rows of strings.tsv, which also names the recordings of each."""
     takes = sorted(source.takes)
     sounds = {take: [audio.read(path, RATE).numpy().astype(np.float64) for path in source.takes[take]] for take in takes}
     rows = []
     for index in range(source.first, source.first + source.count):
         generator = numpy_generator(seed, "connected digits", source.split, source.talker, index)
         digits = generator.integers(10, size=generator.integers(*settings.digits, endpoint=True))
-        signal = _join([sounds[takes[generator.integers(len(takes))]][digit] for digit in digits], settings.pause, generator)
+        chosen = [(takes[generator.integers(len(takes))], digit) for digit in digits]
+        signal = _join([sounds[take][digit] for take, digit in chosen], settings.pause, generator)
         if source.split == "server" and settings.augment_server:
             warp, tempo = generator.uniform(*settings.warp), generator.uniform(*settings.tempo)
             # Played `warp` times as fast, to the nearest hundredth; then the tempo is brought from there to where it should be.
@@ -263,7 +264,8 @@ def _build_strings(source: Source, settings: ConnectedDigits, seed: int, folder:
         samples = np.rint(signal * (0.7 * 32767 / np.abs(signal).max())).astype(np.int16)
         soundfile.write(folder / path, samples, RATE, subtype="PCM_16")
         words = " ".join(WORDS[digit] for digit in digits)
-        rows.append((utterance, path, repr(len(samples) / RATE), source.talker, words, source.split))
+        recordings = " ".join(Path(source.takes[take][digit]).stem for take, digit in chosen)
+        rows.append((utterance, path, repr(len(samples) / RATE), source.talker, words, source.split, recordings))
     return rows
 
 

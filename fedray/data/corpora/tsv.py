@@ -164,19 +164,19 @@ def assemble(source: Path, lines: Sequence[int | str], columns: dict[str, Sequen
     if not given["utterance"]:
         raise ValueError(f"{source} lists no utterances: fill it, or take it out of data.options")
     for name in ("utterance", "path", "speaker", "text", "label"):
-        for row, value in enumerate(given.get(name, ())):
-            if not value:
-                raise ValueError(f"{place(str(source), lines, row)}: has no {name}: complete the row or drop it")
+        if wrong := [row for row, value in enumerate(given.get(name, ())) if not value]:
+            where = place(str(source), lines, wrong[0])
+            raise ValueError(f"{where}: has no {name}: complete the row or drop it{_more(lines, wrong)}")
     seen: dict[str, int] = {}
     for row, name in enumerate(given["utterance"]):
         if seen.setdefault(name, row) != row:
             raise ValueError(f"{place(str(source), lines, row)}: the id {name!r} stands in {place(str(source), lines, seen[name])} already")
     paths = [os.path.normpath(os.path.join(folder, path)) for path in given["path"]]
     measured = measure(paths, "seconds" not in given, parallel)
-    for row, path in enumerate(paths):
-        if isinstance(problem := measured[path], str):
-            where = place(str(source), lines, row)
-            raise ValueError(f"{where}: {path}: {problem}. Restore the file, drop the row, or correct where paths start (data.root)")
+    if wrong := [row for row, path in enumerate(paths) if isinstance(measured[path], str)]:
+        where, path = place(str(source), lines, wrong[0]), paths[wrong[0]]
+        remedy = f"Restore the file, drop the row, or correct where paths start (data.root){_more(lines, wrong)}"
+        raise ValueError(f"{where}: {path}: {measured[path]}. {remedy}")
     offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
     if "seconds" in given:
         seconds = _numbers(given["seconds"], "seconds", math.ulp(0.0), source, lines)
@@ -212,6 +212,12 @@ def _measure(paths: list[str], lengths: bool) -> list[float | str]:
         except AudioError as problem:  # handed back in words: the caller knows the line that names the file
             results.append(problem.reason)
     return results
+
+
+def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:
+    """Of rows that share a problem, where those after the first stand: ` (2 more: 19, 40)`."""
+    some = ", ".join(str(lines[row]) for row in rows[1:6]) + (", ..." if len(rows) > 6 else "")
+    return f" ({len(rows) - 1:,} more: {some})" if len(rows) > 1 else ""
 
 
 def _numbers(values: Sequence[Any], name: str, least: float, source: Path, lines: Sequence[int | str]) -> list[float]:

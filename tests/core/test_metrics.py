@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+
+from fedray.core.metrics import Metrics
+
+
+def test_pooled_not_averaged() -> None:
+    """A federated WER is sum(errors) / sum(words): 3 of 10 words and 1 of 90 are 4 %, where the mean of 30 % and 1.1 % is 15.6 %."""
+    pooled = Metrics(wer=(300, 10)) + Metrics(wer=(100, 90))
+    assert pooled["wer"] == 400 / 100
+    assert pooled.total("wer") == (400.0, 100.0)
+
+
+def test_any_split_gives_the_same() -> None:
+    parts = [Metrics(loss=(i * 1.5, i), **({"wer": (i, 2)} if i % 2 else {})) for i in range(1, 9)]
+    straight, left, right = Metrics(), Metrics(), Metrics()
+    for i, part in enumerate(parts):
+        straight = straight + part
+        left, right = (left + part, right) if i < 3 else (left, right + part)
+    assert dict(left + right) == dict(straight) == {"loss": 1.5, "wer": (1 + 3 + 5 + 7) / 8}
+    assert parts[0].total("loss") == (1.5, 1.0)  # adding leaves the parts as they were
+
+
+def test_names_of_one_side_stay() -> None:
+    merged = Metrics(a=(1, 2)) + Metrics(b=(3, 4))
+    assert list(merged) == ["a", "b"] and len(merged) == 2 and merged["b"] == 0.75
+    assert len(Metrics() + Metrics()) == 0
+    with pytest.raises(KeyError):
+        merged["c"]
+
+
+def test_nothing_counted_is_not_a_number() -> None:
+    assert math.isnan(Metrics(wer=(0, 0))["wer"])
+    assert (Metrics(wer=(0, 0)) + Metrics(wer=(1, 4)))["wer"] == 0.25
+
+
+def test_prefix_pickle_and_any_name() -> None:
+    metrics = Metrics(wer=(1, 4)).prefixed("dev")
+    assert dict(metrics) == {"dev/wer": 0.25}
+    assert pickle.loads(pickle.dumps(metrics)).total("dev/wer") == (1.0, 4.0)
+    assert Metrics.of({"self": (1, 1), "dev/wer": (2, 1)})["self"] == 1.0
+    assert repr(metrics) == "Metrics(dev/wer=0.25)"

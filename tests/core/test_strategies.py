@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from fedray.core.strategies import STRATEGIES, ByExamples, ByLoss, ByWer, OnePass
+from fedray.core.sums import WeightedSum
+
+
+def weights(strategy: OnePass, reports: list[dict[str, float]]) -> np.ndarray:
+    """The share of each client, as the engine makes it: client i sends the i-th unit vector, so the mean holds the weights."""
+    total = WeightedSum()
+    for place, report in enumerate(reports):
+        delta = np.zeros(len(reports), np.float32)
+        delta[place] = 1
+        total.add(delta, strategy.log_weight(report))
+    found = total.mean()
+    assert found is not None
+    return found
+
+
+def softmax(values: np.ndarray) -> np.ndarray:
+    powers = np.exp(values - values.max())
+    return powers / powers.sum()
+
+
+def test_by_examples() -> None:
+    counts = np.array([1, 10, 0, 389])
+    found = weights(ByExamples(), [{"examples": float(n)} for n in counts])
+    assert np.allclose(found, counts / 400, rtol=1e-6) and found[2] == 0
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 20.0])
+def test_by_loss(temperature: float) -> None:
+    losses = np.array([2.0, 1.5, 3.25, 1e4, 1.4999])
+    found = weights(ByLoss(temperature), [{"loss": loss} for loss in losses])
+    assert np.allclose(found, softmax(-losses / temperature), rtol=1e-6, atol=1e-30)
+    assert found.argmax() == 4
+
+
+def test_by_loss_where_all_are_huge() -> None:
+    losses = np.array([9999.0, 1e4, 9998.5])
+    assert np.allclose(weights(ByLoss(), [{"loss": loss} for loss in losses]), softmax(-losses), rtol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.01])
+def test_by_wer(temperature: float) -> None:
+    wers = np.array([0.0, 0.05, 0.5, 1.0, 3.0])
+    found = weights(ByWer(temperature), [{"wer": wer} for wer in wers])
+    assert np.allclose(found, softmax((1 - wers) / temperature), rtol=1e-6, atol=1e-30)
+
+
+def test_percent_is_a_temperature_of_a_hundredth() -> None:
+    """5 points of WER then weigh e^5 = 148 times."""
+    found = weights(ByWer(0.01), [{"wer": 0.30}, {"wer": 0.35}])
+    assert found[0] / found[1] == pytest.approx(math.exp(5), rel=1e-5)
+
+
+def test_clipping_bounds_the_norm() -> None:
+    delta = np.array([3, 4], np.float32)  # norm 5
+    assert ByExamples().clip(delta) is delta and ByExamples(clip_norm=5.0).clip(delta) is delta
+    assert np.allclose(ByLoss(clip_norm=1.0).clip(delta), [0.6, 0.8], rtol=1e-6)
+    large = np.full(4, 1e30, np.float32)  # whose squares float32 cannot hold
+    assert np.allclose(ByExamples(clip_norm=2.0).clip(large), 1, rtol=1e-6)
+    assert not ByExamples(clip_norm=1.0).clip(np.zeros(2, np.float32)).any()
+    assert delta.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"temperature": -1.0}, {"clip_norm": 0.0}, {"temperature": math.nan}])
+def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} must be above 0, not"):
+        ByLoss(**wrong)
+
+
+def test_registry() -> None:
+    for strategy in STRATEGIES.values():
+        assert pickle.loads(pickle.dumps(strategy())) == strategy()

@@ -1,0 +1,162 @@
+"""The engine's promises on a toy algorithm: the same bits for any number of actors, after a crash and after a resume; nothing swallowed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedray.core import serialize
+from fedray.core.seeds import derive, seed_all
+from fedray.core.types import Received
+from fedray.engine.folder import RunFolder
+from tests.engine import toys
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows without what depends on the clock."""
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in RunFolder(folder).rows("metrics.jsonl")]
+
+
+def bits(folder: Path, round: int) -> tuple[bytes, dict[str, bytes]]:
+    """The parameters of a round, and all client states on disk."""
+    states = {str(path.relative_to(folder)): path.read_bytes() for path in sorted((folder / "states").rglob("*.pt"))}
+    return RunFolder(folder).load(round).state.params.tobytes(), states
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+    folder = tmp_path_factory.mktemp("straight")
+    toys.run(folder)
+    return folder
+
+
+@pytest.mark.parametrize("actors", [1, 3])
+def test_any_number_of_actors_gives_the_same_bits(straight: Path, tmp_path: Path, actors: int) -> None:
+    toys.run(tmp_path, actors=actors)
+    assert rows(tmp_path) == rows(straight)
+    assert bits(tmp_path, 4) == bits(straight, 4)
+
+
+def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> None:
+    toys.run(tmp_path, rounds=2)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text(metrics.read_text() + '{"round": 3, "train/loss": 9}\n{"round": 4, "tr')  # of a round that was not committed
+    stray = tmp_path / "states" / "client-00" / "000003.pt"
+    stray.parent.mkdir(exist_ok=True)
+    serialize.save({"left": 1}, stray)
+    toys.run(tmp_path, rounds=4, actors=1)
+    assert rows(tmp_path) == rows(straight)
+    assert bits(tmp_path, 4) == bits(straight, 4)
+
+
+def test_a_round_is_what_the_definition_says(straight: Path) -> None:
+    """Round 0 by hand: weights are equal (two examples each), the server's change is added."""
+    plan = toys.assignment(straight)
+    algorithm, data = plan.program.algorithm, plan.program.data
+    chosen = [path.parent.name for path in (straight / "states").rglob("*.pt")]
+    state = algorithm.init(None)  # type: ignore[arg-type]
+    received = Received(state.params, algorithm.broadcast(state, 0).settings, 0, plan.assets)
+    from fedray.engine.cohort import sample
+    from fedray.engine.work import hydrate, prepare, server
+
+    cohort = sample(data.client_ids(), plan.plan.cohort, data.cost, 7, 0)
+    assert set(cohort) <= set(chosen)
+    deltas = []
+    for name in cohort:
+        client = hydrate(plan.program, name, None, 0)
+        first = prepare(plan.program, client, received)
+        seed_all(client.seed)
+        client = type(client)(client.id, client.data, client.seed, first)
+        deltas.append(algorithm.client_update(client, received).delta.astype(np.float64))
+        assert client.seed == derive(7, "client", 0, name)
+    learnt = algorithm.server_train(server(plan.program, 0, "cpu", plan.assets, lambda *_: None), received).delta
+    expected = np.mean(deltas, axis=0) + learnt
+    folder = straight.parent / "one-round"
+    toys.run(folder, rounds=1)
+    np.testing.assert_allclose(RunFolder(folder).load(1).state.params, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_rows_and_results(straight: Path) -> None:
+    table = RunFolder(straight).rows("metrics.jsonl")
+    assert [row["round"] for row in table] == [1, 2, 3, 4]
+    assert all(list(row) == list(table[0]) for row in table)
+    needed = {"train/loss", "dev/distance", "clients/ok", "clients/failed", "traffic/up_bytes", "traffic/down_bytes", "lr/client"}
+    assert needed | {"time/round_s"} <= set(table[0])
+    assert [row["lr/client"] for row in table] == [0.5, 0.25, 0.5 / 3, 0.125]
+    # Up: 1,000 float32 and two scalars a client. Down: the parameters and one setting; at first cohort those of round 0 and the assets too.
+    assert all(row["traffic/up_bytes"] == 6 * (4000 + 16) for row in table)
+    assert table[0]["traffic/down_bytes"] == 6 * 4008 + 6 * (4008 + 24)
+    assert [row["traffic/down_bytes"] - 6 * 4008 for row in table] == [row["clients/prepared"] * (4008 + 24) for row in table]
+    results = json.loads((straight / "results.json").read_text())
+    best = min(table, key=lambda row: row["dev/distance"])
+    assert results["best"]["round"] == best["round"] and math.isclose(results["best"]["dev/distance"], best["dev/distance"])
+    assert {"dev/distance", "test/distance"} <= set(results["seed"])
+    assert results["traffic/total_bytes"] == table[-1]["traffic/total_bytes"]
+    header, *rows = [line.split("\t") for line in (straight / "predictions.tsv").read_text().splitlines()]
+    assert header == ["model", "split", "item"] and {row[0] for row in rows} == {"seed", "best"}
+    assert list((straight / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_old_checkpoints_and_states_are_collected(straight: Path) -> None:
+    folder = RunFolder(straight)
+    best = json.loads((straight / "results.json").read_text())["best"]["round"]
+    assert set(folder.saved_rounds()) == {0, 3, 4, best}
+    named = {(client, r.version) for saved in folder.saved_rounds() for client, r in folder.load(saved).clients.items()}
+    on_disk = {(path.parent.name, int(path.stem)) for path in (straight / "states").rglob("*.pt")}
+    assert on_disk == named
+
+
+@pytest.mark.parametrize(("trouble", "words"), [("raise", "LookupError: 'no luck"), ("nan", "NaN or infinite")])
+def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str, words: str) -> None:
+    settings = toys.ToySettings(trouble=trouble, troubled=("client-03",))
+    toys.run(tmp_path, settings=settings, failures_allowed=0.2)
+    failures = RunFolder(tmp_path).rows("failures.jsonl")
+    table = RunFolder(tmp_path).rows("metrics.jsonl")
+    assert failures and {failure["client"] for failure in failures} == {"client-03"}
+    assert all(words.split(":")[0] in failure["reason"] and "Traceback" in failure["traceback"] for failure in failures)
+    assert [row["clients/failed"] for row in table] == [sum(f["round"] == r for f in failures) for r in range(1, 5)]
+    assert all(row["clients/ok"] + row["clients/failed"] == 6 for row in table)
+
+
+def test_too_many_failures_end_the_run_in_words(tmp_path: Path) -> None:
+    everybody = tuple(toys.ToyData().client_ids())
+    with pytest.raises(RuntimeError, match=r"6 of 6 clients failed.*failures.jsonl.*no luck"):
+        toys.run(tmp_path, settings=toys.ToySettings(trouble="raise", troubled=everybody))
+    assert len(RunFolder(tmp_path).rows("failures.jsonl")) == 6
+    assert RunFolder(tmp_path).rows("metrics.jsonl") == []
+
+
+def test_a_killed_actor_changes_no_bit(straight: Path, tmp_path: Path) -> None:
+    settings = toys.ToySettings(trouble="die once", troubled=("client-05", "client-02"), folder=str(tmp_path))
+    toys.run(tmp_path / "run", settings=settings)
+    assert list(tmp_path.glob("dead-*")), "nobody died: the test tests nothing"
+    assert rows(tmp_path / "run") == rows(straight)
+    assert bits(tmp_path / "run", 4) == bits(straight, 4)
+
+
+def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None:
+    settings = toys.ToySettings(trouble="die", troubled=("client-05",), folder=str(tmp_path))
+    toys.run(tmp_path / "run", rounds=2, settings=settings, failures_allowed=0.2)
+    failures = RunFolder(tmp_path / "run").rows("failures.jsonl")
+    assert failures and all(f["client"] == "client-05" and "killed its actor 2 times" in f["reason"] for f in failures)
+
+
+def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
+    with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another run is at work in this folder"):
+        toys.run(tmp_path)
+
+
+def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> None:
+    """prepare: all gives the states that a first cohort gives."""
+    toys.run(tmp_path, prepare="all")
+    assert RunFolder(tmp_path).load(0).clients.keys() == set(toys.ToyData().client_ids())
+    prepared = {k: v for k, v in rows(tmp_path)[-1].items() if k.startswith(("train/", "dev/"))}
+    assert prepared == {k: v for k, v in rows(straight)[-1].items() if k.startswith(("train/", "dev/"))}
+    assert bits(tmp_path, 4)[0] == bits(straight, 4)[0]

@@ -1,0 +1,127 @@
+"""Ten-line algorithms on numbers, to test the engine without speech."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.metrics import Metrics
+from fedray.core.seeds import numpy_generator
+from fedray.core.types import Broadcast, Change, Client, Evaluation, Received, Server, ServerState, State, Update
+from fedray.engine import session
+from fedray.engine.driver import Assignment
+from fedray.engine.resources import Share
+from fedray.engine.rounds import Plan
+from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
+from fedray.engine.store import ClientStore
+from fedray.engine.work import Program
+
+SIZE = 1000
+
+
+@dataclass(frozen=True)
+class ToyData:
+    """Client i wants the parameters to be its own point."""
+
+    clients: int = 12
+
+    def client_ids(self) -> list[str]:
+        return [f"client-{i:02d}" for i in range(self.clients)]
+
+    def cost(self, client: str) -> float:
+        return 1.0 + int(client[-2:]) % 3
+
+    def load(self, client: str) -> np.ndarray:
+        return numpy_generator("toy", client).standard_normal(SIZE).astype(np.float32)
+
+    def server(self) -> np.ndarray:
+        return self.load("client-00")
+
+    def splits(self) -> list[str]:
+        return ["dev", "test"]
+
+    def evaluation(self, split: str, index: int = 0, count: int = 1) -> np.ndarray:
+        return numpy_generator("toy", split).standard_normal(SIZE).astype(np.float32)[index::count]
+
+
+@dataclass(frozen=True)
+class ToySettings:
+    lr: float = 0.5
+    trouble: str = ""  # raise | nan | die once | die | slow
+    troubled: tuple[str, ...] = ()
+    folder: str = ""  # where inits are counted and deaths are remembered
+
+
+class Toy(Algorithm):
+    """Steps towards the client's point, with noise from every global generator; counts its rounds in its state."""
+
+    Settings = ToySettings
+    settings: ToySettings
+    best = ("dev/distance", "min")
+
+    def init(self, server: Server) -> ServerState:
+        if self.settings.folder:
+            with (Path(self.settings.folder) / "inits").open("a") as file:
+                file.write("x")
+        return ServerState(np.zeros(SIZE, np.float32), {"rounds": 0})
+
+    def client_prepare(self, client: Client, received: Received) -> State:
+        return {"first": received.params[:3].copy(), "prepared": torch.rand(1).item(), "rounds": 0}
+
+    def broadcast(self, state: ServerState, round: int) -> Broadcast:
+        return Broadcast(state.params, {"lr/client": self.settings.lr / (1 + round)})
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        if client.id in self.settings.troubled:
+            self.make_trouble(client, received)
+        assert client.state is not None and received.assets["table"].sum() == 3
+        noise = torch.randn(SIZE).numpy() + np.random.standard_normal(SIZE).astype(np.float32)
+        delta = received.settings["lr/client"] * (client.data - received.params + 0.1 * noise)
+        delta = np.asarray(delta, np.float32)
+        if client.id in self.settings.troubled and self.settings.trouble == "nan":
+            delta[7] = np.nan
+        state = {**client.state, "rounds": client.state["rounds"] + 1, "last": delta[:5]}
+        loss = float(np.abs(delta).mean())
+        return Update(delta, {"examples": 2.0, "loss": loss}, Metrics(loss=(loss, 1)), state)
+
+    def make_trouble(self, client: Client, received: Received) -> None:
+        if self.settings.trouble == "raise":
+            raise LookupError(f"no luck for {client.id}")
+        dead = Path(self.settings.folder) / f"dead-{client.id}-{received.round}"
+        if self.settings.trouble == "die" or (self.settings.trouble == "die once" and not dead.exists()):
+            dead.touch()
+            os._exit(1)
+
+    def server_train(self, server: Server, received: Received) -> Update:
+        delta = np.asarray(0.01 * (server.data - received.params) + 0.001 * torch.randn(SIZE).numpy(), np.float32)
+        return Update(delta, {"examples": 1.0})
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        params = state.params + (0 if change.clients is None else change.clients)
+        return ServerState(params + change.server, {"rounds": state.extra["rounds"] + 1})
+
+    def assets(self) -> dict[str, Any]:
+        return {"table": np.ones(3)}
+
+    def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
+        metrics = Metrics(distance=(float(np.square(data - received.params[: len(data)]).sum()), len(data)))
+        return Evaluation(metrics, [{"item": i} for i in range(2)] if final else [])
+
+
+def assignment(folder: Path, rounds: int = 4, actors: int = 2, settings: ToySettings | None = None, **changes: Any) -> Assignment:
+    algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), Parts(rounds=rounds))
+    folder.mkdir(parents=True, exist_ok=True)
+    engine = EngineSettings(**({"lanes": 3, "actors": actors} | changes))
+    program = Program(algorithm, ToyData(), 7, ClientStore(folder / "states"))
+    plan = Plan(rounds, CohortSettings(size=6), engine, EvaluationSettings(shards=3))
+    return Assignment("toy", program, algorithm.assets(), plan, Share(actors, 0.5, 0.0), folder)
+
+
+def run(folder: Path, **options: Any) -> dict[str, Any]:
+    return session.run(assignment(folder, **options))

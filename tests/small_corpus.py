@@ -1,0 +1,50 @@
+"""A corpus of white noise for tests: a folder with wav files and train.tsv, dev.tsv, ... in the layout of the `tsv` reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from fedray.core.parallel import serial
+from fedray.engine import session
+
+RATE = 16000
+Row = tuple[str, str, str]  # utterance (its file is <utterance>.wav), speaker, text
+SECONDS = 0.4
+
+
+def write(folder: Path, **splits: list[Row]) -> Path:
+    """One table a split; line 1 is the header, so row i stands in line i + 2."""
+    generator = np.random.default_rng(0)
+    for split, rows in splits.items():
+        lines = ["path\tspeaker\ttext\tseconds"]
+        for name, speaker, text in rows:
+            soundfile.write(folder / f"{name}.wav", 0.1 * generator.standard_normal(int(SECONDS * RATE)), RATE)
+            lines.append(f"{name}.wav\t{speaker}\t{text}\t{SECONDS}")
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def config(folder: Path, *splits: str, **sections: Any) -> dict[str, Any]:
+    """A configuration for it, with a model as small as they get and no training of a seed model."""
+    options = {split: [f"{split}.tsv"] for split in splits} | {"text_column": "text"}
+    values: dict[str, Any] = {
+        "data": {"corpus": "tsv", "root": str(folder), "options": options},
+        "model": {"kind": "conformer", "d_model": 8, "layers": 1, "heads": 1, "ffn": 8, "kernel": 3},
+        "algorithm": {"kind": "fedavg", "pretrain": {"steps": 0}},
+        "cohort": {"size": 1},
+    }
+    for name, section in sections.items():
+        values[name] = values.get(name, {}) | section
+    return values
+
+
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What runs in parallel runs in this process; the cache is empty."""
+    monkeypatch.setattr(session, "parallel", serial)
+    monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -1,0 +1,204 @@
+"""What a user can get wrong: each mistake ends in one message that names the file, the line or the key, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedray import cli, experiment
+from fedray.core.config import ConfigError
+from fedray.core.types import Server
+from fedray.data.federated import SpeechData
+from fedray.engine import work
+from fedray.engine.store import ClientStore
+from fedray.engine.work import Lane, LaneResult, LaneRun, Program
+from tests import small_corpus
+from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
+
+pytestmark = pytest.mark.usefixtures("without_ray")
+
+SERVER = [("s0", "sue", "one two"), ("s1", "sue", "three")]
+CLIENTS = [("a0", "ann", "one"), ("a1", "ann", "two"), ("b0", "bob", "one"), ("c0", "cid", "two")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return small_corpus.write(tmp_path, server=SERVER, clients=CLIENTS)
+
+
+def built(folder: Path, **sections: Any) -> tuple[experiment.Config, SpeechData, dict[str, str]]:
+    config, source = experiment.load(small_corpus.config(folder, "server", "clients", **sections))
+    return config, *experiment.build_data(config, source)
+
+
+def truncate(path: Path) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def refused(folder: Path, **sections: Any) -> str:
+    with pytest.raises(ValueError) as caught:
+        built(folder, **sections)
+    return str(caught.value)
+
+
+# --- audio ---
+
+
+def test_truncated_audio_is_named_with_the_way_around_it(folder: Path) -> None:
+    truncate(folder / "a1.wav")
+    (folder / "c0.wav").write_bytes(b"")
+    message = refused(folder)
+    assert f"a1.wav: {folder}/a1.wav: truncated: 0.40 s are needed, it ends at 0.20 s" in message
+    assert f"c0.wav: {folder}/c0.wav: an empty file" in message  # all of them, not only the first
+    assert message.startswith("the audio of 2 of 4 utterances cannot be used")
+    assert "set `data.skip_broken: true`" in message
+
+
+def test_skip_broken_leaves_out_and_counts(folder: Path) -> None:
+    truncate(folder / "a1.wav")
+    truncate(folder / "s0.wav")
+    (folder / "b0.wav").write_bytes(b"RIFF, but not really")
+    _, data, broken = built(folder, data={"skip_broken": True})
+    assert {name: reason.split(":")[0] for name, reason in broken.items()} == {
+        "a1.wav": "truncated",
+        "b0.wav": "cannot be read as audio",
+        "s0.wav": "truncated",
+    }
+    # Bob had nothing else: a client without data would only fail whenever it is drawn.
+    assert list(data.client_ids()) == ["ann", "cid"]
+    assert {client: data.load(client).ids for client in data.client_ids()} == {"ann": ["a0.wav"], "cid": ["c0.wav"]}
+    assert data.server() is not None and data.server().ids == ["s1.wav"]
+    assert (data.load("ann").lengths > 0).all()
+
+
+def test_nothing_left_to_train_on_is_refused(folder: Path) -> None:
+    for name, _, _ in CLIENTS:
+        truncate(folder / f"{name}.wav")
+    assert "no client has audio that can be read: is data.root the right folder?" in refused(folder, data={"skip_broken": True})
+
+
+def test_a_row_without_its_file_is_named_by_its_line(folder: Path) -> None:
+    (folder / "b0.wav").unlink()
+    message = refused(folder)
+    assert message.startswith(f"{folder}/clients.tsv:4: {folder}/b0.wav: missing")  # the header is line 1, a0 line 2
+    assert "Restore the file, drop the row, or correct where paths start (data.root)" in message
+    (folder / "a1.wav").unlink()
+    message = refused(folder)
+    assert message.startswith(f"{folder}/clients.tsv:3: {folder}/a1.wav: missing") and message.endswith("(1 more: 4)")
+
+
+def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> None:
+    small_corpus.write(tmp_path, server=SERVER, clients=[*CLIENTS, ("d0", "dan", ""), ("d1", "dan", "")])
+    assert refused(tmp_path) == f"{tmp_path}/clients.tsv:6: has no text: complete the row or drop it (1 more: 7)"
+
+
+# --- transcripts ---
+
+
+def trained(folder: Path, tmp_path: Path) -> LaneResult:
+    """All clients in one lane of FedAvg, as a client actor trains them."""
+    config, data, _ = built(folder)
+    algorithm = experiment.build_algorithm(config, data)
+    program = Program(algorithm, data, 0, ClientStore(tmp_path / "states"))
+    state = algorithm.init(Server(data.server(), None, 0))
+    received = work.arrive(algorithm.broadcast(state, 0), 0, algorithm.assets(), "cpu")
+    return LaneRun(program, Lane(0, 0, tuple((client, None) for client in data.client_ids())), received, received).run()
+
+
+def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
+    folder = small_corpus.write(tmp_path, server=SERVER, clients=[*CLIENTS, ("b1", "bob", "no café")])
+    result = trained(folder, tmp_path)
+    (failure,) = result.failures
+    assert failure.client == "bob"
+    assert "utterance b1.wav: the tokeniser has no token for 'a' (U+0061), 'c' (U+0063), 'f' (U+0066), 'é' (U+00E9)" in failure.reason
+    assert "in 'no café'; train it on transcripts that hold them, or normalise the transcripts" in failure.reason
+    assert "client_update" in failure.traceback
+    # The others count as if bob had not been there: his lane trains on after him.
+    assert list(result.reports) == ["ann", "cid"] and result.reports["ann"]["examples"] == 2
+
+
+def test_characters_that_make_no_tokens_are_refused_on_the_server(tmp_path: Path) -> None:
+    folder = small_corpus.write(tmp_path, server=[*SERVER, ("s2", "sue", "four\N{NO-BREAK SPACE}five")], clients=CLIENTS)
+    config, data, _ = built(folder)
+    words = "the transcripts hold '\\xa0' (U+00A0), which cannot be tokens, first in 'four\\xa0five'; normalise the transcripts"
+    with pytest.raises(ValueError, match=re.escape(words)):
+        experiment.build_algorithm(config, data)
+
+
+def test_a_corpus_without_transcripts_asks_for_their_column(folder: Path) -> None:
+    values = small_corpus.config(folder, "server", "clients")
+    del values["data"]["options"]["text_column"]
+    config, source = experiment.load(values)
+    data, _ = experiment.build_data(config, source)
+    with pytest.raises(ValueError, match=r"no characters in the transcripts .* not named in data\.options"):
+        experiment.build_algorithm(config, data)
+
+
+# --- configuration ---
+
+CONFIG = """\
+data: {corpus: tsv, root: ROOT, options: {clients: [clients.tsv], text_column: text}}
+algorithm: fedavg
+cohort: {size: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("coohrt: {size: 2}", "config.yaml:4: unknown key coohrt; did you mean cohort?"),
+        ("engine:\n  lane: 3", "config.yaml:5: unknown key engine.lane; did you mean engine.lanes?"),
+        ("model: {kind: conformer, d_modell: 8}", "config.yaml:4: unknown key model.d_modell; did you mean model.d_model?"),
+        ("model: {kind: conformr}", "config.yaml:4: model.kind: 'conformr' is not known; did you mean conformer?"),
+        ("rounds: many", "config.yaml:4: rounds: 'many' is not of type int"),
+        ("engine:\n  lanes: [1]", "config.yaml:5: engine.lanes: [1] is not of type int"),
+        ("task: {decode: {beam: wide}}", "config.yaml:4: task.decode.beam: 'wide' is not of type int"),
+        ("engine: 8", "config.yaml:4: engine must be a section of keys, not 8"),
+        ("rounds: 0", "rounds must be at least 1, not 0"),
+        ("evaluation: {every: 0}", "config.yaml:4: evaluation: every and shards must be at least 1"),
+        ("name: [", "config.yaml:5: is not valid YAML"),
+    ],
+)
+def test_a_wrong_line_is_named(folder: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.replace("ROOT", str(folder)) + line + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        experiment.load(path)
+    assert str(path) in str(caught.value)
+    assert cli.main(["run", str(path)]) == 2  # one message, no traceback
+    assert message in capsys.readouterr().err
+
+
+def test_a_wrong_option_of_the_corpus_is_named(folder: Path) -> None:
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.replace("ROOT", str(folder)).replace("text_column", "text_colum"), encoding="utf-8")
+    config, source = experiment.load(path)
+    with pytest.raises(
+        ConfigError, match=r"config\.yaml:1: unknown key data\.options\.text_colum; did you mean data\.options\.text_column"
+    ):
+        experiment.read_corpus(config, source)
+    config, source = experiment.load(path, ["data.corpus=tvs"])
+    with pytest.raises(ConfigError, match=r"command line: data\.corpus: 'tvs' is not known; .*known: embedded.*tsv"):
+        experiment.read_corpus(config, source)
+
+
+def test_a_cohort_larger_than_the_population_is_refused_before_anything_is_computed(folder: Path) -> None:
+    truncate(folder / "a0.wav")  # would be found out by computing features
+    message = refused(folder, cohort={"size": 4})
+    assert "cohort.size is 4, but the population has only 3 clients: lower it, or set cohort.fraction" in message
+
+
+def test_overrides_may_stand_behind_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.replace("ROOT", str(folder)), encoding="utf-8")
+    assert cli.main(["run", str(path), "seed=3", "--dry-run", "rounds=7"]) == 0
+    values = yaml.safe_load(capsys.readouterr().out)
+    assert (values["seed"], values["rounds"]) == (3, 7)
+    with pytest.raises(SystemExit):
+        cli.main(["run", str(path), "--dry-run", "--rounds=7"])
+    assert "unrecognized arguments: --rounds=7" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""Whole runs through the front door: what they write, what a second run spends, and that kill -9 changes no bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+import fedray
+from fedray import cli
+from fedray.engine.folder import RunFolder
+from tests import speech
+from tests.engine.test_engine import bits, rows
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    speech.write_corpus(folder, speakers=9)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+    return fedray.run(speech.settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+
+
+def test_what_a_run_leaves_behind(straight: fedray.Result) -> None:
+    folder = straight.folder
+    files = ("config.yaml", "run.json", "metrics.jsonl", "results.json", "failures.jsonl", "clients.parquet", "predictions.tsv")
+    assert not [name for name in files if not (folder / name).exists()]
+    table = RunFolder(folder).rows("metrics.jsonl")
+    keys = "round train/loss dev/wer clients/ok clients/failed traffic/up_bytes traffic/down_bytes lr/client time/round_s"
+    assert set(keys.split()) <= set(table[0]) and len(table) == 3
+    results = json.loads((folder / "results.json").read_text())
+    assert results == straight.results
+    needed = {"dev/wer", "test/wer", "test/wer_lm"}
+    assert needed <= set(results["seed"]) and needed | {"round"} <= set(results["best"])
+    assert {"traffic/total_bytes", "time/total_s"} <= set(results)
+    model = {path.name for path in (folder / "model").iterdir()}
+    assert {"model.pt", "hyperparams.yaml", "tokens.txt", "example.py"} <= model
+
+
+def test_the_saved_model_transcribes_without_fedray(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+    wav = next((corpus / "wav").iterdir())
+    command = [sys.executable, "-W", "ignore", str(straight.folder / "model" / "example.py"), str(wav)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(done.stdout.strip()) <= set("abcd ")
+
+
+def test_two_runs_and_any_number_of_actors_give_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+    """The second run finds corpus, features, seed model and labels in the cache: a seed model of 10,000 steps would take minutes."""
+    engine = {"lanes": 2, "actors": 1}
+    again = fedray.run(speech.settings(corpus, engine=engine), out=tmp_path / "run")
+    assert rows(again.folder) == rows(straight.folder)
+    assert bits(again.folder, 3) == bits(straight.folder, 3)
+
+
+def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(speech.settings(corpus)))
+    folder = tmp_path / "run"
+    environment = {**os.environ, "RAY_ADDRESS": ""}
+    command = [sys.executable, "-m", "fedray.cli", "run", str(config), "--out", str(folder)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(RunFolder(folder).rows("metrics.jsonl") if folder.exists() else []) < 1:
+        assert process.poll() is None and time.monotonic() < deadline, "the run did not get to its first round"
+        time.sleep(0.05)
+    family = [process, *psutil.Process(process.pid).children(recursive=True)]
+    for member in family:
+        if psutil.pid_exists(member.pid):
+            os.kill(member.pid, signal.SIGKILL)
+    process.wait()
+    assert not (folder / "results.json").exists(), "it was over before it was killed: the test tests nothing"
+    resumed = fedray.resume(folder)
+    assert rows(resumed.folder) == rows(straight.folder)
+    assert bits(resumed.folder, 3) == bits(straight.folder, 3)
+    scores = {k: v for k, v in resumed.results.items() if not k.startswith("time/")}
+    assert scores == {k: v for k, v in straight.results.items() if not k.startswith("time/")}
+
+
+def test_resume_refuses_another_run(straight: fedray.Result, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"algorithm.alpha cannot be changed on resume.*what can: rounds, engine.actors"):
+        fedray.resume(straight.folder, ["algorithm.alpha=0.1"])
+    with pytest.raises(ValueError, match="not a run folder"):
+        fedray.resume(tmp_path)
+    with pytest.raises(ValueError, match="holds a run already"):
+        fedray.run({**yaml.safe_load((straight.folder / "config.yaml").read_text())}, out=straight.folder)
+
+
+def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) -> None:
+    """CTC and attention, joint beam search, sub-words, FedAdam, one round."""
+    base = speech.settings(corpus, rounds=1, server_optimizer={"kind": "adam", "lr": 0.001})
+    task = {**base["task"], "tokens": "bpe", "vocabulary": 12, "ctc_weight": 0.5, "decode": {"search": "attention", "beam": 2}}
+    result = fedray.run({**base, "task": task, "model": {**base["model"], "decoder_layers": 1}}, out=tmp_path / "run")
+    assert result.results["best"]["test/wer_lm"] >= 0 and (result.folder / "model" / "tokeniser.model").exists()
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["algorithm.alhpa=0.3"], "unknown key algorithm.alhpa; did you mean algorithm.alpha?"),
+    (["rounds=many"], "rounds: 'many' is not of type int"),
+    (["cohort.size=100"], "cohort.size is 100, but the population has only"),
+    (["engine.gpus_per_client=0.5"], "engine.gpus_per_client asks for 0.5 GPU an actor, but Ray sees 0"),
+])  # fmt: skip
+def test_errors_are_one_message_and_status_2(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(speech.settings(corpus)))
+    assert cli.main(["run", str(config), *arguments, "--out", str(tmp_path / "run")]) == 2
+    error: Any = capsys.readouterr().err
+    assert words in error and "Traceback" not in error
+    assert not (tmp_path / "run").exists()
