@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedray.core.types import RunError
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"fedray: {error}", file=sys.stderr)
         return 2
-    except RuntimeError as error:
+    except RunError as error:
         print(f"fedray: {error}", file=sys.stderr)
         return 1
 
@@ -77,7 +79,8 @@ def _show(result: Any) -> None:
     """The table of results."""
     console, results = Console(), result.results
     if "stopped" in results:
-        console.print(f"Stopped after round {results['stopped']}. Go on with: fedray resume {result.folder}", soft_wrap=True)
+        done = "before round 1" if results["stopped"] is None else f"after round {results['stopped']}"
+        console.print(f"Stopped {done}. Go on with: fedray resume {result.folder}", soft_wrap=True)
         return
     table = Table(title=f"{results['name']}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")

@@ -15,6 +15,12 @@ RATE = 8000
 PITCHES = {"a": 500.0, "b": 1000.0, "c": 1500.0, "d": 2000.0, " ": 0.0}
 
 
+def wave(text: str, detuned: float) -> np.ndarray:
+    """0.12 s a letter."""
+    time = np.arange(int(0.12 * RATE)) / RATE
+    return np.concatenate([0.3 * np.sin(2 * np.pi * detuned * PITCHES[c] * time) for c in text])
+
+
 def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int = 0) -> Path:
     """manifest.tsv with path, speaker, text, split; the last two speakers are dev and test. A speaker is a detuning and a noise level."""
     lines = ["path\tspeaker\ttext\tsplit"]
@@ -26,10 +32,8 @@ def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int
             text = " ".join("".join(generator.choice(list("abcd"), 2)) for _ in range(2))
             path = folder / "wav" / f"{speaker}-{u}.wav"
             path.parent.mkdir(parents=True, exist_ok=True)
-            time = np.arange(int(0.12 * RATE)) / RATE
-            tones = [0.3 * np.sin(2 * np.pi * detuned * PITCHES[c] * time) if c != " " else np.zeros_like(time) for c in text]
-            wave = np.concatenate(tones)
-            soundfile.write(path, wave + noise * generator.standard_normal(len(wave)), RATE, subtype="PCM_16")
+            clean = wave(text, detuned)
+            soundfile.write(path, clean + noise * generator.standard_normal(len(clean)), RATE, subtype="PCM_16")
             lines.append(f"wav/{path.name}\t{speaker}\t{text}\t{split}")
     manifest = folder / "manifest.tsv"
     manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -90,6 +90,10 @@ class Evaluation:
     predictions: list[dict[str, Any]] = field(default_factory=list)
 
 
+class RunError(RuntimeError):
+    """A run cannot go on, for a reason that stands in the message; nothing that was committed is lost."""
+
+
 class FederatedData(Protocol):
     """Who has what. Everything is lazy: a population of a million costs its ids."""
 

@@ -14,9 +14,9 @@ class SpecAugmentSettings:
     """Masks an utterance, for about 40 bins and 2 to 4 seconds at 100 frames a second. Widths are drawn evenly from 0 to the widest."""
 
     time_masks: int = 2
-    time_width: int = 20  # frames, the widest
+    time_width: int = 10  # frames, the widest
     frequency_masks: int = 2
-    frequency_width: int = 8  # bins, the widest
+    frequency_width: int = 5  # bins, the widest
     longest_share: float = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
 
     def __post_init__(self) -> None:

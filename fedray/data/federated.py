@@ -37,6 +37,7 @@ class DataSettings:
     clients: PartitionSettings = field(default_factory=PartitionSettings)
     corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
     dev_share: float | None = None  # of the training speakers, where the corpus has no development set
+    test_share: float | None = None  # the same for a test set
     skip_broken: bool = False  # leave out audio that cannot be read, counted, instead of ending with an error
 
 
@@ -92,9 +93,10 @@ def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Mani
         server, clients = splits.pop("server", None), splits.pop("clients")
     elif "train" in splits:
         server, clients = None, splits.pop("train")
-        if settings.dev_share is not None and "dev" not in splits:
-            dev, rest = split_by_speakers(clients, seed=settings.seed, share=settings.dev_share)
-            splits["dev"], clients = clients.take(dev), clients.take(rest)
+        for split, held in (("test", settings.test_share), ("dev", settings.dev_share)):
+            if held is not None and split not in splits:
+                scored, rest = split_by_speakers(clients, seed=settings.seed, share=held)
+                splits[split], clients = clients.take(scored), clients.take(rest)
         if settings.server.share is not None or settings.server.hours is not None:
             mine, theirs = split_by_speakers(clients, seed=settings.seed, **asdict(settings.server))
             server, clients = clients.take(mine), clients.take(theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from fedray.core.types import Evaluation
 from fedray.engine.actors import ClientActor
 from fedray.engine.events import Event, Events
 from fedray.engine.folder import ClientRecord, Progress, RunFolder, write_clients
-from fedray.engine.pool import Job, Pool
+from fedray.engine.pool import Job, Pool, Stopped
 from fedray.engine.resources import DRIVER_CPUS, Share
 from fedray.engine.rounds import Outcome, Plan, Rounds, Stopwatch
 from fedray.engine.work import Failure, Program
@@ -75,6 +76,11 @@ class Driver:
             writer = SummaryWriter(str(self.folder.root / "tensorboard"))
             try:
                 return self._run(pool, writer)
+            except Stopped:
+                return self._stopped(self.folder.saved_rounds()[-1:])
+            except Exception:
+                self.folder.write_text("error.txt", traceback.format_exc())
+                raise
             finally:
                 writer.close()
                 pool.close()
@@ -94,9 +100,12 @@ class Driver:
         while progress.round < self.plan.rounds and self._stop == "no":
             progress = self._round(pool, rounds, progress, writer)
         if progress.round < self.plan.rounds:
-            self.note("phase", {"text": f"stopped after round {progress.round}; `fedray resume {self.folder.root}` goes on"})
-            return {"stopped": progress.round}
+            return self._stopped([progress.round])
         return self._finish(rounds, initial, progress, splits)
+
+    def _stopped(self, rounds: list[int]) -> dict[str, Any]:
+        """The user ended the run; `rounds` has the one that its newest checkpoint is of, if there is any."""
+        return {"stopped": rounds[0] if rounds else None}
 
     def _begin(self, pool: Pool, rounds: Rounds) -> Progress:
         """theta_0 and round 0, or the newest checkpoint."""
@@ -151,7 +160,7 @@ class Driver:
         self._superseded.extend((client, version, after.round) for client, version in superseded)
         self._collect(self._superseded)
         self._write_scalars(writer, {key: value for key, value in row.items() if key != "round"}, after.round)
-        self.note("round", row)
+        self.note("round", {"row": row, "rounds": self.plan.rounds})
         return after
 
     def _judge(self, progress: Progress, scored: Evaluation | None) -> None:

@@ -61,17 +61,18 @@ class RunFolder:
         finally:
             lock.release()
 
-    def write_json(self, name: str, value: Any) -> None:
-        text = json.dumps(value, indent=2) + "\n"
+    def write_text(self, name: str, text: str) -> None:
         write_atomically(self.root / name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write_text(name, json.dumps(value, indent=2) + "\n")
 
     def write_table(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Tab-separated with a header; rows may lack columns."""
         if rows:
             columns = list(dict.fromkeys(column for row in rows for column in row))
             lines = ["\t".join(columns), *("\t".join(str(row.get(column, "")) for column in columns) for row in rows)]
-            text = "\n".join(lines) + "\n"
-            write_atomically(self.root / name, lambda path: path.write_text(text, encoding="utf-8"))
+            self.write_text(name, "\n".join(lines) + "\n")
 
     # Tables: one JSON object a line, each with its round.
 
@@ -93,8 +94,7 @@ class RunFolder:
             file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
     def rewrite(self, name: str, rows: list[Mapping[str, Any]]) -> None:
-        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        write_atomically(self.root / name, lambda path: path.write_text(text, encoding="utf-8"))
+        self.write_text(name, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
     # Checkpoints: checkpoints/round_000025/ holds server.pt, clients.parquet, progress.json, and a manifest with the hashes of these.
 

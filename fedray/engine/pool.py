@@ -10,6 +10,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from fedray.core.types import RunError
+
 READY_SECONDS = 120.0
 
 
@@ -40,14 +42,14 @@ class Pool:
         pings = [actor.ping.remote() for actor in actors]
         ready, waiting = ray.wait(pings, num_returns=count, timeout=READY_SECONDS)
         if waiting:
-            raise RuntimeError(
+            raise RunError(
                 f"{len(waiting)} of {count} client actors did not start within {READY_SECONDS:.0f} s: the cluster lacks the cores, GPUs or "
                 "memory that engine.actors, cpus_per_client and gpus_per_client ask for, or something else holds them (see `ray status`)"
             )
         try:
             ray.get(ready)
         except RayActorError as error:
-            raise RuntimeError(f"a client actor died while it started: {error}") from error
+            raise RunError(f"a client actor died while it started: {error}") from error
         return actors
 
     def run(self, jobs: Mapping[Hashable, Job], on_death: Callable[[Hashable, Job], Job] = lambda key, job: job) -> dict[Hashable, Any]:
@@ -78,7 +80,7 @@ class Pool:
 
     def _replace(self, error: RayActorError) -> None:
         if self._left == 0:
-            raise RuntimeError(
+            raise RunError(
                 f"a client actor died, and engine.replacements allows no further one ({self.replaced} were replaced): {error}"
             ) from error
         self._left -= 1

@@ -56,7 +56,7 @@ class Display:
                 self._tasks[what] = self._bar.add_task(what, total=of)
             self._bar.update(self._tasks[what], completed=done, total=of, visible=done < of)
         last = self._said.get(what)
-        if done == of or (self._bar is None and (last is None or time.monotonic() - last > QUIET_SECONDS)):
+        if self._bar is None and (done == of or last is None or time.monotonic() - last > QUIET_SECONDS):
             self._said[what] = time.monotonic()
             self.say(f"{what}: {done:,} of {of:,}")
 
@@ -71,17 +71,15 @@ class Display:
         elif event.kind == "seed":
             self.say("initial model: " + "  ".join(f"{name} {value:.2f}" for name, value in data.items()))
         elif event.kind == "round":
-            self._round(data)
+            self._round(data["row"], data["rounds"])
 
-    def _round(self, row: dict[str, Any]) -> None:
+    def _round(self, row: dict[str, Any], rounds: int) -> None:
         seconds = row["time/round_s"]
-        parts = [f"round {row['round']}/{row['time/rounds']}" if "time/rounds" in row else f"round {row['round']}"]
-        parts += [
-            f"{key} {row[key]:.2f}" for key in ("train/loss", *(key for key in row if key.startswith("dev/"))) if row.get(key) is not None
-        ]
+        shown = ("train/loss", *(key for key in row if key.startswith("dev/")))
+        parts = [f"round {row['round']}/{rounds}", *(f"{key} {row[key]:.2f}" for key in shown if row[key] is not None)]
         parts.append(f"{row['clients/ok'] / seconds:.1f} clients/s")
         if row["clients/failed"]:
-            parts.append(f"{row['clients/failed']} failed")
+            parts.append(f"{row['clients/failed']} failed (failures.jsonl)")
         self.say("  ".join(parts))
-        if self._bar is not None and "rounds" in row:
-            self.progress(row["round"], row["rounds"], "rounds")
+        if self._bar is not None:
+            self.progress(row["round"], rounds, "rounds")

@@ -15,7 +15,7 @@ import ray
 
 from fedray.core.metrics import Metrics
 from fedray.core.sums import PartialSum
-from fedray.core.types import Broadcast, Change, Evaluation, ServerState, Update
+from fedray.core.types import Broadcast, Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
 from fedray.engine.folder import ClientRecord, Progress
 from fedray.engine.pool import Job, Pool
@@ -33,10 +33,6 @@ class Plan:
     cohort: CohortSettings
     engine: EngineSettings
     evaluation: EvaluationSettings
-
-
-class TooManyFailures(RuntimeError):
-    pass
 
 
 @dataclass
@@ -177,7 +173,7 @@ class Rounds:
         """Raise when more of a cohort failed than the run allows."""
         if len(failures) > self.plan.engine.failures_allowed * of:
             first = failures[0]
-            raise TooManyFailures(
+            raise RunError(
                 f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({self.plan.engine.failures_allowed:g}); "
                 f"all are in failures.jsonl, the first: client {first.client}: {first.reason}"
             )

@@ -13,6 +13,7 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
 
+from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
 from fedray.engine.progress import Display
@@ -71,7 +72,7 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
 def _cause(error: RayTaskError) -> Exception:
     """What the user's data did wrong, without the engine's own frames around it; anything else as it is."""
     cause = error.cause
-    return cause if isinstance(cause, ValueError) else error
+    return cause if isinstance(cause, ValueError | RunError) else error
 
 
 def run(assignment: Assignment) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def run(assignment: Assignment) -> dict[str, Any]:
             except RayTaskError as error:
                 raise _cause(error) from None
             except (RayActorError, TaskCancelledError) as error:
-                raise RuntimeError(
+                raise RunError(
                     f"the driver of {assignment.folder} died: {error}; `fedray resume {assignment.folder}` goes on from its checkpoint"
                 ) from None
             finally:

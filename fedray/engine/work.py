@@ -165,13 +165,20 @@ def prepare(program: Program, client: Client, first: Received) -> State | None:
     """The client's first state, from the broadcast of round 0: the same at whichever round it is made. Kept between runs."""
     path = program.prepare_cache / f"{folder_name(client.id)}.pt" if program.prepare_cache else None
     if path is not None and path.exists():
-        return serialize.load(path)
+        return cache_entry(path)
     seed_all(program.seed, "prepare", client.id)
     state = program.algorithm.client_prepare(client, first)
     if path is not None and state is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         serialize.save(state, path)
     return state
+
+
+def cache_entry(path: Path) -> dict[str, Any]:
+    try:
+        return serialize.load(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; it is a cache: remove it, and it is made again") from error
 
 
 def prepare_lane(program: Program, lane: Lane, first: Received) -> LaneResult:
@@ -205,7 +212,7 @@ def init(program: Program, make_server: Callable[[], Server]) -> ServerState:
         if not path.exists():
             state = program.algorithm.init(make_server())
             serialize.save({"params": state.params, "extra": state.extra}, path)
-        loaded = serialize.load(path)
+        loaded = cache_entry(path)
     return ServerState(loaded["params"], loaded["extra"])
 
 
