@@ -86,7 +86,7 @@ def summary(seeds: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
     text = f"""# FedNST on the embedded corpus
 
 40 labelled speakers train the seed model; 60 clients with 60 utterances each have no labels. Word error rate in percent, mean and
-standard deviation over {len(seeds)} seeds (each makes its own corpus); the best round by dev, greedy unless "LM" (beam 8, character 6-gram).
+standard deviation over {len(seeds)} seeds (each makes its own corpus); the best round by dev; greedy unless "LM" (beam 8, 6-gram).
 
 {study.table(rows)}
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,18 @@ def load(config: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable
     return configuration.build(Config, source), source
 
 
+def with_absolute_paths(config: Config) -> Config:
+    """The same for a run that is resumed from another working folder, or whose actors have another."""
+    root = config.data.root and str(Path(config.data.root).expanduser().resolve())
+    config = replace(config, data=replace(config.data, root=root))
+    if getattr(config.model, "init", None) is None:
+        return config
+    init = Path(config.model.init).expanduser().resolve()
+    if not init.is_file():
+        raise ConfigError(f"model.init: there is no file {init}")
+    return replace(config, model=replace(config.model, init=str(init)))
+
+
 def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
     """The manifests of the configuration's corpus, read or made."""
     settings = config.data
@@ -144,7 +156,9 @@ def build_program(config: Config, data: SpeechData, folder: Path) -> Program:
     init_cache = prepare_cache = None
     if algorithm.init_depends:
         code = code_version(algorithm)
-        parts = {"code": code, "data": data.fingerprint("server")} | pick(values, algorithm.init_depends)
+        weights = getattr(config.model, "init", None)
+        start = weights and [Path(weights).stat().st_size, Path(weights).stat().st_mtime_ns]
+        parts = {"code": code, "data": data.fingerprint("server"), "start": start} | pick(values, algorithm.init_depends)
         init_cache = cache_root() / "init" / f"{key(parts)}.pt"
         if algorithm.prepare_depends and algorithm.overrides("client_prepare"):
             more = {"init": parts, "clients": data.fingerprint("clients")} | pick(values, ("algorithm.kind", *algorithm.prepare_depends))
@@ -177,6 +191,7 @@ def run(
     """
     register(algorithms)
     checked, source = load(config, overrides)
+    checked = with_absolute_paths(checked)
     session.connect()
     shares = share(checked.engine, *session.resources())
     folder = Path(out) if out is not None else Path("runs") / f"{checked.name}-{time.strftime('%Y%m%d-%H%M%S')}"

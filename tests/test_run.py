@@ -108,6 +108,17 @@ def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) 
     assert result.results["best"]["test/wer_lm"] >= 0 and (result.folder / "model" / "tokeniser.model").exists()
 
 
+def test_a_run_starts_from_weights_of_ones_own(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+    """The exported model as `model.init`, and no pre-training: the new run's seed model scores as the old run's best."""
+    base = speech.settings(corpus, rounds=1)
+    base["model"] = {**base["model"], "init": str(straight.folder / "model" / "model.pt")}
+    base["algorithm"] = {**base["algorithm"], "pretrain": {"steps": 0}}
+    result = fedray.run(base, out=tmp_path / "run")
+    assert result.results["seed"]["test/wer"] == straight.results["best"]["test/wer"]
+    with pytest.raises(ValueError, match=r"model.init: there is no file .*nothing.pt"):
+        fedray.run({**base, "model": {"init": "nothing.pt"}}, out=tmp_path / "other")
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
     (["algorithm.alhpa=0.3"], "unknown key algorithm.alhpa; did you mean algorithm.alpha?"),
     (["rounds=many"], "rounds: 'many' is not of type int"),

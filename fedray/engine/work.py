@@ -140,7 +140,13 @@ class LaneRun:
         assert isinstance(strategy, OnePass)
         if not np.isfinite(update.delta).all():
             raise ValueError("the update holds NaN or infinite values: lower the client's learning rate, or clip its gradients")
-        log_weight = strategy.log_weight(update.report)
+        try:
+            log_weight = strategy.log_weight(update.report)
+        except KeyError as error:
+            known = ", ".join(update.report)
+            raise ValueError(
+                f"the strategy weighs by {error}, which this algorithm's clients do not report (they report {known})"
+            ) from error
         if np.isnan(log_weight) or log_weight == np.inf:
             raise ValueError(f"the strategy cannot weigh the report {dict(update.report)}")
         state = update.state if update.state is not None else prepared

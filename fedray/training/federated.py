@@ -63,7 +63,7 @@ def seed_model(task: Recognition, server: Server, settings: PretrainSettings) ->
     """theta_0: the task's initial weights (drawn at random, or from `model.init`), trained on the server's labelled data."""
     seed_all(server.seed, "weights")
     flat = task.flat(server.device)
-    flat.load(flat.layout.join(task.model().state_dict()))
+    flat.load(task.initial(server.device))
     if settings.steps:
         if server.data is None:
             raise ValueError(

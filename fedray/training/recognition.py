@@ -75,12 +75,16 @@ class Recognition:
         return {**self.__dict__, "_flat": None, "language_model": None}
 
     def model(self) -> nn.Module:
-        """A new model; its weights are drawn from torch's global generator, or read from `model.init`."""
+        """A new model; its weights are drawn from torch's global generator."""
         model_class = next(cls for cls in MODELS.values() if cls.Settings is type(self.model_settings))
-        model = model_class(self.model_settings, self.features.bins, self.tokeniser.size)
+        return model_class(self.model_settings, self.features.bins, self.tokeniser.size)
+
+    def initial(self, device: str) -> Vector:
+        """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""
+        model = self.model()
         if self.model_settings.init is not None:
             load_weights(model, Path(self.model_settings.init))
-        return model
+        return self.flat(device).layout.join(model.state_dict())
 
     def flat(self, device: str) -> FlatModel:
         """This process' model, to be loaded before each use. Of the buffers only running statistics travel: the rest are constants."""

@@ -1,0 +1,78 @@
+"""From a corpus' splits to a federation: who gets what, and that the parts do not overlap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedray.core.parallel import serial
+from fedray.data.corpora.tsv import Tsv
+from fedray.data.corruption import CorruptionSettings
+from fedray.data.features import FeatureSettings
+from fedray.data.federated import DataSettings, ServerDataSettings, SpeechData, divide, federate
+from fedray.data.manifest import Manifest
+from fedray.data.partition import PartitionSettings
+from tests import speech
+
+FEATURES = FeatureSettings(sample_rate=speech.RATE, bins=20)
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
+    folder = tmp_path_factory.mktemp("tones")
+    speech.write_corpus(folder, speakers=10, utterances=3)
+    table = Tsv(train=["manifest.tsv"], text_column="text", split_column="split", seconds_column=None)
+    return table.read(folder, 0, folder, serial)
+
+
+def build(splits: dict[str, Manifest], tmp_path: Path, settings: DataSettings) -> SpeechData:
+    return federate(splits, settings, FEATURES, tmp_path, serial)[0]
+
+
+def test_server_and_clients_share_no_speaker(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    data = build(splits, tmp_path, DataSettings(server=ServerDataSettings(share=0.25)))
+    server = data.server()
+    assert server is not None and len(set(server.speakers)) == 2 and len(data.client_ids()) == 6
+    assert not set(server.speakers) & set(data.client_ids())
+    assert all(set(data.load(client).speakers) == {client} and data.cost(client) == 3 for client in data.client_ids())
+    assert data.transcripts() == server.texts
+
+
+def test_without_a_server_tokens_come_from_the_clients(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    data = build(splits, tmp_path, DataSettings())
+    assert data.server() is None and len(data.transcripts()) == 24
+
+
+def test_dev_and_test_can_be_cut_from_the_training_speakers(splits: dict[str, Manifest]) -> None:
+    server, clients, scored = divide({"train": splits["train"]}, DataSettings(dev_share=0.25, test_share=0.25))
+    parts = [set(manifest.column("speaker")) for manifest in (clients, scored["dev"], scored["test"])]
+    assert server is None and [len(part) for part in parts] == [4, 2, 2]
+    assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
+    with pytest.raises(ValueError, match="neither train nor clients"):
+        divide({"dev": splits["dev"]}, DataSettings())
+
+
+def test_shards_are_a_partition(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    data = build(splits, tmp_path, DataSettings())
+    whole = data.evaluation("test").ids
+    parts = [data.evaluation("test", index, 2).ids for index in range(2)]
+    assert sorted(parts[0] + parts[1]) == sorted(whole) and not set(parts[0]) & set(parts[1])
+
+
+def test_label_errors_hit_the_share_of_the_clients(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(corruption=CorruptionSettings(label_errors=1.0, clients=0.5))
+    clean, wrong = build(splits, tmp_path, DataSettings()), build(splits, tmp_path, settings)
+    changed = [client for client in clean.client_ids() if clean.load(client).texts != wrong.load(client).texts]
+    assert len(changed) == 4
+    assert clean.evaluation("test").texts == wrong.evaluation("test").texts
+
+
+def test_a_fingerprint_follows_its_part(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(server=ServerDataSettings(share=0.25))
+    base = build(splits, tmp_path, settings)
+    grouped = build(splits, tmp_path, replace(settings, clients=PartitionSettings(by="k_speakers", speakers_per_client=3)))
+    assert base.fingerprint("server") == grouped.fingerprint("server")
+    assert base.fingerprint("clients") != grouped.fingerprint("clients")
+    assert base.fingerprint() == build(splits, tmp_path, settings).fingerprint()
