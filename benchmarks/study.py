@@ -32,7 +32,7 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
 
     Ends the program when the run was stopped by Ctrl-C; raises ValueError when `out` holds a run with other settings.
     """
-    settings = yaml.safe_dump(experiment.plain(experiment.load(ROOT / config, overrides)[0]))
+    settings = yaml.safe_dump(experiment.plain(experiment.with_absolute_paths(experiment.load(ROOT / config, overrides)[0])))
     if not (out / "config.yaml").exists():
         results = experiment.run(ROOT / config, overrides, out=out).results
     elif yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8")) != yaml.safe_load(settings):
@@ -65,19 +65,23 @@ def by_utterance(rows: Sequence[Mapping[str, str]], column: str = "errors") -> d
 
 @dataclass(frozen=True)
 class Change:
-    """The relative change of the word error rate in percent, mean over runs, with its 95 % interval; `runs` are each run's own."""
+    """The change of the word error rate, mean over runs, with its 95 % interval; `runs` are each run's own."""
 
     mean: float
     low: float
     high: float
     runs: tuple[float, ...]
+    unit: str  # "%": relative to before; "points": of the rate in percent
 
     def __str__(self) -> str:
-        return f"{self.mean:+.1f} % [{self.low:+.1f}, {self.high:+.1f}]"
+        return f"{self.mean:+.1f} {self.unit} [{self.low:+.1f}, {self.high:+.1f}]"
 
 
-def change(before: Sequence[Counts], after: Sequence[Counts], seed: int = 0) -> Change:
-    """Paired bootstrap of one or more runs (seeds, splits): units are drawn with replacement, the same for both models and all runs."""
+def change(before: Sequence[Counts], after: Sequence[Counts], unit: str = "%", seed: int = 0) -> Change:
+    """Paired bootstrap of one or more runs (seeds, splits): units are drawn with replacement, the same for both models and all runs.
+
+    Take the unit "points" where a run may have had next to no errors before.
+    """
     units = sorted({unit for counts in before for unit in counts})
     pairs = list(zip(before, after, strict=True))
     if any(one.keys() != other.keys() for one, other in pairs):
@@ -87,9 +91,9 @@ def change(before: Sequence[Counts], after: Sequence[Counts], seed: int = 0) -> 
     generator = np.random.default_rng(seed)
     weights = generator.multinomial(len(units), np.full(len(units), 1 / len(units)), size=DRAWS)
     drawn = np.tensordot(np.concatenate([np.ones((1, len(units))), weights]), table, axes=1)
-    changes = 100 * (drawn[..., 2] - drawn[..., 1]) / drawn[..., 1]
+    changes = 100 * (drawn[..., 2] - drawn[..., 1]) / drawn[..., 1 if unit == "%" else 0]
     low, high = np.quantile(changes[1:].mean(axis=1), [0.025, 0.975])
-    return Change(float(changes[0].mean()), float(low), float(high), tuple(changes[0].tolist()))
+    return Change(float(changes[0].mean()), float(low), float(high), tuple(changes[0].tolist()), unit)
 
 
 def machine() -> dict[str, Any]:

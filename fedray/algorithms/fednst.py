@@ -72,8 +72,8 @@ class FedNST(TaskAlgorithm):
     def init(self, server: Server) -> ServerState:
         return seed_model(self.task, server, self.settings.pretrain)
 
-    def client_prepare(self, client: Client, received: Received) -> State | None:
-        return None if self.settings.relabel == "every_round" else label(self.task, client.data, received)
+    def client_prepare(self, client: Client, received: Received) -> State:
+        return {} if self.settings.relabel == "every_round" else label(self.task, client.data, received)
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         eta_c = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)
@@ -81,7 +81,7 @@ class FedNST(TaskAlgorithm):
 
     def client_update(self, client: Client, received: Received) -> Update:
         labels, fresh = client.state, None
-        if labels is None or self._outdated(labels, received.round):
+        if not labels or self._outdated(labels, received.round):
             labels = fresh = label(self.task, client.data, received)
         kept = most_confident(labels, self.settings.confidence.share(received.round, self.rounds))
         data = client.data.take(kept)

@@ -123,13 +123,12 @@ class Driver:
         rounds.start(progress.state)
         if self.plan.engine.prepare == "all" and self.program.algorithm.overrides("client_prepare"):
             self.note("phase", {"text": "preparing all clients"})
-            lanes = rounds.prepare_all(progress)
+            lanes, down_bytes = rounds.prepare_all(progress)
             failures = [failure for lane in lanes for failure in lane.failures]
             self._append_failures(failures, 0)
             rounds.check(failures, len(self.program.data.client_ids()))
             progress.clients = {client: ClientRecord(version=0) for lane in lanes for client in lane.written}
-            new = sum(len(lane.prepared) for lane in lanes)
-            progress.totals["down_bytes"] += rounds.preparing_bytes(new)
+            progress.totals["down_bytes"] += down_bytes
         progress.totals["seconds"] = self._watch()
         self.folder.save(progress)
         return progress

@@ -90,21 +90,19 @@ class Rounds:
         server = results.pop("server", None)
         lanes = list(results.values())
         partial = reduce(merged, (lane.partial for lane in lanes), PartialSum())
-        down = len(chosen) * size(broadcast) + self.preparing_bytes(sum(len(lane.prepared) for lane in lanes))
+        down = len(chosen) * size(broadcast)
+        down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 is sent once
         return Outcome(partial, lanes, server, len(chosen), len(chosen) - len(answering), down)
 
-    def preparing_bytes(self, clients: int) -> int:
-        """What goes down to clients that prepare themselves: the broadcast of round 0 and the assets, once each."""
-        return clients * (self._first_bytes + self.asset_bytes)
-
-    def prepare_all(self, progress: Progress) -> list[LaneResult]:
-        """Give every client its first state, in lanes of about 32."""
+    def prepare_all(self, progress: Progress) -> tuple[list[LaneResult], int]:
+        """Give every client its first state, in lanes of about 32; the lanes, and the bytes that went down."""
         ids = [client for client in self.program.data.client_ids() if client not in progress.clients]
         pieces = [ids[i : i + 32] for i in range(0, len(ids), 32)]
         jobs: dict[Hashable, Job] = {
             n: Job("prepare_lane", (Lane(n, 0, tuple((client, None) for client in piece)), self.first)) for n, piece in enumerate(pieces)
         }
-        return list(self._run_lanes(jobs).values())
+        lanes = list(self._run_lanes(jobs).values())
+        return lanes, sum(len(lane.prepared) for lane in lanes) * (self._first_bytes + self.asset_bytes)
 
     def _run_lanes(self, jobs: dict[Hashable, Job]) -> dict[Hashable, Any]:
         deaths: Counter[str] = Counter()

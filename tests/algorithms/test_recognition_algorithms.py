@@ -125,7 +125,7 @@ def test_labels_of_every_round_are_not_kept(folder: Path) -> None:
     algorithm, data, state = build(folder)
     algorithm.settings = replace(algorithm.settings, relabel="every_round")
     who = client(data)
-    assert algorithm.client_prepare(who, arrived(algorithm, state)) is None
+    assert algorithm.client_prepare(who, arrived(algorithm, state)) == {}
     assert algorithm.client_update(who, arrived(algorithm, state, 1)).state is None
 
 

@@ -90,10 +90,11 @@ def test_rows_and_results(straight: Path) -> None:
     needed = {"train/loss", "dev/distance", "clients/ok", "clients/failed", "traffic/up_bytes", "traffic/down_bytes", "lr/client"}
     assert needed | {"time/round_s"} <= set(table[0])
     assert [row["lr/client"] for row in table] == [0.5, 0.25, 0.5 / 3, 0.125]
-    # Up: 1,000 float32 and two scalars a client. Down: the parameters and one setting; at first cohort those of round 0 and the assets too.
+    # Up: 1,000 float32 and two scalars a client. Down: the parameters and one setting; at its first cohort a client gets the assets too,
+    # and the parameters of round 0, which in round 0 it has already.
     assert all(row["traffic/up_bytes"] == 6 * (4000 + 16) for row in table)
-    assert table[0]["traffic/down_bytes"] == 6 * 4008 + 6 * (4008 + 24)
-    assert [row["traffic/down_bytes"] - 6 * 4008 for row in table] == [row["clients/prepared"] * (4008 + 24) for row in table]
+    assert table[0]["traffic/down_bytes"] == 6 * 4008 + 6 * 24
+    assert [row["traffic/down_bytes"] - 6 * 4008 for row in table[1:]] == [row["clients/prepared"] * (4008 + 24) for row in table[1:]]
     results = json.loads((straight / "results.json").read_text())
     best = min(table, key=lambda row: row["dev/distance"])
     assert results["best"]["round"] == best["round"] and math.isclose(results["best"]["dev/distance"], best["dev/distance"])
