@@ -45,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunError as error:
         print(f"fedray: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("fedray: interrupted; what is in the cache stays there", file=sys.stderr)
+        return 130
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -89,7 +92,9 @@ def _show(result: Any) -> None:
     for name in (name for name in results["best"] if name != "round"):
         before, after = results["seed"][name], results["best"][name]
         change = f"{100 * (after - before) / before:+.1f} %" if before else ""
-        table.add_row(f"{name} (%)" if "er" in name.rpartition("/")[2] else name, f"{before:.2f}", f"{after:.2f}", change)
+        table.add_row(
+            f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name, f"{before:.2f}", f"{after:.2f}", change
+        )
     console.print(table)
     console.print(
         f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "

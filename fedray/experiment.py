@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ray
@@ -24,6 +25,7 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.cache import cache_root, key, write_atomically
 from fedray.core.config import ConfigError, Source, kinds, pick, plain
 from fedray.core.optimizers import SERVER_OPTIMIZERS
+from fedray.core.schedules import Schedule
 from fedray.core.strategies import STRATEGIES
 from fedray.data.corpora import CORPORA
 from fedray.data.features import FeatureSettings
@@ -144,6 +146,9 @@ def check_population(config: Config, source: Source, population: int) -> None:
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     task_class = _registered(TASKS, config.task)
     task = task_class(config.task, config.model, config.features, data.transcripts())
+    schedule = getattr(config.algorithm, "schedule", None)
+    if isinstance(schedule, Schedule):
+        schedule.check(config.rounds)
     return _registered(ALGORITHMS, config.algorithm)(config.algorithm, Parts(task, config.strategy, config.server_optimizer, config.rounds))
 
 
@@ -151,31 +156,48 @@ def _registered(registry: Mapping[str, type], settings: Any) -> Any:
     return next(entry for entry in registry.values() if configuration.settings_class(entry) is type(settings))
 
 
-def build_program(config: Config, data: SpeechData, folder: Path) -> Program:
+def build_program(config: Config, data: SpeechData, folder: Path, gpus: float) -> Program:
     algorithm, values = build_algorithm(config, data), plain(config)
     init_cache = prepare_cache = None
     if algorithm.init_depends:
-        code = code_version(algorithm)
+        code = code_version(algorithm, config.imports)
         weights = getattr(config.model, "init", None)
         start = weights and [Path(weights).stat().st_size, Path(weights).stat().st_mtime_ns]
-        parts = {"code": code, "data": data.fingerprint("server"), "start": start} | pick(values, algorithm.init_depends)
+        taught = data.fingerprint("server" if data.server() is not None else "clients")  # what tokens are learnt from, at the least
+        parts = {"code": code, "data": taught, "start": start, "gpu": bool(gpus)} | pick(values, algorithm.init_depends)
+        if not shares_init(algorithm):
+            parts["algorithm"] = source_of(type(algorithm))
         init_cache = cache_root() / "init" / f"{key(parts)}.pt"
         if algorithm.prepare_depends and algorithm.overrides("client_prepare"):
-            more = {"init": parts, "clients": data.fingerprint("clients")} | pick(values, ("algorithm.kind", *algorithm.prepare_depends))
+            more = {"init": parts, "clients": data.fingerprint("clients"), "algorithm": source_of(type(algorithm))}
+            more |= pick(values, algorithm.prepare_depends)
             prepare_cache = cache_root() / "prepared" / key(more)
     return Program(algorithm, data, config.seed, ClientStore(folder / "states"), init_cache, prepare_cache)
 
 
-def code_version(algorithm: Algorithm) -> str:
-    """A hash of all source that a cached theta_0 or client state can depend on."""
+def shares_init(algorithm: Algorithm) -> bool:
+    """Whether theta_0 is the one that `init_name` stands for: a subclass with an `init` of its own makes another."""
+    named = next((cls for cls in type(algorithm).__mro__ if vars(cls).get("init_name") is not None), None)
+    return named is not None and type(algorithm).init is named.init
+
+
+def code_version(algorithm: Algorithm, imports: Iterable[str]) -> str:
+    """A hash of all source that a cached theta_0 or client state can depend on, besides the algorithm's own."""
     root = Path(__file__).parent
-    files = [path for floor in ("core", "data", "models", "training") for path in sorted((root / floor).rglob("*.py"))]
-    if algorithm.init_name is None:
-        files.append(Path(sys.modules[type(algorithm).__module__].__file__ or __file__))
     digest = hashlib.blake2b(digest_size=8)
-    for path in files:
+    for path in [path for floor in ("core", "data", "models", "training") for path in sorted((root / floor).rglob("*.py"))]:
         digest.update(path.read_bytes())
+    for module in imports:
+        digest.update(source_of(sys.modules[module]).encode())
     return digest.hexdigest()
+
+
+def source_of(thing: Any) -> str:
+    """A hash of the source of a module, or of the module that a class is from; of its bytecode where there is no file (a console)."""
+    module = thing if isinstance(thing, ModuleType) else sys.modules[thing.__module__]
+    path = Path(getattr(module, "__file__", None) or "")
+    source = path.read_bytes() if path.is_file() else ray.cloudpickle.dumps(thing)
+    return hashlib.blake2b(source, digest_size=8).hexdigest()
 
 
 def run(
@@ -203,9 +225,8 @@ def run(
     if broken:
         lines = "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items())
         write_atomically(folder / "broken.tsv", lambda path: path.write_text(lines, encoding="utf-8"))
-    program = build_program(checked, data, folder)
-    write_description(folder, checked, program, shares)
-    return start(checked, program, shares, folder)
+    program = build_program(checked, data, folder, shares.gpus)
+    return start(checked, program, shares, folder, description(checked, program, shares))
 
 
 def resume(
@@ -231,9 +252,12 @@ def resume(
         raise ValueError(
             f"{folder}: the data are not those the run began with (changed files, another cache): going on would be another run"
         )
-    program = build_program(checked, data, folder)
-    write_description(folder, checked, program, shares)
-    return start(checked, program, shares, folder)
+    program = build_program(checked, data, folder, shares.gpus)
+    now = description(checked, program, shares)
+    changed = [f"{name} {before.get(name)} -> {now[name]}" for name in ("code", "torch") if before.get(name) != now[name]]
+    if changed:
+        print(f"warning: not the run that began, so not bit for bit: {', '.join(changed)}", file=sys.stderr)
+    return start(checked, program, shares, folder, before)
 
 
 def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:
@@ -247,24 +271,26 @@ def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:
         session.ship(sys.modules[algorithm.__module__])
 
 
-def write_description(folder: Path, config: Config, program: Program, shares: Share) -> None:
-    """config.yaml, with every default written out, and run.json: what the run's bits depend on besides it."""
-    text = yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
-    write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
+def description(config: Config, program: Program, shares: Share) -> dict[str, str]:
+    """run.json: what the run's bits depend on besides its configuration."""
     exact = "the same bits for any number of actors, on one type of CPU with these versions"
-    described = {
+    return {
         "fedray": fedray.__version__,
-        "code": code_version(program.algorithm),
+        "code": code_version(program.algorithm, config.imports),
+        "algorithm": source_of(type(program.algorithm)),
         "torch": torch.__version__,
         "ray": ray.__version__,
         "python": sys.version.split()[0],
         "data": program.data.fingerprint(),
         "deterministic": exact if not shares.gpus else "up to what CUDA does deterministically; the backward pass of CTC is not",
     }
-    text = json.dumps(described, indent=2) + "\n"
-    write_atomically(folder / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def start(config: Config, program: Program, shares: Share, folder: Path) -> Result:
+def start(config: Config, program: Program, shares: Share, folder: Path, described: Mapping[str, str]) -> Result:
+    """Hand it to a driver, which holds the folder's lock when it writes config.yaml (every default written out) and run.json."""
+    texts = {
+        "run.json": json.dumps(described, indent=2) + "\n",
+        "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
+    }
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
-    return Result(folder, session.run(Assignment(config.name, program, program.algorithm.assets(), plan, shares, folder)))
+    return Result(folder, session.run(Assignment(config.name, program, program.algorithm.assets(), plan, shares, folder, texts)))

@@ -17,7 +17,7 @@ Mehmood, Dobrowolska, Saravanan, Ozay. FedNST: Federated Noisy Student Training 
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
 Batch norm is the paper's modified sBN (`buffers: frozen`): statistics of the batch while training, running statistics kept from theta_0.
-Ours: `relabel: N` has a client label its speech anew, with the model it receives, when its labels are N rounds old (every_round: 1);
+Ours: `relabel: N` has a client label its speech with the model it receives, and anew when its labels are N rounds old;
 `confidence` trains on the surest labels only; both are off in the paper.
 """
 
@@ -73,7 +73,7 @@ class FedNST(TaskAlgorithm):
         return seed_model(self.task, server, self.settings.pretrain)
 
     def client_prepare(self, client: Client, received: Received) -> State:
-        return {} if self.settings.relabel == "every_round" else label(self.task, client.data, received)
+        return label(self.task, client.data, received) if self.settings.relabel == "once" else {}
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         eta_c = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)

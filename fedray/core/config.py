@@ -217,6 +217,11 @@ def settings_class(registered: type) -> type:
 
 def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> Any:
     """One value, converted and checked by OmegaConf against its type hint."""
+    words = value if isinstance(value, list) else [value]
+    if "str" in str(hint) and "bool" not in str(hint) and any(isinstance(word, bool) for word in words):
+        raise ConfigError(
+            f"{source.where(dotted)}: {dotted}: {value!r} holds a truth value where a word is meant: write 'yes', 'no', 'on' in quotes"
+        )
     try:
         if hint is Any or hint == dict[str, Any] and isinstance(value, Mapping):
             return value

@@ -15,6 +15,9 @@ class Schedule(ABC):
     def factor(self, round: int, rounds: int) -> float:
         """What the initial learning rate is multiplied with in round t of `rounds`."""
 
+    def check(self, rounds: int) -> None:  # noqa: B027 - most have nothing to warn of
+        """Warn when the schedule makes no sense over so many rounds."""
+
 
 @dataclass(frozen=True)
 class Constant(Schedule):
@@ -47,13 +50,13 @@ class Cumulative(Schedule):
         positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
 
     def factor(self, round: int, rounds: int) -> float:
-        last = math.log10(self.decay_rate) * (rounds - 1) * rounds / (2 * self.decay_steps)
-        if round == 0 and last < -6:
-            warnings.warn(
-                f"schedule cumulative: the learning rate ends at 1e{last:.0f} of its start; raise decay_steps or use exponential",
-                stacklevel=2,
-            )
         return float(self.decay_rate ** (round * (round + 1) / (2 * self.decay_steps)))
+
+    def check(self, rounds: int) -> None:
+        last = math.log10(self.decay_rate) * (rounds - 1) * rounds / (2 * self.decay_steps)
+        if last < -6:
+            text = f"schedule cumulative: the learning rate ends at 1e{last:.0f} of its start; raise decay_steps or use exponential"
+            warnings.warn(text, stacklevel=2)
 
 
 @dataclass(frozen=True)

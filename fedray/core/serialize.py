@@ -37,6 +37,13 @@ def _arrays(value: Any) -> Any:
     return [_arrays(item) for item in value] if isinstance(value, list) else value
 
 
+def plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state as it comes back from disk, so that it is the same whether it went there or not."""
+    restored = _arrays(_tensors(state))
+    assert isinstance(restored, dict)
+    return restored
+
+
 def dumps(state: Mapping[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(_tensors(state), buffer)

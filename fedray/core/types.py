@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -109,6 +109,3 @@ class FederatedData(Protocol):
         ...
 
     def splits(self) -> Sequence[str]: ...
-
-
-Clients = Iterator[Client]

@@ -90,6 +90,12 @@ def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Mani
     """(the server's, the clients', the splits to score) from a corpus' splits."""
     splits = dict(splits)
     if "clients" in splits:
+        given = [name for name in ("dev_share", "test_share") if getattr(settings, name) is not None]
+        given += ["server." + name for name in ("share", "hours") if getattr(settings.server, name) is not None]
+        if given:
+            raise ValueError(
+                f"data.{given[0]} has no effect: this corpus says itself what the server's and the clients' data are; remove it"
+            )
         server, clients = splits.pop("server", None), splits.pop("clients")
     elif "train" in splits:
         server, clients = None, splits.pop("train")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tensorboardX import SummaryWriter
 
+from fedray.core.metrics import Metrics
 from fedray.core.types import Evaluation
 from fedray.engine.actors import ClientActor
 from fedray.engine.events import Event, Events
@@ -35,6 +38,7 @@ class Assignment:
     plan: Plan
     share: Share
     folder: Path
+    texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written once the folder is locked
 
 
 class Driver:
@@ -62,6 +66,9 @@ class Driver:
     def run(self) -> dict[str, Any]:
         """Play the run to its end; returns what results.json holds."""
         with self.folder.locked():
+            for name, text in self.assignment.texts.items():
+                self.folder.write_text(name, text)
+            (self.folder.root / "error.txt").unlink(missing_ok=True)
             program = ray.put(self.program)
             assets = ray.put(dict(self.assignment.assets))
             me = ray.get_runtime_context().current_actor
@@ -72,25 +79,22 @@ class Driver:
                 return remote.remote(program, assets, share.gpus, me)
 
             self.note("phase", {"text": f"starting {share.actors} client actors"})
-            pool = Pool(make, share.actors, self.plan.engine.replacements, stopped=lambda: self._stop == "now")
-            writer = SummaryWriter(str(self.folder.root / "tensorboard"))
             try:
-                return self._run(pool, writer)
+                pool = Pool(make, share.actors, self.plan.engine.replacements, stopped=lambda: self._stop == "now")
+                return self._run(pool)
             except Stopped:
                 return self._stopped(self.folder.saved_rounds()[-1:])
             except Exception:
                 self.folder.write_text("error.txt", traceback.format_exc())
                 raise
-            finally:
-                writer.close()
-                pool.close()
 
-    def _run(self, pool: Pool, writer: SummaryWriter) -> dict[str, Any]:
+    def _run(self, pool: Pool) -> dict[str, Any]:
         markers = self.folder.root / "lanes"
         markers.mkdir(exist_ok=True)
         asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
         rounds = Rounds(self.program, self.plan, pool, markers, asset_bytes, self.note)
         progress = self._begin(pool, rounds)
+        writer = SummaryWriter(str(self.folder.root / "tensorboard"), purge_step=progress.round + 1)
         splits = list(self.program.data.splits())
         initial = self.folder.load(0) if progress.round else progress
         if not progress.round and "dev" in splits:
@@ -99,7 +103,10 @@ class Driver:
             self.note("seed", dict(seed.metrics))
         while progress.round < self.plan.rounds and self._stop == "no":
             progress = self._round(pool, rounds, progress, writer)
+        writer.close()
         if progress.round < self.plan.rounds:
+            if progress.round not in self.folder.saved_rounds():  # the wish came after the round had been written
+                self.folder.save(progress)
             return self._stopped([progress.round])
         return self._finish(rounds, initial, progress, splits)
 
@@ -115,7 +122,7 @@ class Driver:
             rounds.start(self.folder.load(0).state)
             for table in (METRICS, FAILURES):
                 self.folder.rewrite(table, [row for row in self.folder.rows(table) if row["round"] <= progress.round])
-            self._collect(self.program.states.intervals(newest=progress.round))
+            self._collect_after_resume(saved)
             self.note("phase", {"text": f"going on after round {progress.round}"})
             return progress
         self.note("phase", {"text": "initial model"})
@@ -125,7 +132,9 @@ class Driver:
             self.note("phase", {"text": "preparing all clients"})
             lanes, down_bytes = rounds.prepare_all(progress)
             failures = [failure for lane in lanes for failure in lane.failures]
+            self.folder.rewrite(FAILURES, [])  # of an attempt that was cut off
             self._append_failures(failures, 0)
+            progress.totals["failed"] = len(failures)
             rounds.check(failures, len(self.program.data.client_ids()))
             progress.clients = {client: ClientRecord(version=0) for lane in lanes for client in lane.written}
             progress.totals["down_bytes"] += down_bytes
@@ -178,6 +187,8 @@ class Driver:
         if outcome.server is not None:
             row |= dict(outcome.server.metrics.prefixed("server"))
         row |= dict(scored.metrics) if scored is not None else {}
+        own = reduce(lambda a, b: a + b, (lane.own for lane in outcome.lanes), Metrics())
+        row |= dict(own.prefixed("own"))
         row |= {
             "clients/cohort": outcome.cohort,
             "clients/ok": outcome.succeeded,
@@ -218,6 +229,18 @@ class Driver:
             else:
                 self.program.states.remove(client, since)
 
+    def _collect_after_resume(self, saved: list[int]) -> None:
+        """Keep the versions of client states that checkpoints name, and remember until when each of them is current."""
+        versions: dict[str, dict[int, int]] = {}  # client -> round of the checkpoint -> version
+        for round in saved:
+            for client, record in self.folder.load(round).clients.items():
+                if record.version is not None:
+                    versions.setdefault(client, {})[round] = record.version
+        self.program.states.keep_only({(client, version) for client, named in versions.items() for version in named.values()})
+        for client, named in versions.items():
+            kept = sorted(set(named.values()))
+            self._superseded += [(client, version, following) for version, following in pairwise(kept)]
+
     def _write_scalars(self, writer: SummaryWriter, values: Mapping[str, Any], step: int) -> None:
         for key, value in values.items():
             if isinstance(value, int | float) and math.isfinite(value):
@@ -235,7 +258,6 @@ class Driver:
             scored = rounds.evaluate(which.state, which.round, splits, final=True)
             results[title] = {"round": which.round} | {k: v for split in scored.values() for k, v in split.metrics.items()}
             predictions += [{"model": title, "split": split, **row} for split, part in scored.items() for row in part.predictions]
-        self.program.algorithm.export(best.state, self.folder.root / "model")
         write_clients(progress.clients, self.folder.root / "clients.parquet")
         self.folder.write_table("predictions.tsv", predictions)
         results |= {
@@ -246,6 +268,7 @@ class Driver:
             "time/total_s": progress.totals["seconds"] + watch(),
         }
         self.folder.write_json("results.json", results)
+        self.program.algorithm.export(best.state, self.folder.root / "model")
         return results
 
 

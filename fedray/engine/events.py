@@ -13,7 +13,7 @@ KEPT = 10_000
 @dataclass(frozen=True)
 class Event:
     number: int
-    kind: str  # start | phase | progress | round | warning | end
+    kind: str  # phase | progress | seed | round | warning
     data: dict[str, Any]
 
 

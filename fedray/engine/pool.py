@@ -86,7 +86,3 @@ class Pool:
         self._left -= 1
         self.replaced += 1
         self._idle.extend(self._start(1))
-
-    def close(self) -> None:
-        for actor in self._idle:
-            ray.kill(actor)

@@ -11,8 +11,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 
+from fedray.core import serialize
 from fedray.core.metrics import Metrics
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, Change, Evaluation, RunError, ServerState, Update
@@ -99,7 +101,8 @@ class Rounds:
         ids = [client for client in self.program.data.client_ids() if client not in progress.clients]
         pieces = [ids[i : i + 32] for i in range(0, len(ids), 32)]
         jobs: dict[Hashable, Job] = {
-            n: Job("prepare_lane", (Lane(n, 0, tuple((client, None) for client in piece)), self.first)) for n, piece in enumerate(pieces)
+            n: Job("prepare_lane", (Lane(n, 0, tuple((client, None) for client in piece), marker=self.markers / f"lane_{n}"), self.first))
+            for n, piece in enumerate(pieces)
         }
         lanes = list(self._run_lanes(jobs).values())
         return lanes, sum(len(lane.prepared) for lane in lanes) * (self._first_bytes + self.asset_bytes)
@@ -127,10 +130,12 @@ class Rounds:
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """theta_{t+1}: the server update, and what the server does after it."""
         change = Change(outcome.partial.updates.mean(), outcome.server.delta if outcome.server is not None else None)
+        if change.server is not None and not np.isfinite(change.server).all():
+            raise RunError("what the server learnt itself holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients")
         state = self.algorithm.server_update(progress.state, change, progress.round)
         if self.algorithm.overrides("server_finish"):
             state = self.pool.run({0: Job("server_finish", (progress.round, state))})[0]
-        return state
+        return ServerState(state.params, serialize.plain(state.extra))
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Each split scored in shards, merged in shard order."""

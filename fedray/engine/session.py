@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -78,6 +79,13 @@ def _cause(error: RayTaskError) -> Exception:
 def run(assignment: Assignment) -> dict[str, Any]:
     """Run to the end on a driver actor and show how it goes. Ctrl-C once: end after the round, with a checkpoint; twice: at once."""
     driver = drivers.start(assignment)
+    try:
+        return _watch(driver, assignment.folder)
+    finally:
+        ray.kill(driver)
+
+
+def _watch(driver: Any, folder: Path) -> dict[str, Any]:
     finished = driver.run.remote()
     seen, interrupts = 0, 0
     with Display.for_terminal() as display:
@@ -98,9 +106,4 @@ def run(assignment: Assignment) -> dict[str, Any]:
             except RayTaskError as error:
                 raise _cause(error) from None
             except (RayActorError, TaskCancelledError) as error:
-                raise RunError(
-                    f"the driver of {assignment.folder} died: {error}; `fedray resume {assignment.folder}` goes on from its checkpoint"
-                ) from None
-            finally:
-                if ray.is_initialized() and ray.wait([finished], timeout=0)[0]:
-                    ray.kill(driver)
+                raise RunError(f"the driver of {folder} died: {error}; `fedray resume {folder}` goes on from its checkpoint") from None

@@ -53,6 +53,8 @@ class EngineSettings:
         for name in ("lanes", "checkpoint_every", "keep"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.replacements < 0:
+            raise ValueError(f"replacements must not be below 0, not {self.replacements}")
         if isinstance(self.actors, str) and self.actors != "auto" or isinstance(self.actors, int) and self.actors < 1:
             raise ValueError(f"actors is auto or a number from 1, not {self.actors!r}")
         if self.prepare not in ("lazy", "all"):

@@ -30,16 +30,12 @@ class ClientStore:
     def remove(self, client: str, version: int) -> None:
         self.path(client, version).unlink(missing_ok=True)
 
-    def intervals(self, newest: int) -> list[tuple[str, int, int]]:
-        """(folder, version, the next version) of all superseded versions; those after `newest` were never committed and are removed."""
-        result = []
-        for folder in sorted(self.folder.glob("*")):
-            versions = sorted(int(path.stem) for path in folder.glob("*.pt"))
-            for version in [v for v in versions if v > newest]:
-                (folder / f"{version:06d}.pt").unlink()
-            kept = [v for v in versions if v <= newest]
-            result += [(folder.name, version, following) for version, following in zip(kept, kept[1:], strict=False)]
-        return result
+    def keep_only(self, named: set[tuple[str, int]]) -> None:
+        """Remove every version that is not among these (client, version): leftovers of rounds that were not committed."""
+        kept = {self.path(client, version) for client, version in named}
+        for path in self.folder.glob("*/*.pt"):
+            if path not in kept:
+                path.unlink()
 
 
 def folder_name(client: str) -> str:

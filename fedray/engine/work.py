@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from filelock import FileLock
 
 from fedray.core import serialize
 from fedray.core.algorithm import Algorithm
+from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
 from fedray.core.strategies import OnePass
 from fedray.core.sums import PartialSum
@@ -56,6 +58,7 @@ class LaneResult:
     """What a lane sends to the driver; its size does not depend on how many clients it has, but for one small record each."""
 
     partial: PartialSum = field(default_factory=PartialSum)
+    own: Metrics = field(default_factory=Metrics)  # of the clients' own models
     reports: dict[str, dict[str, float]] = field(default_factory=dict)  # of the clients that succeeded
     failures: list[Failure] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # clients with a new version of their state
@@ -86,6 +89,8 @@ class LaneRun:
                     client, prepared = self._out.pop(0)
                     self._guard(client, self._fold, client, update, prepared)
                     self._lap("fold")
+                for client, _ in self._out:
+                    self._fail(client, RuntimeError("lane_update gave no update for this client"))
                 finished = True
             except Exception as error:  # from the algorithm: it cost the clients it was at work on, not the lane
                 if not self._out:
@@ -149,14 +154,28 @@ class LaneRun:
             ) from error
         if np.isnan(log_weight) or log_weight == np.inf:
             raise ValueError(f"the strategy cannot weigh the report {dict(update.report)}")
+        total, report = self.result.partial.updates.total, dict(update.report)
+        if total is not None and total.shape != update.delta.shape:
+            raise ValueError(f"the update has {update.delta.size:,} numbers, those of other clients {total.size:,}")
+        metrics = self.result.partial.metrics + update.metrics
         state = update.state if update.state is not None else prepared
-        if state is not None:
+        own = self._evaluate(client, state)
+        if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             self.program.states.save(client, self.lane.round + 1, state)
             self.result.written.append(client)
         self.result.partial.updates.add(strategy.clip(update.delta), log_weight)
-        self.result.partial.metrics = self.result.partial.metrics + update.metrics
-        self.result.reports[client] = dict(update.report)
+        self.result.partial.metrics = metrics
+        self.result.own = self.result.own + own
+        self.result.reports[client] = report
         self.result.up_bytes += update.delta.nbytes + 8 * len(update.report)
+
+    def _evaluate(self, client: str, state: State | None) -> Metrics:
+        """The client's own model, where the algorithm has such."""
+        if not self.program.algorithm.overrides("client_evaluate"):
+            return Metrics()
+        seed = derive(self.program.seed, "client_evaluate", self.lane.round, client)
+        seed_all(seed)
+        return self.program.algorithm.client_evaluate(Client(client, self.program.data.load(client), seed, state), self.received)
 
 
 def hydrate(program: Program, name: str, version: int | None, round: int) -> Client:
@@ -169,15 +188,20 @@ def hydrate(program: Program, name: str, version: int | None, round: int) -> Cli
 
 def prepare(program: Program, client: Client, first: Received) -> State | None:
     """The client's first state, from the broadcast of round 0: the same at whichever round it is made. Kept between runs."""
-    path = program.prepare_cache / f"{folder_name(client.id)}.pt" if program.prepare_cache else None
-    if path is not None and path.exists():
-        return cache_entry(path)
+    path = None
+    if program.prepare_cache is not None:
+        model = hashlib.blake2b(first.params.tobytes(), digest_size=8).hexdigest()
+        path = program.prepare_cache / model / f"{folder_name(client.id)}.pt"
+        if path.exists():
+            return cache_entry(path)
     seed_all(program.seed, "prepare", client.id)
     state = program.algorithm.client_prepare(client, first)
-    if path is not None and state is not None:
+    if state is None:
+        return None
+    if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         serialize.save(state, path)
-    return state
+    return serialize.plain(state)
 
 
 def cache_entry(path: Path) -> dict[str, Any]:
@@ -190,11 +214,10 @@ def cache_entry(path: Path) -> dict[str, Any]:
 def prepare_lane(program: Program, lane: Lane, first: Received) -> LaneResult:
     """Prepare clients without training them; their states become version 0."""
     run = LaneRun(program, lane, first, first)
-    for name, version in lane.clients:
-        hydrated = run._guard(name, run._hydrate, name, version)
-        if hydrated is not None and hydrated[1] is not None:
-            program.states.save(name, 0, hydrated[1])
-            run.result.written.append(name)
+    for client in run._clients():
+        if client.state is not None:
+            program.states.save(client.id, 0, client.state)
+            run.result.written.append(client.id)
     return run.result
 
 
@@ -212,7 +235,8 @@ def init(program: Program, make_server: Callable[[], Server]) -> ServerState:
     """theta_0, from the cache where there is one; one writer under a lock, so trials of a sweep wait for the first."""
     path = program.init_cache
     if path is None:
-        return program.algorithm.init(make_server())
+        state = program.algorithm.init(make_server())
+        return ServerState(state.params, serialize.plain(state.extra))
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.exists():

@@ -14,7 +14,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, numpy_generator, seed_all
 from fedray.core.types import Change, Evaluation, Received, Server, ServerState, Update, Vector
 from fedray.data.dataset import Utterances
-from fedray.training.local import LocalSettings, PretrainSettings, pretrain, sgd
+from fedray.training.local import LocalSettings, PretrainSettings, check_steps, pretrain, sgd
 from fedray.training.recognition import Recognition
 
 # What the seed model depends on, besides the server's data.
@@ -30,6 +30,9 @@ class ServerPassSettings:
     batch: int = 6
     utterances: int | None = None  # that many, drawn anew each round (null: all)
     clip: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        check_steps(self, "lr", "batch", "utterances", "clip")
 
     def local(self) -> LocalSettings:
         return LocalSettings(self.lr, self.batch, 1, self.clip)
@@ -49,6 +52,8 @@ class TaskAlgorithm(Algorithm):
 
     def optimise(self, state: ServerState, delta: Vector) -> ServerState:
         """ServerOpt on the trainable parameters; averaged buffers take Delta as it is."""
+        if not delta.ndim:  # nobody answered, and the server learnt nothing
+            return state
         return self.server_optimizer.apply(state, delta, self.task.flat("cpu").layout.trainable)
 
 
@@ -108,12 +113,8 @@ def server_pass(task: Recognition, server: Server, received: Received, settings:
 
 def mixed(change: Change, alpha: float) -> Vector:
     """Delta = alpha Delta_S + (1 - alpha) Delta_C; a part that did not come counts as no change."""
-    delta = 0.0
-    if change.server is not None:
-        delta = delta + np.float32(alpha) * change.server
-    if change.clients is not None:
-        delta = delta + np.float32(1 - alpha) * change.clients
-    return np.asarray(delta, dtype=np.float32)
+    parts = [np.float32(share) * part for share, part in ((alpha, change.server), (1 - alpha, change.clients)) if part is not None]
+    return np.asarray(sum(parts), dtype=np.float32)
 
 
 def report(data: Utterances, metrics: Metrics) -> Mapping[str, float]:

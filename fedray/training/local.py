@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ class LocalSettings:
     epochs: int = 1
     clip: float | None = 5.0  # largest Euclidean norm of a step's gradient
 
+    def __post_init__(self) -> None:
+        check_steps(self, "lr", "batch", "epochs", "clip")
+
 
 @dataclass(frozen=True)
 class PretrainSettings:
@@ -37,6 +41,19 @@ class PretrainSettings:
     batch: int = 8
     weight_decay: float = 0.01
     clip: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        check_steps(self, "lr", "batch", "clip")
+        if min(self.steps, self.warmup, self.weight_decay) < 0:
+            raise ValueError("steps, warmup and weight_decay must not be below 0")
+
+
+def check_steps(settings: Any, *names: str) -> None:
+    """Raise ValueError for a setting that must be above 0, or null where it may be."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value <= 0:
+            raise ValueError(f"{name} must be above 0, not {value}")
 
 
 def sgd(
@@ -74,7 +91,7 @@ def step(task: Recognition, flat: FlatModel, batch, targets: Sequence[Sequence[i
     loss.backward()
     value = float(loss.detach())
     if not math.isfinite(value):
-        raise ValueError(f"the training loss is {value}: lower the learning rate or clip gradients (…clip)")
+        raise ValueError(f"the training loss is {value}: lower the learning rate (lr), or clip gradients (clip)")
     if clip is not None:
         norm = float(torch.linalg.vector_norm(flat.gradient))
         if norm > clip:
@@ -92,6 +109,8 @@ def pretrain(
     progress: Callable[[int, int, str], None],
 ) -> None:
     """Train the task's model in place, from its weights as they are."""
+    if not len(data):
+        raise ValueError("there is no utterance to train the seed model on")
     flat = task.flat(device)
     parameter = torch.nn.Parameter(flat.values[: flat.layout.trainable])
     parameter.grad = flat.gradient

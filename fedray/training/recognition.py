@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import ctc_loss, nll_loss
 
+from fedray.core.cache import write_atomically
 from fedray.core.config import kinds
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
@@ -61,6 +62,8 @@ class Recognition:
         if settings.decode.search == "attention" and not model.decoder_layers:
             raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
         self.settings, self.features, self.model_settings = settings, features, model
+        # The class itself, not its name: a model of the user's travels by value, and the actors' registry does not know it.
+        self.model_class = next(cls for cls in MODELS.values() if cls.Settings is type(model))
         if settings.tokens == "characters":
             self.tokeniser: Characters | SentencePiece = Characters.train(texts)
         else:
@@ -76,8 +79,7 @@ class Recognition:
 
     def model(self) -> nn.Module:
         """A new model; its weights are drawn from torch's global generator."""
-        model_class = next(cls for cls in MODELS.values() if cls.Settings is type(self.model_settings))
-        return model_class(self.model_settings, self.features.bins, self.tokeniser.size)
+        return self.model_class(self.model_settings, self.features.bins, self.tokeniser.size)
 
     def initial(self, device: str) -> Vector:
         """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""
@@ -182,9 +184,14 @@ class Recognition:
         return Evaluation(metrics, rows)
 
     def export(self, params: Vector, folder: Path) -> None:
-        """The model with its tokeniser and an example, for torch and SpeechBrain alone."""
+        """The model with its tokeniser and an example, for torch and SpeechBrain alone; of a model of the user's, its state dict."""
         flat = self.flat("cpu")
         flat.load(params)
+        if not isinstance(flat.model, Conformer):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.tokeniser.save(folder)
+            write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
+            return
         described = asdict(self.features) | {"window": self.features.window, "hop": self.features.hop}
         export(flat.model, self.tokeniser, described | {"fft": fft_size(self.features), "floor": FLOOR}, folder)
 

@@ -19,12 +19,12 @@ def test_cumulative_is_the_recursion_that_the_paper_prints() -> None:
         assert schedule.factor(t, 20) == pytest.approx(rate)
 
 
-def test_cumulative_warns_once_where_nothing_is_left() -> None:
+def test_cumulative_warns_where_nothing_is_left() -> None:
     vanishing = Cumulative(decay_rate=0.5, decay_steps=100)  # over 1,000 rounds: 0.5 ** (999 * 1000 / 200) = 1e-1504
     with pytest.warns(UserWarning, match="ends at 1e-1504 of its start; raise decay_steps"):
-        vanishing.factor(0, 1000)
-    assert vanishing.factor(999, 1000) == 0.0  # and no second warning: those are errors here
-    Cumulative(decay_rate=0.5, decay_steps=1000).factor(0, 100)
+        vanishing.check(1000)
+    assert vanishing.factor(999, 1000) == 0.0
+    Cumulative(decay_rate=0.5, decay_steps=1000).check(100)  # no warning: those are errors here
 
 
 def test_cosine_falls_from_one_towards_its_floor() -> None:

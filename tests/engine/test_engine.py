@@ -149,6 +149,31 @@ def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None
     assert failures and all(f["client"] == "client-05" and "killed its actor 2 times" in f["reason"] for f in failures)
 
 
+def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Path) -> None:
+    """A state that was written by a round that did not count, under a number that did, goes on resume; the one that is named stays."""
+    toys.run(tmp_path, rounds=2)
+    named = {(client, r.version) for client, r in RunFolder(tmp_path).load(2).clients.items()}
+    client, version = next((client, version) for client, version in sorted(named) if version == 1)
+    serialize.save({"left": 1}, tmp_path / "states" / client / "000002.pt")
+    toys.run(tmp_path, rounds=3)
+    assert not [f for f in RunFolder(tmp_path).rows("failures.jsonl") if f["client"] == client]
+
+
+def test_checkpoints_now_and_then_lose_nothing(straight: Path, tmp_path: Path) -> None:
+    """checkpoint_every 3: what follows the last checkpoint is done again, to the same bits."""
+    toys.run(tmp_path, rounds=2, checkpoint_every=3)
+    toys.run(tmp_path, rounds=4, checkpoint_every=3)
+    assert rows(tmp_path) == rows(straight)
+    assert bits(tmp_path, 4)[0] == bits(straight, 4)[0]
+
+
+def test_a_round_in_which_nobody_answers_changes_what_the_server_learnt_only(tmp_path: Path) -> None:
+    everybody = tuple(toys.ToyData().client_ids())
+    toys.run(tmp_path, rounds=1, settings=toys.ToySettings(trouble="raise", troubled=everybody), failures_allowed=1.0)
+    (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
+    assert row["clients/ok"] == 0 and row["clients/failed"] == 6 and row["train/loss"] is None
+
+
 def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another run is at work in this folder"):
         toys.run(tmp_path)
