@@ -59,10 +59,17 @@ def test_the_saved_model_transcribes_without_fedray(straight: fedray.Result, cor
     assert set(done.stdout.strip()) <= set("abcd ")
 
 
-def test_two_runs_and_any_number_of_actors_give_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
-    """The second run finds corpus, features, seed model and labels in the cache: a seed model of 10,000 steps would take minutes."""
+def test_two_runs_and_any_number_of_actors_give_the_same_bits(straight: fedray.Result, corpus: Path, cache: Path, tmp_path: Path) -> None:
+    """The second run finds features, seed model and labels in the cache, and writes nothing there."""
+
+    def cached() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+    before = cached()
+    assert {"features", "init", "prepared"} <= {path.relative_to(cache).parts[0] for path in before}
     engine = {"lanes": 2, "actors": 1}
     again = fedray.run(speech.settings(corpus, engine=engine), out=tmp_path / "run")
+    assert cached() == before
     assert rows(again.folder) == rows(straight.folder)
     assert bits(again.folder, 3) == bits(straight.folder, 3)
 
@@ -98,6 +105,40 @@ def test_resume_refuses_another_run(straight: fedray.Result, tmp_path: Path) -> 
         fedray.resume(tmp_path)
     with pytest.raises(ValueError, match="holds a run already"):
         fedray.run({**yaml.safe_load((straight.folder / "config.yaml").read_text())}, out=straight.folder)
+
+
+TINY = """
+from dataclasses import dataclass
+from torch import nn
+from fedray.models import MODELS
+
+@dataclass(frozen=True)
+class TinySettings:
+    width: int = 16
+    decoder_layers: int = 0
+    init: str | None = None
+
+class Tiny(nn.Module):
+    Settings = TinySettings
+    def __init__(self, settings, bins, vocabulary):
+        super().__init__()
+        self.rnn, self.out = nn.GRU(bins, settings.width, batch_first=True), nn.Linear(settings.width, vocabulary)
+    def encode(self, features, lengths):
+        return self.rnn(features)[0], lengths
+    def ctc(self, hidden):
+        return self.out(hidden).log_softmax(-1)
+
+MODELS["tiny"] = Tiny
+"""
+
+
+def test_a_model_from_a_module_of_ones_own(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`imports` names it; the actors could not import it themselves."""
+    (tmp_path / "my_tiny_model.py").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    model = {"kind": "tiny", "width": 8}
+    result = fedray.run(speech.settings(corpus, rounds=1, imports=["my_tiny_model"], model=model), out=tmp_path / "run")
+    assert (result.folder / "model" / "model.pt").exists() and (result.folder / "model" / "tokens.txt").exists()
 
 
 def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class Driver:
         while progress.round < self.plan.rounds and self._stop == "no":
             progress = self._round(pool, rounds, progress, writer)
         writer.close()
+        shutil.rmtree(markers)
         if progress.round < self.plan.rounds:
             if progress.round not in self.folder.saved_rounds():  # the wish came after the round had been written
                 self.folder.save(progress)
