@@ -121,6 +121,8 @@ def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
     if settings.corpus not in CORPORA:
         raise ConfigError(f"{source.where('data.corpus')}: data.corpus: {settings.corpus!r} is not known; known: {', '.join(CORPORA)}")
     corpus = configuration.build(CORPORA[settings.corpus], source, "data.options", settings.options)
+    if hasattr(corpus, "client_speakers_made") and settings.clients.by == "speaker":
+        check_population(config, source, corpus.client_speakers_made())  # before minutes are spent on making it
     root = Path(settings.root).expanduser() if settings.root is not None else None
     splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", session.parallel)
     return splits

@@ -202,3 +202,11 @@ def test_overrides_may_stand_behind_options(folder: Path, capsys: pytest.Capture
     with pytest.raises(SystemExit):
         cli.main(["run", str(path), "--dry-run", "--rounds=7"])
     assert "unrecognized arguments: --rounds=7" in capsys.readouterr().err
+
+
+def test_a_cohort_too_large_for_the_embedded_corpus_is_refused_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path))
+    config = Path(__file__).parent.parent / "configs" / "fednst" / "embedded.yaml"
+    with pytest.raises(ConfigError, match="cohort.size is 61, but the population has only 60 clients"):
+        experiment.build_data(*experiment.load(config, ["cohort.size=61"]))
+    assert not list(tmp_path.iterdir())

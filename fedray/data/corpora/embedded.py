@@ -74,6 +74,10 @@ class Embedded:
             splits.setdefault(row.pop("split"), []).append(row)
         return {split: Manifest.from_rows(found, source=str(folder)) for split, found in splits.items()}
 
+    def client_speakers_made(self) -> int:
+        """How many speakers the split "clients" will have: known before any of it is made."""
+        return self.client_speakers
+
     def check(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f'data.options.kind: choose from {", ".join(KINDS)}, not "{self.kind}"')
