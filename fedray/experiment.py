@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import json
@@ -23,15 +24,14 @@ from fedray.algorithms import ALGORITHMS
 from fedray.core import config as configuration
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.cache import cache_root, key, write_atomically
-from fedray.core.config import ConfigError, Source, kinds, pick, plain
+from fedray.core.config import ConfigError, Source, kind_of, kinds, pick, plain
 from fedray.core.optimizers import SERVER_OPTIMIZERS
 from fedray.core.schedules import Schedule
 from fedray.core.strategies import STRATEGIES
 from fedray.data.corpora import CORPORA
 from fedray.data.features import FeatureSettings
-from fedray.data.federated import DataSettings, SpeechData, divide, federate
+from fedray.data.federated import DataSettings, SpeechData, federate
 from fedray.data.manifest import Manifest
-from fedray.data.partition import partition
 from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.resources import Share, share
@@ -130,12 +130,8 @@ def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
 
 def build_data(config: Config, source: Source) -> tuple[SpeechData, dict[str, str]]:
     """The federation, and the broken audio that `data.skip_broken` left out. A cohort too large is refused before features are made."""
-    splits = read_corpus(config, source)
-    _, clients, _ = divide(splits, config.data)
-    check_population(config, source, len(partition(clients, config.data.clients, config.data.seed)))
-    data, broken = federate(splits, config.data, config.features, cache_root() / "features", session.parallel)
-    check_population(config, source, len(data.client_ids()))
-    return data, broken
+    check = functools.partial(check_population, config, source)
+    return federate(read_corpus(config, source), config.data, config.features, cache_root() / "features", session.parallel, check)
 
 
 def check_population(config: Config, source: Source, population: int) -> None:
@@ -146,23 +142,19 @@ def check_population(config: Config, source: Source, population: int) -> None:
 
 
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
-    task_class = _registered(TASKS, config.task)
-    task = task_class(config.task, config.model, config.features, data.transcripts())
+    task = TASKS[kind_of(config.task, TASKS)](config.task, config.model, config.features, data.transcripts())
     schedule = getattr(config.algorithm, "schedule", None)
     if isinstance(schedule, Schedule):
         schedule.check(config.rounds)
-    return _registered(ALGORITHMS, config.algorithm)(config.algorithm, Parts(task, config.strategy, config.server_optimizer, config.rounds))
-
-
-def _registered(registry: Mapping[str, type], settings: Any) -> Any:
-    return next(entry for entry in registry.values() if configuration.settings_class(entry) is type(settings))
+    parts = Parts(task, config.strategy, config.server_optimizer, config.rounds)
+    return ALGORITHMS[kind_of(config.algorithm, ALGORITHMS)](config.algorithm, parts)
 
 
 def build_program(config: Config, data: SpeechData, folder: Path, gpus: float) -> Program:
     algorithm, values = build_algorithm(config, data), plain(config)
     init_cache = prepare_cache = None
     if algorithm.init_depends:
-        code = code_version(algorithm, config.imports)
+        code = code_version(config.imports)
         weights = getattr(config.model, "init", None)
         start = weights and [Path(weights).stat().st_size, Path(weights).stat().st_mtime_ns]
         taught = data.fingerprint("server" if data.server() is not None else "clients")  # what tokens are learnt from, at the least
@@ -183,7 +175,7 @@ def shares_init(algorithm: Algorithm) -> bool:
     return named is not None and type(algorithm).init is named.init
 
 
-def code_version(algorithm: Algorithm, imports: Iterable[str]) -> str:
+def code_version(imports: Iterable[str]) -> str:
     """A hash of all source that a cached theta_0 or client state can depend on, besides the algorithm's own."""
     root = Path(__file__).parent
     digest = hashlib.blake2b(digest_size=8)
@@ -278,7 +270,7 @@ def description(config: Config, program: Program, shares: Share) -> dict[str, st
     exact = "the same bits for any number of actors, on one type of CPU with these versions"
     return {
         "fedray": fedray.__version__,
-        "code": code_version(program.algorithm, config.imports),
+        "code": code_version(config.imports),
         "algorithm": source_of(type(program.algorithm)),
         "torch": torch.__version__,
         "ray": ray.__version__,

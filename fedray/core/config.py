@@ -238,14 +238,18 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> Any:
         ) from error
 
 
+def kind_of(settings: Any, registry: Registry) -> str:
+    """The name under which a registry has what these settings belong to."""
+    return next(kind for kind, registered in registry.items() if settings_class(registered) is type(settings))
+
+
 def plain(instance: Any) -> dict[str, Any]:
     """The plain data that `build` makes the same instance from again, every default written out."""
     result: dict[str, Any] = {}
     for f in dataclasses.fields(instance):
         value = getattr(instance, f.name)
         if "kinds" in f.metadata and value is not None:
-            kind = next(kind for kind, registered in f.metadata["kinds"].items() if settings_class(registered) is type(value))
-            value = {"kind": kind, **plain(value)}
+            value = {"kind": kind_of(value, f.metadata["kinds"]), **plain(value)}
         elif is_dataclass(value):
             value = plain(value)
         elif isinstance(value, tuple):

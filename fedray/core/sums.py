@@ -66,7 +66,9 @@ class PartialSum:
 
     updates: WeightedSum = field(default_factory=WeightedSum)
     metrics: Metrics = field(default_factory=Metrics)
+    own: Metrics = field(default_factory=Metrics)  # of the clients' own models
 
     def merge(self, other: PartialSum) -> None:
         self.updates.merge(other.updates)
         self.metrics = self.metrics + other.metrics
+        self.own = self.own + other.own

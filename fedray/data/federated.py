@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,11 +112,21 @@ def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Mani
 
 
 def federate(
-    splits: Mapping[str, Manifest], settings: DataSettings, features: FeatureSettings, cache: Path, parallel: Parallel, target: str = "text"
+    splits: Mapping[str, Manifest],
+    settings: DataSettings,
+    features: FeatureSettings,
+    cache: Path,
+    parallel: Parallel,
+    check: Callable[[int], None] = lambda population: None,
+    target: str = "text",
 ) -> tuple[SpeechData, dict[str, str]]:
-    """The federation of a corpus' splits, and what was broken and left out (utterance -> why; only with `skip_broken`)."""
+    """The federation of a corpus' splits, and what was broken and left out (utterance -> why; only with `skip_broken`).
+
+    `check` may refuse the number of clients: it is asked before features are made, and again when broken audio is left out.
+    """
     server, clients, scored = divide(splits, settings)
     rows = partition(clients, settings.clients, settings.seed)
+    check(len(rows))
     broken: dict[str, str] = {}
 
     def stored(manifest: Manifest, corruption: CorruptionSettings | None = None) -> FeatureStore:
@@ -136,6 +146,7 @@ def federate(
     kept = {client: mine[sound[mine]] for client, mine in rows.items() if sound[mine].any()}  # skip_broken may leave a client nothing
     if not kept:
         raise ValueError("no client has audio that can be read: is data.root the right folder?")
+    check(len(kept))
     scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}
     # Every row that is sound stays in place: clients point at rows of their manifest.
     place = np.cumsum(sound) - 1

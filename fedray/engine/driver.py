@@ -7,7 +7,6 @@ import shutil
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tensorboardX import SummaryWriter
 
-from fedray.core.metrics import Metrics
 from fedray.core.types import Evaluation
 from fedray.engine.actors import ClientActor
 from fedray.engine.events import Event, Events
@@ -52,6 +50,7 @@ class Driver:
         self.log = Events()
         self._stop = "no"  # no | after the round | now
         self._watch = Stopwatch()
+        self._columns: list[str] = []  # of metrics.jsonl
         self._superseded: list[tuple[str, int, int]] = []  # client, version, and the round from which on another one is current
 
     def events(self, after: int, timeout: float) -> list[Event]:
@@ -84,8 +83,8 @@ class Driver:
                 pool = Pool(make, share.actors, self.plan.engine.replacements, stopped=lambda: self._stop == "now")
                 return self._run(pool)
             except Stopped:
-                return self._stopped(self.folder.saved_rounds()[-1:])
-            except Exception:
+                return self._stopped()
+            except Exception:  # whatever it is: kept with its traceback beside the run, and passed on
                 self.folder.write_text("error.txt", traceback.format_exc())
                 raise
 
@@ -94,10 +93,9 @@ class Driver:
         markers.mkdir(exist_ok=True)
         asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
         rounds = Rounds(self.program, self.plan, pool, markers, asset_bytes, self.note)
-        progress = self._begin(pool, rounds)
+        initial, progress = self._begin(pool, rounds)
         writer = SummaryWriter(str(self.folder.root / "tensorboard"), purge_step=progress.round + 1)
         splits = list(self.program.data.splits())
-        initial = self.folder.load(0) if progress.round else progress
         if not progress.round and "dev" in splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
             self._write_scalars(writer, seed.metrics, 0)
@@ -109,24 +107,25 @@ class Driver:
         if progress.round < self.plan.rounds:
             if progress.round not in self.folder.saved_rounds():  # the wish came after the round had been written
                 self.folder.save(progress)
-            return self._stopped([progress.round])
+            return self._stopped()
         return self._finish(rounds, initial, progress, splits)
 
-    def _stopped(self, rounds: list[int]) -> dict[str, Any]:
-        """The user ended the run; `rounds` has the one that its newest checkpoint is of, if there is any."""
-        return {"stopped": rounds[0] if rounds else None}
+    def _stopped(self) -> dict[str, Any]:
+        """The user ended the run; its newest checkpoint is of this round (None: there is none)."""
+        return {"stopped": max(self.folder.saved_rounds(), default=None)}
 
-    def _begin(self, pool: Pool, rounds: Rounds) -> Progress:
-        """theta_0 and round 0, or the newest checkpoint."""
+    def _begin(self, pool: Pool, rounds: Rounds) -> tuple[Progress, Progress]:
+        """The initial state, and where to go on: the same in a new run, else the newest checkpoint."""
         saved = self.folder.saved_rounds()
         if saved:
-            progress = self.folder.load(saved[-1])
-            rounds.start(self.folder.load(0).state)
+            initial, progress = self.folder.load(0), self.folder.load(saved[-1])
+            rounds.start(initial.state)
             for table in (METRICS, FAILURES):
                 self.folder.rewrite(table, [row for row in self.folder.rows(table) if row["round"] <= progress.round])
+            self._columns = list(next(iter(self.folder.rows(METRICS)), {}))
             self._collect_after_resume(saved)
             self.note("phase", {"text": f"going on after round {progress.round}"})
-            return progress
+            return initial, progress
         self.note("phase", {"text": "initial model"})
         progress = Progress(pool.run({0: Job("init", ())})[0])
         rounds.start(progress.state)
@@ -142,7 +141,7 @@ class Driver:
             progress.totals["down_bytes"] += down_bytes
         progress.totals["seconds"] = self._watch()
         self.folder.save(progress)
-        return progress
+        return progress, progress
 
     def _round(self, pool: Pool, rounds: Rounds, progress: Progress, writer: SummaryWriter) -> Progress:
         watch, busy = Stopwatch(), pool.busy_seconds
@@ -158,7 +157,7 @@ class Driver:
             scored = rounds.evaluate(state, after.round, ["dev"], final=False)["dev"]
         self._judge(after, scored)
         after.totals["seconds"] = progress.totals["seconds"] + watch()
-        row = self._row(rounds, progress, after, outcome, scored)
+        row = self._row(progress, after, outcome, scored)
         row |= {"time/round_s": watch(), "time/train_s": trained, "time/idle_share": 1 - (pool.busy_seconds - busy) / (watch() * pool.size)}
         for phase in ("hydrate", "prepare", "train", "fold"):
             row[f"time/{phase}_cpu_s"] = sum(lane.seconds[phase] for lane in outcome.lanes)
@@ -182,15 +181,14 @@ class Driver:
         if progress.best is None or sign * value < sign * progress.best["value"]:
             progress.best = {"round": progress.round, "value": value}
 
-    def _row(self, rounds: Rounds, before: Progress, after: Progress, outcome: Outcome, scored: Evaluation | None) -> dict[str, Any]:
+    def _row(self, before: Progress, after: Progress, outcome: Outcome, scored: Evaluation | None) -> dict[str, Any]:
         totals = after.totals
         row: dict[str, Any] = {"round": after.round}
         row |= dict(outcome.partial.metrics.prefixed("train")) | {"train/loss": outcome.partial.metrics.get("loss")}
         if outcome.server is not None:
             row |= dict(outcome.server.metrics.prefixed("server"))
         row |= dict(scored.metrics) if scored is not None else {}
-        own = reduce(lambda a, b: a + b, (lane.own for lane in outcome.lanes), Metrics())
-        row |= dict(own.prefixed("own"))
+        row |= dict(outcome.partial.own.prefixed("own"))
         row |= {
             "clients/cohort": outcome.cohort,
             "clients/ok": outcome.succeeded,
@@ -202,15 +200,15 @@ class Driver:
             "traffic/down_bytes": totals["down_bytes"] - before.totals["down_bytes"],
             "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
         }
-        return row | dict(self.program.algorithm.broadcast(before.state, before.round).settings)
+        return row | dict(outcome.settings)
 
     def _append_row(self, row: dict[str, Any]) -> None:
         """One more row; when a key is new, the rows before get it as null, so that all rows have the same keys."""
         row = {key: (None if isinstance(value, float) and not math.isfinite(value) else value) for key, value in row.items()}
-        known = self.folder.rows(METRICS)
-        keys = list(dict.fromkeys([*(known[0] if known else {}), *row]))
-        if known and len(keys) > len(known[0]):
-            self.folder.rewrite(METRICS, [{key: old.get(key) for key in keys} for old in known])
+        keys = list(dict.fromkeys([*self._columns, *row]))
+        if len(keys) > len(self._columns):
+            self.folder.rewrite(METRICS, [{key: old.get(key) for key in keys} for old in self.folder.rows(METRICS)])
+            self._columns = keys
         self.folder.append(METRICS, [{key: row.get(key) for key in keys}])
 
     def _append_failures(self, failures: list[Failure], round: int) -> None:
@@ -233,15 +231,14 @@ class Driver:
 
     def _collect_after_resume(self, saved: list[int]) -> None:
         """Keep the versions of client states that checkpoints name, and remember until when each of them is current."""
-        versions: dict[str, dict[int, int]] = {}  # client -> round of the checkpoint -> version
+        named: dict[str, set[int]] = {}  # client -> versions
         for round in saved:
-            for client, record in self.folder.load(round).clients.items():
+            for client, record in self.folder.load_clients(round).items():
                 if record.version is not None:
-                    versions.setdefault(client, {})[round] = record.version
-        self.program.states.keep_only({(client, version) for client, named in versions.items() for version in named.values()})
-        for client, named in versions.items():
-            kept = sorted(set(named.values()))
-            self._superseded += [(client, version, following) for version, following in pairwise(kept)]
+                    named.setdefault(client, set()).add(record.version)
+        self.program.states.keep_only({(client, version) for client, versions in named.items() for version in versions})
+        for client, versions in named.items():
+            self._superseded += [(client, version, following) for version, following in pairwise(sorted(versions))]
 
     def _write_scalars(self, writer: SummaryWriter, values: Mapping[str, Any], step: int) -> None:
         for key, value in values.items():

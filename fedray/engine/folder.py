@@ -139,6 +139,10 @@ class RunFolder:
         clients = read_clients(folder / "clients.parquet")
         return Progress(ServerState(server["params"], server["extra"]), rest["round"], clients, rest["totals"], rest["best"])
 
+    def load_clients(self, round: int) -> dict[str, ClientRecord]:
+        """Of a checkpoint the table of clients alone."""
+        return read_clients(self.checkpoint(round) / "clients.parquet")
+
     def prune(self, keep: set[int]) -> None:
         """Remove all checkpoints but these rounds'."""
         for round in self.saved_rounds():

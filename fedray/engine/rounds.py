@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -47,6 +47,7 @@ class Outcome:
     cohort: int
     dropped: int
     down_bytes: int
+    settings: Mapping[str, float]  # of the broadcast
 
     @property
     def failures(self) -> list[Failure]:
@@ -94,7 +95,7 @@ class Rounds:
         partial = reduce(merged, (lane.partial for lane in lanes), PartialSum())
         down = len(chosen) * size(broadcast)
         down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 is sent once
-        return Outcome(partial, lanes, server, len(chosen), len(chosen) - len(answering), down)
+        return Outcome(partial, lanes, server, len(chosen), len(chosen) - len(answering), down, broadcast.settings)
 
     def prepare_all(self, progress: Progress) -> tuple[list[LaneResult], int]:
         """Give every client its first state, in lanes of about 32; the lanes, and the bytes that went down."""

@@ -58,7 +58,6 @@ class LaneResult:
     """What a lane sends to the driver; its size does not depend on how many clients it has, but for one small record each."""
 
     partial: PartialSum = field(default_factory=PartialSum)
-    own: Metrics = field(default_factory=Metrics)  # of the clients' own models
     reports: dict[str, dict[str, float]] = field(default_factory=dict)  # of the clients that succeeded
     failures: list[Failure] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # clients with a new version of their state
@@ -154,18 +153,18 @@ class LaneRun:
             ) from error
         if np.isnan(log_weight) or log_weight == np.inf:
             raise ValueError(f"the strategy cannot weigh the report {dict(update.report)}")
-        total, report = self.result.partial.updates.total, dict(update.report)
+        partial, report = self.result.partial, dict(update.report)
+        total = partial.updates.total
         if total is not None and total.shape != update.delta.shape:
             raise ValueError(f"the update has {update.delta.size:,} numbers, those of other clients {total.size:,}")
-        metrics = self.result.partial.metrics + update.metrics
+        metrics = partial.metrics + update.metrics
         state = update.state if update.state is not None else prepared
-        own = self._evaluate(client, state)
+        own = partial.own + self._evaluate(client, state)
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             self.program.states.save(client, self.lane.round + 1, state)
             self.result.written.append(client)
-        self.result.partial.updates.add(strategy.clip(update.delta), log_weight)
-        self.result.partial.metrics = metrics
-        self.result.own = self.result.own + own
+        partial.updates.add(strategy.clip(update.delta), log_weight)
+        partial.metrics, partial.own = metrics, own
         self.result.reports[client] = report
         self.result.up_bytes += update.delta.nbytes + 8 * len(update.report)
 

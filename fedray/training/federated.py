@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from fedray.core.algorithm import Algorithm
+from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, numpy_generator, seed_all
 from fedray.core.types import Change, Evaluation, Received, Server, ServerState, Update, Vector
 from fedray.data.dataset import Utterances
-from fedray.training.local import LocalSettings, PretrainSettings, check_steps, pretrain, sgd
+from fedray.training.local import LocalSettings, PretrainSettings, pretrain, sgd
 from fedray.training.recognition import Recognition
 
 # What the seed model depends on, besides the server's data.
@@ -32,7 +33,7 @@ class ServerPassSettings:
     clip: float | None = 5.0
 
     def __post_init__(self) -> None:
-        check_steps(self, "lr", "batch", "utterances", "clip")
+        positive(lr=self.lr, batch=self.batch, utterances=self.utterances, clip=self.clip)
 
     def local(self) -> LocalSettings:
         return LocalSettings(self.lr, self.batch, 1, self.clip)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
+from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
-from fedray.data.dataset import Utterances, batches
+from fedray.data.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
 from fedray.training.recognition import Recognition
 
@@ -28,7 +28,7 @@ class LocalSettings:
     clip: float | None = 5.0  # largest Euclidean norm of a step's gradient
 
     def __post_init__(self) -> None:
-        check_steps(self, "lr", "batch", "epochs", "clip")
+        positive(lr=self.lr, batch=self.batch, epochs=self.epochs, clip=self.clip)
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,9 @@ class PretrainSettings:
     clip: float | None = 5.0
 
     def __post_init__(self) -> None:
-        check_steps(self, "lr", "batch", "clip")
+        positive(lr=self.lr, batch=self.batch, clip=self.clip)
         if min(self.steps, self.warmup, self.weight_decay) < 0:
             raise ValueError("steps, warmup and weight_decay must not be below 0")
-
-
-def check_steps(settings: Any, *names: str) -> None:
-    """Raise ValueError for a setting that must be above 0, or null where it may be."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and value <= 0:
-            raise ValueError(f"{name} must be above 0, not {value}")
 
 
 def sgd(
@@ -84,7 +76,7 @@ def sgd(
     return Metrics(loss=(total, count))
 
 
-def step(task: Recognition, flat: FlatModel, batch, targets: Sequence[Sequence[int]], clip: float | None, device: str) -> float:
+def step(task: Recognition, flat: FlatModel, batch: Batch, targets: Sequence[Sequence[int]], clip: float | None, device: str) -> float:
     """One forward and backward pass: leaves the clipped gradient in `flat.gradient`, returns the loss."""
     flat.gradient.zero_()
     loss = task.loss(flat.model, task.augment(batch.to(device)), [targets[i] for i in batch.positions])

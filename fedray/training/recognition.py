@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import ctc_loss, nll_loss
 
 from fedray.core.cache import write_atomically
-from fedray.core.config import kinds
+from fedray.core.config import kind_of, kinds
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
 from fedray.core.types import Evaluation, Vector
@@ -38,9 +38,8 @@ class RecognitionSettings:
     ctc_weight: float = 1.0  # nu; below 1 the model needs a decoder
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     language_model: Any = kinds(LANGUAGE_MODELS, "ngram")
-    decode: DecodeSettings = field(
-        default_factory=DecodeSettings
-    )  # of pseudo-labels and of the final scores; development sets are scored greedily
+    # Of pseudo-labels and of the final scores; development sets are scored greedily.
+    decode: DecodeSettings = field(default_factory=DecodeSettings)
 
     def __post_init__(self) -> None:
         if not 0 <= self.ctc_weight <= 1:
@@ -63,14 +62,15 @@ class Recognition:
             raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
         self.settings, self.features, self.model_settings = settings, features, model
         # The class itself, not its name: a model of the user's travels by value, and the actors' registry does not know it.
-        self.model_class = next(cls for cls in MODELS.values() if cls.Settings is type(model))
+        self.model_class = MODELS[kind_of(model, MODELS)]
         if settings.tokens == "characters":
             self.tokeniser: Characters | SentencePiece = Characters.train(texts)
         else:
             self.tokeniser = SentencePiece.train(texts, settings.vocabulary, settings.tokens)
         sequences = [self.tokeniser.encode(text) for text in texts]
-        kind = next(kind for kind in LANGUAGE_MODELS.values() if kind.Settings is type(settings.language_model))
-        self.language_model: LanguageModel | None = kind.train(sequences, vocabulary=self.tokeniser.size, **asdict(settings.language_model))
+        chosen = LANGUAGE_MODELS[kind_of(settings.language_model, LANGUAGE_MODELS)]
+        learnt = chosen.train(sequences, vocabulary=self.tokeniser.size, **asdict(settings.language_model))
+        self.language_model: LanguageModel | None = learnt
         self._augment = SpecAugment(settings.augment)
         self._flat: FlatModel | None = None
 
