@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint study-fednst study-digits clean
+.PHONY: demo test lint study-fednst study-digits bench-engine chaos clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ study-fednst: $(BIN)/.installed  ## three seeds of FedNST, SFL and server-only (
 
 study-digits: $(BIN)/.installed  ## real speech: connected digits, six splits of the speakers
 	$(BIN)/python benchmarks/fednst_digits.py
+
+bench-engine: $(BIN)/.installed  ## the engine against bare torch, and how flat it stays (about 16 minutes on two cores, with nothing else running)
+	$(BIN)/python benchmarks/engine.py
+
+chaos: $(BIN)/.installed  ## ten minutes of killing actors, drivers, whole runs and nodes: every run must end with the same bits
+	$(BIN)/python -m tests.chaos
 
 clean:
 	rm -rf $(VENV) build *.egg-info

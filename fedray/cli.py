@@ -1,44 +1,36 @@
-"""The command line: fedray run | resume | data."""
+"""The command line: fedray run | resume | watch | stop | data | doctor.
+
+Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 interrupted.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from fedray.core.types import RunError
 
+if TYPE_CHECKING:
+    from fedray import Result
+    from fedray.engine.attach import Standing
+    from fedray.engine.folder import RunFolder
+
+INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run a configuration", description="Run a configuration to its end.")
-    run.add_argument("config", help="a YAML file, such as configs/fednst/embedded.yaml")
-    run.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides, such as rounds=50 algorithm.alpha=0.3")
-    run.add_argument("--out", metavar="DIR", help="the run folder itself (default: runs/<name>-<time>)")
-    run.add_argument("--seed", type=int, metavar="N", help="the same as seed=N")
-    run.add_argument("--dry-run", action="store_true", help="check the configuration, print it with all defaults, and stop")
-    resume = commands.add_parser("resume", help="go on with a run", description="Go on from the newest checkpoint, bit for bit.")
-    resume.add_argument("folder", metavar="RUN", help="a run folder")
-    resume.add_argument("overrides", nargs="*", metavar="key=value", help="rounds=N, engine.actors=N, ...")
-    data = commands.add_parser(
-        "data", help="show who the clients are", description="Counts, hours, skew and problems of a configuration's data."
-    )
-    data.add_argument("config")
-    data.add_argument("overrides", nargs="*", metavar="key=value")
-    options, rest = parser.parse_known_args(arguments)
-    # argparse takes positionals from one place only: overrides that stand behind an option are left over.
-    if unknown := [argument for argument in rest if argument.startswith("-") or "=" not in argument or "overrides" not in options]:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if rest:
-        options.overrides += rest
+    options = _parse(arguments)
+    _show_token()
     try:
-        return {"run": _run, "resume": _resume, "data": _data}[options.command](options)
+        return COMMANDS[options.command](options)
     except ValueError as error:
         print(f"fedray: {error}", file=sys.stderr)
         return 2
@@ -46,29 +38,162 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fedray: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("fedray: interrupted; what is in the cache stays there", file=sys.stderr)
-        return 130
+        print("fedray: interrupted; what is in the cache stays there, and a run goes on with `fedray resume`", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a configuration", description="Run a configuration to its end.")
+    run.add_argument("config", help="a YAML file, such as configs/fednst/embedded.yaml")
+    run.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides, such as rounds=50 algorithm.alpha=0.3")
+    run.add_argument("--out", metavar="DIR", help="the run folder itself, or its URI on object storage (default: runs/<name>-<time>)")
+    run.add_argument("--seed", type=int, metavar="N", help="the same as seed=N")
+    run.add_argument("--dry-run", action="store_true", help="check the configuration, print it with all defaults, and stop")
+    resume = commands.add_parser("resume", help="go on with a run", description="Go on from the newest checkpoint, bit for bit.")
+    resume.add_argument("folder", metavar="RUN", help="a run folder")
+    resume.add_argument("overrides", nargs="*", metavar="key=value", help="rounds=N, engine.actors=N, ...")
+    for command in (run, resume):
+        command.add_argument("--detach", action="store_true", help="return when the run is under way; it outlives this terminal")
+    watch = commands.add_parser(
+        "watch",
+        help="show how a run goes",
+        description="Show how a run goes until it ends, or what has become of it. Ctrl-C leaves it alone.",
+    )
+    watch.add_argument("folder", metavar="RUN", help="a run folder")
+    stop = commands.add_parser(
+        "stop", help="end a run", description="Have a run end after its round, with a checkpoint, and wait for that."
+    )
+    stop.add_argument("folder", metavar="RUN", help="a run folder")
+    stop.add_argument("--now", action="store_true", help="end at once: the round that is being played is lost")
+    stop.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
+    data = commands.add_parser(
+        "data", help="show who the clients are", description="Counts, hours, skew and problems of a configuration's data."
+    )
+    data.add_argument("config")
+    data.add_argument("overrides", nargs="*", metavar="key=value")
+    commands.add_parser("doctor", help="what will run here", description="Cores, GPUs, Ray, versions: what will run here and how fast.")
+    options, rest = parser.parse_known_args(arguments)
+    # argparse takes positionals from one place only: overrides that stand behind an option are left over.
+    if unknown := [argument for argument in rest if argument.startswith("-") or "=" not in argument or "overrides" not in options]:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if rest:
+        options.overrides += rest
+    return options
+
+
+def _show_token() -> None:
+    """Ray guards what it starts with a token kept at home, but shows it to an address only if told so before it is imported."""
+    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if any(name in os.environ for name in names) or (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def _run(options: argparse.Namespace) -> int:
-    from fedray import experiment
+    from fedray import experiment, runs
+    from fedray.engine import session
 
     overrides = [*options.overrides, *([f"seed={options.seed}"] if options.seed is not None else [])]
     if options.dry_run:
         import yaml
 
+        from fedray.core.config import plain
+
         config, _ = experiment.load(options.config, overrides)
-        print(yaml.safe_dump(experiment.plain(config), sort_keys=False, allow_unicode=True), end="")
+        print(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True), end="")
         return 0
-    _show(experiment.run(options.config, overrides, out=options.out))
-    return 0
+    if options.detach and not session.outside():
+        config = experiment.with_absolute_paths(experiment.load(options.config, overrides)[0])
+        where = runs.new_place(config.name, options.out)
+        return _leave_running(["run", options.config, *overrides, "--out", str(where)], where)
+    result = experiment.run(options.config, overrides, out=options.out, detach=options.detach)
+    return _ended(result)
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from fedray import experiment
+    from fedray import experiment, runs
+    from fedray.engine import session
+    from fedray.engine.folder import RunFolder
 
-    _show(experiment.resume(options.folder, options.overrides))
+    if options.detach and not session.outside():
+        where = runs.place(options.folder)
+        experiment.reopen(RunFolder(where), options.overrides)
+        return _leave_running(["resume", str(where), *options.overrides], where)
+    result = experiment.resume(options.folder, options.overrides, detach=options.detach)
+    return _ended(result)
+
+
+def _leave_running(arguments: list[str], where: Path | str) -> int:
+    """The command without --detach, with a Ray of its own, in the background."""
+    from fedray.engine import attach
+    from fedray.engine.folder import RunFolder
+
+    folder = RunFolder(where)
+    log = (folder.root or Path("runs") / Path(folder.place).name) / "log.txt"
+
+    def say(words: str) -> None:
+        print(words, end="", file=sys.stderr, flush=True)
+
+    status = attach.leave_running([sys.executable, "-m", "fedray.cli", *arguments], folder, log, say)
+    if status is not None:
+        return status if status >= 0 else 1
+    return _detached(folder.place, log)
+
+
+def _detached(place: str, log: Path | None = None) -> int:
+    print(f"run folder: {place}")
+    if log is not None:
+        print(f"what it says: {log}")
+    print(f"fedray watch {quote(place)}  # shows how it goes")
+    print(f"fedray stop {quote(place)}  # ends it after its round, with a checkpoint")
     return 0
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from fedray.engine import attach
+    from fedray.engine.progress import Display
+
+    folder = _folder(options)
+    try:
+        if (run := attach.find(folder)) is not None:
+            with Display.for_terminal() as display:
+                run.watch(display)
+    except KeyboardInterrupt:
+        print(f"fedray: watching no longer; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr)
+        return INTERRUPTED
+    standing = attach.standing(folder)
+    _tell(folder, standing)
+    return 0 if standing.state == "finished" else 1
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from fedray.engine import attach
+    from fedray.engine.progress import Display
+
+    folder = _folder(options)
+    if (run := attach.find(folder)) is not None:
+        run.stop(options.now)
+        when = "at once" if options.now else "after its round, with a checkpoint"
+        print(f"{folder.place} ends {when}", file=sys.stderr, flush=True)
+        if options.no_wait:
+            return 0
+        try:
+            with Display.for_terminal() as display:
+                run.watch(display, past=False)
+        except KeyboardInterrupt:
+            print("fedray: waiting no longer; the run ends all the same", file=sys.stderr)
+            return INTERRUPTED
+    standing = attach.standing(folder)
+    _tell(folder, standing)
+    return 0 if standing.state in ("finished", "stopped") else 1
+
+
+def _folder(options: argparse.Namespace) -> RunFolder:
+    from fedray import runs
+    from fedray.engine.folder import RunFolder
+
+    return RunFolder(runs.place(options.folder))
 
 
 def _data(options: argparse.Namespace) -> int:
@@ -78,13 +203,44 @@ def _data(options: argparse.Namespace) -> int:
     return 1 if any(problem.stops for problem in problems) else 0
 
 
-def _show(result: Any) -> None:
-    """The table of results."""
-    console, results = Console(), result.results
+def _doctor(options: argparse.Namespace) -> int:
+    from fedray import doctor
+
+    return doctor.show(Console())
+
+
+COMMANDS = {"run": _run, "resume": _resume, "watch": _watch, "stop": _stop, "data": _data, "doctor": _doctor}
+
+
+def _tell(folder: RunFolder, standing: Standing) -> None:
+    """What has become of a run in whose folder nobody is at work."""
+    done = f"after round {standing.round}" if standing.round else "before round 1"
+    if standing.state == "finished":
+        _table(folder.place, standing.results)
+    elif standing.state == "failed":
+        print(f"Failed {done}: {standing.error}")
+        print(f"The traceback is in {folder.storage.shown('error.txt')}. Go on with: fedray resume {quote(folder.place)}")
+    else:
+        print(f"{standing.state.capitalize()} {done}. Go on with: fedray resume {quote(folder.place)}")
+
+
+def _ended(result: Result) -> int:
+    """The end of a run that this process has watched, or left to itself."""
+    from fedray.engine.folder import RunFolder
+
+    place, results = RunFolder(result.folder).place, result.results
+    if not results:
+        return _detached(place)
     if "stopped" in results:
-        done = "before round 1" if results["stopped"] is None else f"after round {results['stopped']}"
-        console.print(f"Stopped {done}. Go on with: fedray resume {result.folder}", soft_wrap=True)
-        return
+        done = f"after round {results['stopped']}" if results["stopped"] else "before round 1"
+        print(f"Stopped {done}. Go on with: fedray resume {quote(place)}")
+        return INTERRUPTED
+    _table(place, results)
+    return 0
+
+
+def _table(place: str, results: Mapping[str, Any]) -> None:
+    console = Console()
     table = Table(title=f"{results['name']}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")
     for title in ("seed model", f"best round ({results['best']['round']})", "change"):
@@ -99,8 +255,9 @@ def _show(result: Any) -> None:
     console.print(
         f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "
         f"time {results['time/total_s']:.0f} s\n"
-        f"run folder: {Path(result.folder)}",
+        f"run folder: {place}",
         soft_wrap=True,
+        markup=False,
         highlight=False,
     )
 

@@ -8,7 +8,6 @@ import importlib
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,10 +19,11 @@ import torch
 import yaml
 
 import fedray
+from fedray import runs
 from fedray.algorithms import ALGORITHMS
 from fedray.core import config as configuration
 from fedray.core.algorithm import Algorithm, Parts
-from fedray.core.cache import cache_root, key, write_atomically
+from fedray.core.cache import cache_root, key
 from fedray.core.config import ConfigError, Source, kind_of, kinds, pick, plain
 from fedray.core.optimizers import SERVER_OPTIMIZERS
 from fedray.core.schedules import Schedule
@@ -34,23 +34,14 @@ from fedray.data.federated import DataSettings, SpeechData, federate
 from fedray.data.manifest import Manifest
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.folder import RunFolder
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.store import ClientStore
 from fedray.engine.work import Program
 from fedray.models import MODELS
-from fedray.training.recognition import TASKS
-
-RESUMABLE = (
-    "rounds",
-    "engine.actors",
-    "engine.cpus_per_client",
-    "engine.gpus_per_client",
-    "engine.replacements",
-    "engine.keep",
-    "engine.checkpoint_every",
-)
+from fedray.training.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -81,9 +72,9 @@ class Config:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run: its folder, and what results.json holds."""
+    """A run: its folder (a path, or a URI), and what results.json holds. {"stopped": round}: the user ended it; {}: it was detached."""
 
-    folder: Path
+    folder: Path | str
     results: dict[str, Any]
 
 
@@ -131,7 +122,8 @@ def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
 def build_data(config: Config, source: Source) -> tuple[SpeechData, dict[str, str]]:
     """The federation, and the broken audio that `data.skip_broken` left out. A cohort too large is refused before features are made."""
     check = functools.partial(check_population, config, source)
-    return federate(read_corpus(config, source), config.data, config.features, cache_root() / "features", session.parallel, check)
+    target = getattr(config.task, "label", "text")  # the column that label errors are made in
+    return federate(read_corpus(config, source), config.data, config.features, cache_root() / "features", session.parallel, check, target)
 
 
 def check_population(config: Config, source: Source, population: int) -> None:
@@ -142,7 +134,7 @@ def check_population(config: Config, source: Source, population: int) -> None:
 
 
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
-    task = TASKS[kind_of(config.task, TASKS)](config.task, config.model, config.features, data.transcripts())
+    task = TASKS[kind_of(config.task, TASKS)](config.task, config.model, config.features, data)
     schedule = getattr(config.algorithm, "schedule", None)
     if isinstance(schedule, Schedule):
         schedule.check(config.rounds)
@@ -150,7 +142,7 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     return ALGORITHMS[kind_of(config.algorithm, ALGORITHMS)](config.algorithm, parts)
 
 
-def build_program(config: Config, data: SpeechData, folder: Path, gpus: float) -> Program:
+def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
     algorithm, values = build_algorithm(config, data), plain(config)
     init_cache = prepare_cache = None
     if algorithm.init_depends:
@@ -159,6 +151,7 @@ def build_program(config: Config, data: SpeechData, folder: Path, gpus: float) -
         start = weights and [Path(weights).stat().st_size, Path(weights).stat().st_mtime_ns]
         taught = data.fingerprint("server" if data.server() is not None else "clients")  # what tokens are learnt from, at the least
         parts = {"code": code, "data": taught, "start": start, "gpu": bool(gpus)} | pick(values, algorithm.init_depends)
+        parts["classes"] = getattr(algorithm.task, "classes", None)
         if not shares_init(algorithm):
             parts["algorithm"] = source_of(type(algorithm))
         init_cache = cache_root() / "init" / f"{key(parts)}.pt"
@@ -166,7 +159,7 @@ def build_program(config: Config, data: SpeechData, folder: Path, gpus: float) -
             more = {"init": parts, "clients": data.fingerprint("clients"), "algorithm": source_of(type(algorithm))}
             more |= pick(values, algorithm.prepare_depends)
             prepare_cache = cache_root() / "prepared" / key(more)
-    return Program(algorithm, data, config.seed, ClientStore(folder / "states"), init_cache, prepare_cache)
+    return Program(algorithm, data, config.seed, ClientStore(folder.storage.child("states")), init_cache, prepare_cache)
 
 
 def shares_init(algorithm: Algorithm) -> bool:
@@ -200,58 +193,64 @@ def run(
     *,
     algorithms: Mapping[str, type[Algorithm]] | None = None,
     out: str | os.PathLike[str] | None = None,
+    detach: bool = False,
 ) -> Result:
-    """Run a configuration (a YAML file or a mapping) to its end.
+    """Run a configuration (a YAML file or a mapping) to its end; with `detach`, on the Ray at RAY_ADDRESS, return when it is under way.
 
-    `algorithms` adds one's own by the name that `algorithm.kind` calls them; `out` is the run folder (default: runs/<name>-<time>).
+    `algorithms` adds one's own by the name that `algorithm.kind` calls them; `out` is the run folder or its URI (default:
+    runs/<name>-<time>).
     """
     register(algorithms)
     checked, source = load(config, overrides)
     checked = with_absolute_paths(checked)
-    session.connect()
-    shares = share(checked.engine, *session.resources())
-    folder = Path(out) if out is not None else Path("runs") / f"{checked.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if (folder / "config.yaml").exists():
-        raise ValueError(f"{folder} holds a run already: go on with `fedray resume {folder}`, or choose another folder with --out")
+    where = runs.new_place(checked.name, out)
+    session.connect(lasting=detach)
+    shares = share(checked.engine, session.resources())
     data, broken = build_data(checked, source)
-    folder.mkdir(parents=True, exist_ok=True)
-    folder = folder.resolve()
+    folder = RunFolder(where)
+    if folder.root is not None:
+        folder.root.mkdir(parents=True, exist_ok=True)
     if broken:
-        lines = "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items())
-        write_atomically(folder / "broken.tsv", lambda path: path.write_text(lines, encoding="utf-8"))
+        folder.write_text("broken.tsv", "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items()))
     program = build_program(checked, data, folder, shares.gpus)
-    return start(checked, program, shares, folder, description(checked, program, shares))
+    return start(checked, program, shares, where, description(checked, program, shares), detach)
+
+
+def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]:
+    """The configuration of a run that is to go on."""
+    if not folder.exists("config.yaml"):
+        raise ValueError(f"{folder.place} is not a run folder: it has no config.yaml")
+    overrides = list(overrides)
+    runs.check_resumable(overrides)
+    return load(folder.root / "config.yaml" if folder.root is not None else yaml.safe_load(folder.read_text("config.yaml")), overrides)
 
 
 def resume(
-    folder: str | os.PathLike[str], overrides: Iterable[str] = (), *, algorithms: Mapping[str, type[Algorithm]] | None = None
+    folder: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    algorithms: Mapping[str, type[Algorithm]] | None = None,
+    detach: bool = False,
 ) -> Result:
     """Go on from the newest checkpoint of a run folder, bit for bit. Only rounds, actors, their shares and what is kept may be changed."""
-    folder, overrides = Path(folder).resolve(), list(overrides)
-    if not (folder / "config.yaml").exists():
-        raise ValueError(f"{folder} is not a run folder: it has no config.yaml")
-    for override in overrides:
-        name = override.split("=", 1)[0]
-        if name not in RESUMABLE:
-            raise ConfigError(
-                f"command line: {name} cannot be changed on resume, it would be another run; what can: {', '.join(RESUMABLE)}"
-            )
+    where = runs.place(folder)
+    opened = RunFolder(where)
     register(algorithms)
-    checked, source = load(folder / "config.yaml", overrides)
-    session.connect()
-    shares = share(checked.engine, *session.resources())
+    checked, source = reopen(opened, overrides)
+    session.connect(lasting=detach)
+    shares = share(checked.engine, session.resources())
     data, _ = build_data(checked, source)
-    before = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    before = json.loads(opened.read_text("run.json"))
     if before["data"] != data.fingerprint():
         raise ValueError(
-            f"{folder}: the data are not those the run began with (changed files, another cache): going on would be another run"
+            f"{opened.place}: the data are not those the run began with (changed files, another cache): going on would be another run"
         )
-    program = build_program(checked, data, folder, shares.gpus)
+    program = build_program(checked, data, opened, shares.gpus)
     now = description(checked, program, shares)
     changed = [f"{name} {before.get(name)} -> {now[name]}" for name in ("code", "torch") if before.get(name) != now[name]]
     if changed:
         print(f"warning: not the run that began, so not bit for bit: {', '.join(changed)}", file=sys.stderr)
-    return start(checked, program, shares, folder, before)
+    return start(checked, program, shares, where, before, detach)
 
 
 def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:
@@ -280,11 +279,17 @@ def description(config: Config, program: Program, shares: Share) -> dict[str, st
     }
 
 
-def start(config: Config, program: Program, shares: Share, folder: Path, described: Mapping[str, str]) -> Result:
+def start(config: Config, program: Program, shares: Share, where: Path | str, described: Mapping[str, str], detach: bool) -> Result:
     """Hand it to a driver, which holds the folder's lock when it writes config.yaml (every default written out) and run.json."""
     texts = {
         "run.json": json.dumps(described, indent=2) + "\n",
         "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
-    return Result(folder, session.run(Assignment(config.name, program, program.algorithm.assets(), plan, shares, folder, texts)))
+    if config.engine.placement == "dedicated":
+        shares = share(config.engine, session.resources(), len(program.data.client_ids()))
+    assignment = Assignment(config.name, program, program.algorithm.assets(), plan, shares, where, texts)
+    if detach:
+        session.detach(assignment)
+        return Result(where, {})
+    return Result(where, session.run(assignment))

@@ -14,8 +14,9 @@ from fedray.core.config import ConfigError
 from fedray.core.types import Server
 from fedray.data.federated import SpeechData
 from fedray.engine import work
+from fedray.engine.lanes import Lane, LaneResult, LaneRun
 from fedray.engine.store import ClientStore
-from fedray.engine.work import Lane, LaneResult, LaneRun, Program
+from fedray.engine.work import Program
 from tests import small_corpus
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
 
@@ -107,7 +108,8 @@ def trained(folder: Path, tmp_path: Path) -> LaneResult:
     program = Program(algorithm, data, 0, ClientStore(tmp_path / "states"))
     state = algorithm.init(Server(data.server(), None, 0))
     received = work.arrive(algorithm.broadcast(state, 0), 0, algorithm.assets(), "cpu")
-    return LaneRun(program, Lane(0, 0, tuple((client, None) for client in data.client_ids())), received, received).run()
+    lane = Lane(0, 0, tuple((client, None) for client in data.client_ids()))
+    return LaneRun(program, lane, received, received).run(lambda client, delta, log_weight: None)
 
 
 def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ BELOW = {
     "algorithms": {"core", "training", "models"},
     "engine": {"core"},
 }
-RAY = {"engine", "experiment", "sweep", "report", "cli"}
+RAY = {"engine", "experiment", "sweep", "report", "cli", "doctor"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 
 

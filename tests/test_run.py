@@ -19,7 +19,7 @@ import fedray
 from fedray import cli
 from fedray.engine.folder import RunFolder
 from tests import speech
-from tests.engine.test_engine import bits, rows
+from tests.engine.runs import bits, rows
 
 pytestmark = pytest.mark.usefixtures("cluster")
 

@@ -1,4 +1,4 @@
-"""FedAvg: federated averaging, here of speech recognisers trained on true transcripts.
+"""FedAvg: federated averaging, of models trained on true transcripts or labels.
 
 McMahan, Moore, Ramage, Hampson, y Arcas. Communication-Efficient Learning of Deep Networks from Decentralized Data. AISTATS 2017.
 
@@ -11,7 +11,7 @@ McMahan, Moore, Ramage, Hampson, y Arcas. Communication-Efficient Learning of De
         Delta   <- alpha Delta_S + (1 - alpha) Delta_C
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
-From a seed model and with alpha > 0 this is SFL, the supervised federation that FedNST's paper compares itself with.
+On recognition, from a seed model and with alpha > 0, this is SFL, the supervised federation that FedNST's paper compares itself with.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fedray.core.config import kinds
 from fedray.core.schedules import SCHEDULES
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
 from fedray.training.federated import (
-    SEED_MODEL_KEYS,
     ServerPassSettings,
     TaskAlgorithm,
     check_mixing,
     mixed,
     report,
     seed_model,
+    seed_model_keys,
     server_pass,
     train_on,
 )
@@ -53,8 +53,10 @@ class FedAvg(TaskAlgorithm):
     Settings = FedAvgSettings
     settings: FedAvgSettings
     init_name = "seed model"
-    init_depends = SEED_MODEL_KEYS
-    best = ("dev/wer", "min")
+
+    @property
+    def init_depends(self) -> tuple[str, ...]:
+        return seed_model_keys(self.task)
 
     def init(self, server: Server) -> ServerState:
         return seed_model(self.task, server, self.settings.pretrain)

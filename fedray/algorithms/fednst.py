@@ -26,22 +26,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedray.core.algorithm import Parts
 from fedray.core.config import kinds
 from fedray.core.schedules import SCHEDULES
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, State, Update
 from fedray.training.federated import (
-    SEED_MODEL_KEYS,
     ServerPassSettings,
     TaskAlgorithm,
     check_mixing,
     mixed,
     report,
     seed_model,
+    seed_model_keys,
     server_pass,
     train_on,
 )
 from fedray.training.local import LocalSettings, PretrainSettings
 from fedray.training.pseudo_labels import ConfidenceSettings, label, most_confident, quality
+from fedray.training.recognition import Recognition
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,16 @@ class FedNST(TaskAlgorithm):
     Settings = FedNSTSettings
     settings: FedNSTSettings
     init_name = "seed model"
-    init_depends = SEED_MODEL_KEYS
     prepare_depends = ("task.decode", "task.language_model", "algorithm.relabel")
-    best = ("dev/wer", "min")
+
+    def __init__(self, settings: FedNSTSettings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        if not isinstance(self.task, Recognition):
+            raise ValueError("algorithm.kind fednst labels speech with its transcripts, so it needs task.kind recognition")
+
+    @property
+    def init_depends(self) -> tuple[str, ...]:
+        return seed_model_keys(self.task)
 
     def init(self, server: Server) -> ServerState:
         return seed_model(self.task, server, self.settings.pretrain)

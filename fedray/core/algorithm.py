@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fedray.core.metrics import Metrics
 from fedray.core.optimizers import SGD, ServerOptimizer
 from fedray.core.strategies import ByExamples, Strategy
-from fedray.core.types import Broadcast, Change, Client, Evaluation, Received, Server, ServerState, State, Update
+from fedray.core.types import Broadcast, Change, Client, Evaluation, Layer, Received, Server, ServerState, State, Update
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ class Algorithm(ABC):
         Asked once, before the algorithm is copied to the actors: there they are found in `received.assets` and `server.assets`.
         """
         return {}
+
+    def layers(self) -> Sequence[Layer]:
+        """The layers of the exchanged vector, for strategies that judge each on its own: stretches that cover it, in its order."""
+        return (Layer("all", 0, sys.maxsize),)
 
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
         """Score the global model on a shard of a split. `final`: as reported at the end (beam search, rows for predictions.tsv)."""

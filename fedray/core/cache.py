@@ -1,17 +1,29 @@
-"""Folders that are built once: one writer under a lock, then a rename, so that a reader sees all of a folder or none of it."""
+"""What is made once: one writer under a lock, then a rename, so that a reader sees all of an entry or none of it.
+
+A cache is on a disk of the machine, since features are mapped into memory. With `$FEDRAY_SHARED_CACHE` (a path or a URI) what one machine
+has made is copied there, and others fetch it: files first, under their hashes, and last a manifest that names them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
+import socket
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import platformdirs
 from filelock import FileLock
+
+from fedray.core.storage import Storage, faults
+from fedray.core.storage import write_atomically as write_atomically
+
+MANIFEST = "manifest.json"
 
 
 def cache_root() -> Path:
@@ -25,28 +37,138 @@ def key(parts: Mapping[str, Any]) -> str:
 
 
 def cached(folder: Path, build: Callable[[Path], None]) -> Path:
-    """`folder`, made by `build(temporary_folder)` unless it is there already. What `build` raises is raised; nothing half-built stays."""
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            temporary = folder.with_name(f"{folder.name}.tmp")
-            shutil.rmtree(temporary, ignore_errors=True)  # of a writer that was killed
-            temporary.mkdir()
-            try:
-                build(temporary)
-                os.replace(temporary, folder)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+    """`folder`: as it is, or fetched from the shared cache, or made by `build(temporary_folder)`.
+
+    What `build` raises is raised; nothing half-built stays. A full disk is a StorageError.
+    """
+    if not folder.exists():
+        with faults(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists() and not fetch(folder):
+                temporary = folder.with_name(f"{folder.name}.tmp")
+                shutil.rmtree(temporary, ignore_errors=True)  # of a writer that was killed
+                with faults(folder):
+                    try:
+                        temporary.mkdir()
+                        build(temporary)
+                        os.replace(temporary, folder)
+                    finally:
+                        shutil.rmtree(temporary, ignore_errors=True)
+    share(folder)
     return folder
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Have `write(temporary_path)` make a file, then rename it to `path`: a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def entry_name(path: Path) -> str | None:
+    """What an entry of the cache is called on every machine; None: the path is not in the cache."""
+    with suppress(ValueError):
+        return path.absolute().relative_to(cache_root().absolute()).as_posix()
+    return None
+
+
+def available(folder: Path, name: str | None) -> Path:
+    """The folder of an entry that another machine has made: where it was there, else in this machine's cache, fetched if need be.
+
+    ValueError: it is nowhere to be found.
+    """
+    if folder.exists():
+        return folder
+    here = cache_root() / name if name is not None else folder
+    if not here.exists():
+        with faults(here):
+            here.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{here}.lock"):  # of many processes of this machine one fetches
+            if not here.exists() and not fetch(here):
+                shared = os.environ.get("FEDRAY_SHARED_CACHE")
+                where = "nor is it in FEDRAY_SHARED_CACHE" if shared else "and FEDRAY_SHARED_CACHE is not set"
+                raise ValueError(
+                    f"{folder}: is not on {socket.gethostname()} (looked for at {here} too), {where}: set FEDRAY_CACHE to a folder that "
+                    "all nodes see, or FEDRAY_SHARED_CACHE to a folder or URI (s3://...) that all reach, and start Ray on them with it"
+                )
+    return here
+
+
+def share(path: Path) -> None:
+    """Copy a file or folder of the cache to the shared one, unless it is there. Nothing where there is none, or the path is elsewhere."""
+    store = _shared(path)
+    if store is None or store.exists(MANIFEST):
+        return
+    paths = {path.name: path} if path.is_file() else {file.relative_to(path).as_posix(): file for file in _files(path)}
+    described = {name: (_hash(file), file.stat()) for name, file in paths.items()}
+    store.put({digest: paths[name] for name, (digest, _) in described.items()})
+    files = {name: {"hash": digest, "size": status.st_size, "mtime_ns": status.st_mtime_ns} for name, (digest, status) in described.items()}
+    store.write(MANIFEST, json.dumps({"folder": path.is_dir(), "files": files}, indent=1).encode())
+
+
+def fetch(path: Path) -> bool:
+    """Whether a file or folder of the cache could be had from the shared one: then it is there, complete.
+
+    It takes no lock: call it under the entry's own, or where it does no harm when two fetch the same.
+    """
+    store = _shared(path)
+    if store is None:
+        return False
     try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        whole, files = _read_manifest(store)
+    except FileNotFoundError:
+        return False
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.fetch")
+    with faults(path):
+        try:
+            temporary.mkdir(parents=True)
+            if not _download(store, files, temporary):
+                store.remove(MANIFEST)  # files are missing or damaged: whoever makes the entry anew uploads all of it
+                return False
+            if not path.exists():
+                os.replace(temporary if whole else temporary / path.name, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return True
+
+
+def _shared(path: Path) -> Storage | None:
+    place, name = os.environ.get("FEDRAY_SHARED_CACHE"), entry_name(path)
+    if not place or not name:
+        return None
+    store = Storage.of(place)
+    same = store.local is not None and store.local.resolve() == cache_root().resolve()  # then what is there is shared already
+    return None if same else store.child(name)
+
+
+def _read_manifest(store: Storage) -> tuple[bool, dict[str, tuple[str, int]]]:
+    """Whether the entry is a folder, and its files: name -> hash, mtime in ns. Nothing in it is trusted."""
+    try:
+        manifest = json.loads(store.read(MANIFEST))
+        files = {str(name): (str(about["hash"]), int(about["mtime_ns"])) for name, about in manifest["files"].items()}
+        whole = bool(manifest["folder"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{store.shown(MANIFEST)}: is not a manifest of the cache ({error!r}): remove it") from error
+    for name, (digest, _) in files.items():
+        # Who can write to the shared cache shall not be able to write anywhere else.
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or not re.fullmatch("[0-9a-f]{32}", digest):
+            raise ValueError(f"{store.shown(MANIFEST)}: names a file outside of the entry ({name}): it is not fedray's; remove it")
+    return whole, files
+
+
+def _download(store: Storage, files: Mapping[str, tuple[str, int]], folder: Path) -> bool:
+    """The files to a folder, with their times (corpora are recognised by them); False: not all are as they were."""
+    contents = {digest: folder / name for name, (digest, _) in files.items()}
+    try:
+        store.get(contents)
+    except FileNotFoundError:
+        return False
+    for name, (digest, mtime) in files.items():
+        if contents[digest] != folder / name:  # files that are alike are stored once
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(contents[digest], folder / name)
+        os.utime(folder / name, ns=(mtime, mtime))
+    return all(_hash(folder / name) == digest for name, (digest, _) in files.items())
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -36,6 +36,8 @@ def torch_generator(*names: Name) -> torch.Generator:
 def seed_all(*names: Name) -> None:
     """Re-seed the global generators of torch, numpy and Python: dropout and many libraries know no others."""
     seed = derive(*names)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # the first half of torch.manual_seed, which costs 0.2 ms more where CUDA is not in use
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)

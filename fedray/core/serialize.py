@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedray.core.cache import write_atomically
+from fedray.core.storage import write_atomically
 
 
 def _tensors(value: Any) -> Any:
@@ -59,12 +59,21 @@ def save(state: Mapping[str, Any], path: Path) -> int:
 
 def load(path: Path) -> dict[str, Any]:
     """What `save` wrote; tensors come back as numpy arrays. A file that is cut short or holds anything else is a ValueError."""
+    return _load(path, path)
+
+
+def loads(data: bytes, name: str) -> dict[str, Any]:
+    """What `dumps` made; `name` is for the message of the ValueError."""
+    return _load(io.BytesIO(data), name)
+
+
+def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
     try:
-        state = _arrays(torch.load(path, map_location="cpu", weights_only=True))
+        state = _arrays(torch.load(source, map_location="cpu", weights_only=True))
     except FileNotFoundError:
         raise
     except Exception as error:  # torch has no one error for broken files: whatever it says is passed on
-        raise ValueError(f"{path}: is not a state that fedray can read (cut short, or not plain data): {error}") from error
+        raise ValueError(f"{name}: is not a state that fedray can read (cut short, or not plain data): {error}") from error
     if not isinstance(state, dict):
-        raise ValueError(f"{path}: holds a {type(state).__name__}, not a state")
+        raise ValueError(f"{name}: holds a {type(state).__name__}, not a state")
     return state

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedray.core.metrics import Metrics
-from fedray.core.types import Vector
+from fedray.core.types import Layer, Vector
 
 HEADROOM = 20.0  # how far a log-weight may lie above the reference before the sum is scaled down to it
 
@@ -58,6 +59,81 @@ class WeightedSum:
     def effective_clients(self) -> float:
         """(sum w)^2 / sum w^2: how many clients of equal weight would weigh as evenly."""
         return self.weight**2 / self.squares if self.squares else 0.0
+
+
+@dataclass
+class LayeredSum:
+    """A weighted mean with a weight for each layer and client, which streams: float32 sums of w * delta a layer, float64 weights.
+
+    The layers follow each other without gap or overlap (else AssertionError) from 0 to the end of the deltas, or beyond: what lies there is
+    cut. No layers at all stand for one over everything, for which a weight is a number. Sums are kept scaled by a power of two, which is
+    exact, so that their weights sum to at most a half: so neither weights of 1e9 nor deltas near the largest float32 overflow.
+    """
+
+    layers: Sequence[Layer] = ()
+    weights: dict[str, float] = field(default_factory=dict)  # by layer, the sum of w
+    total: Vector | None = None
+
+    def add(self, delta: Vector, weight: float | Mapping[str, float]) -> None:
+        """Fold an update with one weight, or one for each layer (absent: 0). Where it is 0, the update is left out."""
+        names = [name for name, _ in self._stretches(delta.size)]
+        weights = {name: weight.get(name, 0.0) if isinstance(weight, Mapping) else weight for name in names}
+        assert self.layers or not isinstance(weight, Mapping)
+        assert all(0 <= value < math.inf for value in weights.values()), weights
+        self._fold(delta, weights, summed=False)
+
+    def merge(self, other: LayeredSum) -> None:
+        """Add another sum; the order of merging is the order of float additions."""
+        assert list(self.layers) == list(other.layers)
+        if other.total is not None:
+            self._fold(other.total, other.weights, summed=True)
+
+    def mean(self) -> Vector | None:
+        """Zeros, which is no change, in a layer whose weights sum to 0; None where nothing weighed anything."""
+        if self.total is None:
+            return None
+        result = np.zeros_like(self.total)
+        with np.errstate(over="ignore"):  # a mean of the largest float32 may round to infinity; it lies among the deltas all the same
+            for name, stretch in self._stretches(self.total.size):
+                if name in self.weights:
+                    weight = self.weights[name]
+                    np.divide(self.total[stretch], np.float32(math.ldexp(weight, -_exponent(weight))), out=result[stretch])
+        limit = np.finfo(np.float32).max
+        return np.clip(result, -limit, limit, out=result)
+
+    def _fold(self, vector: Vector, weights: Mapping[str, float], summed: bool) -> None:
+        weights = {name: weight for name, weight in weights.items() if weight > 0}
+        if not weights:
+            return
+        if self.total is None:
+            self.total = np.zeros_like(vector)
+        assert self.total.shape == vector.shape
+        scales = {}
+        for name, weight in weights.items():
+            before = self.weights.get(name, 0.0)
+            self.weights[name] = before + weight
+            exponent = _exponent(before + weight)
+            kept = math.ldexp(1.0, _exponent(before) - exponent) if before else 1.0
+            scales[name] = kept, math.ldexp(1.0, _exponent(weight) - exponent) if summed else math.ldexp(weight, -exponent)
+        for name, stretch in self._stretches(vector.size):
+            if name in scales:
+                kept, new = scales[name]
+                if kept != 1.0:
+                    self.total[stretch] *= np.float32(kept)
+                self.total[stretch] += vector[stretch] if new == 1.0 else np.float32(new) * vector[stretch]
+
+    def _stretches(self, size: int) -> Iterator[tuple[str, slice]]:
+        edge = 0
+        for layer in self.layers or (Layer("", 0, size),):
+            assert layer.start == edge <= layer.stop, f"{layer}, but the one before ends at {edge}"
+            edge = layer.stop
+            yield layer.name, slice(min(layer.start, size), min(layer.stop, size))
+        assert edge >= size, f"the layers end at {edge:,}, the vector at {size:,}"
+
+
+def _exponent(weight: float) -> int:
+    """e with weight <= 2^(e - 1)."""
+    return math.frexp(weight)[1] + 1
 
 
 @dataclass

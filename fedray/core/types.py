@@ -16,6 +16,15 @@ State = Mapping[str, Any]  # tensors, arrays, numbers, strings, and lists and di
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A named stretch of the vector. A name may occur several times: all its stretches are one layer."""
+
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
 class ServerState:
     """All that survives a round on the server: the global parameters and whatever else the algorithm keeps (optimiser moments, ...)."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from fedray.data.features import FeatureStore
@@ -28,6 +31,10 @@ class Utterances:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Without the columns that were read here: each process reads those it needs.
+        return {name: self.__dict__[name] for name in ("manifest", "features", "rows", "lengths")}
+
     def take(self, positions: np.ndarray) -> Utterances:
         """The utterances at these positions (not rows of the manifest), in this order."""
         return Utterances(self.manifest, self.features, self.rows[positions])
@@ -36,30 +43,44 @@ class Utterances:
     def _own(self) -> Manifest:
         return self.manifest.take(self.rows)
 
+    def column(self, name: str) -> list[Any]:
+        """A column of the manifest."""
+        return self._own.column(name)
+
+    def distinct(self, name: str) -> list[str]:
+        """The different values in a column of texts, sorted; null is none."""
+        return sorted(pc.unique(self.manifest.table[name].take(pa.array(self.rows))).drop_null().to_pylist())
+
     @functools.cached_property
     def ids(self) -> list[str]:
-        return self._own.column("utterance")
+        return self.column("utterance")
 
     @functools.cached_property
     def speakers(self) -> list[str]:
-        return self._own.column("speaker")
+        return self.column("speaker")
 
     @functools.cached_property
     def texts(self) -> list[str | None]:
-        return self._own.column("text")
+        return self.column("text")
 
     @functools.cached_property
     def labels(self) -> list[str | None]:
-        return self._own.column("label")
+        return self.column("label")
 
     @functools.cached_property
     def translations(self) -> list[str | None]:
-        return self._own.column("translation")
+        return self.column("translation")
 
     @functools.cached_property
     def seconds(self) -> np.ndarray:
         """Length of the audio in seconds by the manifest, float64 [len]."""
         return self._own.array("seconds")
+
+
+def codes(manifest: Manifest, name: str, values: Sequence[str]) -> np.ndarray:
+    """For every row the position of its value among `values`, int64 [rows]; -1 where it is none of them, or null."""
+    found = pc.index_in(manifest.table[name].combine_chunks(), value_set=pa.array(values, manifest.table.schema.field(name).type))
+    return found.fill_null(-1).to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torchaudio.transforms import MelSpectrogram
 
-from fedray.core.cache import cached, key
+from fedray.core.cache import available, cached, entry_name, key
 from fedray.core.parallel import Parallel
 from fedray.data import audio
 from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
@@ -61,13 +61,17 @@ class FeatureSettings:
 
 
 class FeatureStore:
-    """The features of a manifest's rows. Pickles as its path; files are opened at the first use."""
+    """The features of a manifest's rows. Pickles as its path and its name in the cache; files are opened at the first use.
 
-    def __init__(self, folder: Path) -> None:
+    On a machine whose cache lacks them they are fetched from the shared cache; ValueError where that has none either.
+    """
+
+    def __init__(self, folder: Path, name: str | None = None) -> None:
         self.folder = Path(folder)
+        self._name = name if name is not None else entry_name(self.folder)
 
-    def __reduce__(self) -> tuple[type[FeatureStore], tuple[Path]]:
-        return FeatureStore, (self.folder,)
+    def __reduce__(self) -> tuple[type[FeatureStore], tuple[Path, str | None]]:
+        return FeatureStore, (self.folder, self._name)
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -91,19 +95,27 @@ class FeatureStore:
         return np.diff(self._offsets)
 
     @functools.cached_property
+    def _here(self) -> Path:
+        return available(self.folder, self._name)
+
+    @functools.cached_property
     def _offsets(self) -> np.ndarray:
-        return np.load(self.folder / "offsets.npy")
+        path = self._here / "offsets.npy"
+        try:
+            return np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path}: is cut short, or not plain numbers ({error}); it is a cache: remove {path.parent}") from error
 
     @functools.cached_property
     def _description(self) -> dict[str, Any]:
-        return json.loads((self.folder / "store.json").read_text(encoding="utf-8"))
+        return json.loads((self._here / "store.json").read_text(encoding="utf-8"))
 
     @functools.cached_property
     def _data(self) -> np.ndarray:
         shape = (int(self._offsets[-1]), self.bins)
         if shape[0] == 0:
             return np.zeros(shape, np.float16)  # an empty file cannot be mapped
-        mapped = np.memmap(self.folder / "frames.f16", dtype=np.float16, mode="r", shape=shape)
+        mapped = np.memmap(self._here / "frames.f16", dtype=np.float16, mode="r", shape=shape)
         return np.asarray(mapped)  # same pages; slices of a plain array are cheaper than slices of a memmap
 
 

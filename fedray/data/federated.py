@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -47,17 +48,30 @@ class SpeechData:
     def __init__(
         self, clients: Utterances, rows: Mapping[str, np.ndarray], splits: Mapping[str, Utterances], server: Utterances | None
     ) -> None:
-        self._clients, self._rows, self._splits, self._server = clients, dict(rows), dict(splits), server
-        self._ids = list(self._rows)
+        """`rows`: client id -> positions in `clients`."""
+        self._clients, self._splits, self._server = clients, dict(splits), server
+        # One array for all: what is sent to every actor then has a handful of objects, however many clients there are.
+        self._ids = list(rows)
+        self._members = np.concatenate([*rows.values(), np.empty(0, np.int64)], dtype=np.int64)
+        self._offsets = np.cumsum([0, *map(len, rows.values())], dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_places"}
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {client: place for place, client in enumerate(self._ids)}
 
     def client_ids(self) -> Sequence[str]:
         return self._ids
 
     def cost(self, client: str) -> float:
-        return len(self._rows[client])
+        place = self._places[client]
+        return int(self._offsets[place + 1] - self._offsets[place])
 
     def load(self, client: str) -> Utterances:
-        return self._clients.take(self._rows[client])
+        place = self._places[client]
+        return self._clients.take(self._members[self._offsets[place] : self._offsets[place + 1]])
 
     def server(self) -> Utterances | None:
         return self._server
@@ -77,8 +91,13 @@ class SpeechData:
             for name, data in chosen.items()
         }
         if part != "server":
-            described["partition"] = {client: rows.tolist() for client, rows in self._rows.items()}
+            described["partition"] = [self._ids, self._members.tolist(), self._offsets.tolist()]
         return key(described)
+
+    def training(self) -> list[Utterances]:
+        """All that is trained on: the server's data, where it has some, and what the clients have together."""
+        clients = self._clients.take(self._members)
+        return [clients] if self._server is None else [self._server, clients]
 
     def transcripts(self) -> list[str]:
         """What tokens and language models are learnt from: the server's transcripts, or the clients' where it has none."""

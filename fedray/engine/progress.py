@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from fedray.engine.events import Event
 
 QUIET_SECONDS = 10.0  # between two lines about the same work where there is no terminal
+RECENT = 5  # rounds that one who comes to watch sees of the past
 
 
 class Display:
@@ -31,6 +33,7 @@ class Display:
         self._bar = Progress(*columns, console=console, transient=True) if live else None
         self._tasks: dict[str, Any] = {}
         self._said: dict[str, float] = {}
+        self._past = 0  # rounds that have been shown as past
 
     @classmethod
     def for_terminal(cls) -> Display:
@@ -47,7 +50,7 @@ class Display:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True)
+        self.console.print(text, soft_wrap=True, markup=False)
         sys.stderr.flush()
 
     def progress(self, done: int, of: int, what: str) -> None:
@@ -70,16 +73,36 @@ class Display:
             self.say(f"warning: {data['text']}")
         elif event.kind == "seed":
             self.say("initial model: " + "  ".join(f"{name} {value:.2f}" for name, value in data.items()))
-        elif event.kind == "round":
+        elif event.kind == "round" and data["row"]["round"] > self._past:
             self._round(data["row"], data["rounds"])
 
-    def _round(self, row: dict[str, Any], rounds: int) -> None:
+    def catch_up(self, rows: Sequence[Mapping[str, Any]], events: Sequence[Event]) -> None:
+        """What was before one came to watch, in short: of all rounds the last, of the driver's events those after its last round."""
+        last = max((position for position, event in enumerate(events) if event.kind == "round"), default=-1)
+        rounds = events[last].data["rounds"] if last >= 0 else None
+        if len(rows) > RECENT:
+            self.say(f"({len(rows) - RECENT:,} rounds before)")
+        for row in rows[-RECENT:]:
+            self._round(row, rounds)
+        self._past = rows[-1]["round"] if rows else 0
+        work: dict[str, Event] = {}
+        for event in events[last + 1 :]:
+            if event.kind == "progress":
+                work[event.data["what"]] = event
+            else:
+                self.show(event)
+        for event in work.values():
+            if event.data["done"] < event.data["of"]:
+                self.show(event)
+
+    def _round(self, row: Mapping[str, Any], rounds: int | None) -> None:
         seconds = row["time/round_s"]
         shown = ("train/loss", *(key for key in row if key.startswith("dev/")))
-        parts = [f"round {row['round']}/{rounds}", *(f"{key} {row[key]:.2f}" for key in shown if row[key] is not None)]
+        of = f"/{rounds}" if rounds is not None else ""
+        parts = [f"round {row['round']}{of}", *(f"{key} {row[key]:.2f}" for key in shown if row.get(key) is not None)]
         parts.append(f"{row['clients/ok'] / seconds:.1f} clients/s")
         if row["clients/failed"]:
             parts.append(f"{row['clients/failed']} failed (failures.jsonl)")
         self.say("  ".join(parts))
-        if self._bar is not None:
+        if self._bar is not None and rounds is not None:
             self.progress(row["round"], rounds, "rounds")

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedray.engine.settings import EngineSettings
 
 DRIVER_CPUS = 0.01
 ACTORS_A_GPU = 4
+ACTOR_BYTES = 340e6  # of memory: an actor with torch, measured with Ray 2.60 and torch 2.11 on Linux (`fedray doctor` measures it anew)
+UNIT = 10_000  # Ray counts cores and GPUs in ten-thousandths; in whole numbers nothing is lost to rounding
+
+
+@dataclass(frozen=True)
+class Node:
+    """What Ray has on one machine. `memory`: bytes for actors, beside the object store; None where it is not known."""
+
+    cpus: float
+    gpus: float
+    memory: float | None
+    driver: bool  # whether the driver runs here
 
 
 @dataclass(frozen=True)
@@ -20,35 +34,135 @@ class Share:
     gpus: float
 
 
-def share(settings: EngineSettings, cpus: float, gpus: float) -> Share:
-    """The pool for what a cluster has in all. A share that it can never give is a ValueError: Ray would wait for it for ever."""
-    gpu_share = (1 / ACTORS_A_GPU if gpus else 0.0) if isinstance(settings.gpus_per_client, str) else float(settings.gpus_per_client)
-    if gpu_share > 1 and gpu_share != int(gpu_share):
-        raise ValueError(f"engine.gpus_per_client is {gpu_share}: above 1 it must be a whole number")
-    if gpu_share > gpus:
-        raise ValueError(f"engine.gpus_per_client asks for {gpu_share} GPU an actor, but Ray sees {gpus:g} in all: set it to 0 or auto")
-    left = cpus - DRIVER_CPUS
-    if left <= 0:
-        raise ValueError(f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)")
-    room = math.floor(gpus) * math.floor(1 / gpu_share) if 0 < gpu_share <= 1 else math.floor(gpus / gpu_share) if gpu_share else 0
-    fixed = None if isinstance(settings.cpus_per_client, str) else float(settings.cpus_per_client)
-    if fixed is not None and fixed > 1 and fixed != int(fixed):
-        raise ValueError(f"engine.cpus_per_client is {fixed}: above 1 it must be a whole number")
-    if fixed is not None and fixed > left:
-        raise ValueError(f"engine.cpus_per_client asks for {fixed:g} cores an actor, but Ray has {left:g} left: lower it")
-    if isinstance(settings.actors, int):
-        actors = settings.actors
+def share(settings: EngineSettings, nodes: Sequence[Node], population: int | None = None) -> Share:
+    """The pool for these nodes; each actor lies on one of them.
+
+    `population` is how many clients there are, which `placement: dedicated` needs; before that is known it gets what pooled would get.
+    A share that the nodes can never give is a ValueError: Ray would wait for it for ever.
+    """
+    dedicated = settings.placement == "dedicated"
+    gpus = _gpus(settings, nodes)
+    left = _left(nodes)
+    cpus = None if isinstance(settings.cpus_per_client, str) else _units("cpus_per_client", settings.cpus_per_client)
+    if cpus and cpus > max(left):
+        there = f"{'Ray' if len(nodes) == 1 else 'the largest node'} has {max(left) / UNIT:g} left"
+        raise ValueError(f"engine.cpus_per_client asks for {cpus / UNIT:g} cores an actor, but {there}: lower it")
+
+    def places(cpus: int) -> int:
+        """How many actors of this many units the nodes hold; only a node's cores and GPUs bound it."""
+        return sum(_places(node, room, cpus, gpus) for node, room in zip(nodes, left, strict=True))
+
+    if (asked := population if dedicated else settings.actors if isinstance(settings.actors, int) else None) is not None:
+        actors = asked
+        name = f"engine.placement: dedicated with {actors:,} clients" if dedicated else f"engine.actors={actors}"
+        _check_memory(name, actors, nodes, dedicated)
+        _check_places(name, actors, nodes, places, cpus, gpus)
+    elif gpus or cpus:
+        actors = places(cpus or 0)
+        if not actors:
+            most = max(room for node, room in zip(nodes, left, strict=True) if _places(node, room, 0, gpus))
+            raise ValueError(
+                f"engine.cpus_per_client={(cpus or 0) / UNIT:g} and engine.gpus_per_client={gpus / UNIT:g}: a node with such GPUs has "
+                f"{most / UNIT:g} cores left at most: lower cpus_per_client"
+            )
     else:
-        actors = max(1, math.floor(cpus) if fixed is None else math.floor(left / fixed) if fixed else math.floor(cpus))
-        if gpu_share:
-            actors = min(actors, room) if fixed is not None else room
-    if gpu_share and actors > room:
-        raise ValueError(f"engine.actors={actors} of engine.gpus_per_client={gpu_share:g}: {gpus:g} GPUs hold {room} of them: lower either")
-    if fixed is None:
-        each = left / actors
-        fixed = math.floor(each) if each >= 1 else math.floor(each * 1e4) / 1e4
-    elif actors * fixed > left + 1e-9:
+        actors = max(1, sum(math.floor(node.cpus) for node in nodes))
+    if cpus is None:
+        cpus = bisect_left(range(1, max(left) + 1), True, key=lambda each: places(each) < actors)  # the most that still holds all of them
+        cpus = cpus if cpus < UNIT else cpus // UNIT * UNIT
+    return Share(actors, cpus / UNIT, gpus / UNIT)
+
+
+def _units(name: str, value: str | float) -> int:
+    """An amount a client in Ray's units."""
+    units = round(float(value) * UNIT)
+    if units > UNIT and units % UNIT:
+        raise ValueError(f"engine.{name} is {value}: above 1 it must be a whole number")
+    if abs(units - float(value) * UNIT) > 1e-6:
+        near = math.floor(float(value) * UNIT) / UNIT
+        raise ValueError(f"engine.{name} is {value}, but Ray counts in steps of {1 / UNIT:g}: write {near:g}")
+    return units
+
+
+def _gpus(settings: EngineSettings, nodes: Sequence[Node]) -> int:
+    """Units of GPU an actor books."""
+    most = max((math.floor(node.gpus) for node in nodes), default=0)
+    if isinstance(settings.gpus_per_client, str):
+        return UNIT // ACTORS_A_GPU if most else 0
+    gpus = _units("gpus_per_client", settings.gpus_per_client)
+    if gpus > most * UNIT:
+        there = f"the largest node has {_count(most, 'GPU')}" if most else "Ray sees none"
         raise ValueError(
-            f"engine.actors={actors} of engine.cpus_per_client={fixed:g} need {actors * fixed:g}, but Ray has {left:g} left: lower either"
+            f"engine.gpus_per_client asks for {_count(gpus / UNIT, 'GPU')} an actor, but {there}: set it to "
+            + ("0 or auto" if not most else f"{most} at most, or auto")
         )
-    return Share(actors, fixed, gpu_share)
+    return gpus
+
+
+def _left(nodes: Sequence[Node]) -> list[int]:
+    """Units of cores that each node has beside the driver."""
+    booked = round(DRIVER_CPUS * UNIT)
+    left = [math.floor(node.cpus * UNIT + 1e-6) - booked * node.driver for node in nodes]
+    if not nodes or max(left) <= 0:
+        cpus = sum(node.cpus for node in nodes)
+        raise ValueError(f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)")
+    if min(left) < 0:
+        here = next(node.cpus for node in nodes if node.driver)
+        raise ValueError(
+            f"the node that the driver runs on has {here:g} cores for Ray, and the driver books {DRIVER_CPUS:g}: "
+            "start Ray there with a core (--num-cpus=1), or start the run on another node"
+        )
+    return left
+
+
+def _places(node: Node, left: int, cpus: int, gpus: int) -> int:
+    """How many actors a node holds; a fraction of a GPU lies on one GPU. Without GPUs and cores nothing bounds them: as many as asked."""
+    bounds = [left // cpus] if cpus else []
+    if gpus:
+        whole = math.floor(node.gpus)
+        bounds.append(whole * (UNIT // gpus) if gpus <= UNIT else whole // (gpus // UNIT))
+    return min(bounds, default=2**62)
+
+
+def _check_memory(name: str, actors: int, nodes: Sequence[Node], dedicated: bool) -> None:
+    known = [node.memory for node in nodes if node.memory is not None]
+    fit = sum(int(memory // ACTOR_BYTES) for memory in known)
+    if len(known) < len(nodes) or actors <= fit:
+        return
+    raise ValueError(
+        f"{name}: {actors:,} actors need about {actors * ACTOR_BYTES / 1e9:,.1f} GB of memory ({ACTOR_BYTES / 1e6:.0f} MB each, measured "
+        f"with torch), but Ray has {sum(known) / 1e9:,.1f} GB for them, enough for {fit:,}: "
+        + ("placement: pooled plays any population" if dedicated else "lower it, or leave it at auto: a few actors play any population")
+    )
+
+
+def _check_places(name: str, actors: int, nodes: Sequence[Node], places: Callable[[int], int], cpus: int | None, gpus: int) -> None:
+    cpus = cpus or 0
+    if actors <= places(cpus):
+        return
+    pooled = ", or have a few actors play them with placement: pooled" if name.startswith("engine.placement") else ""
+    if actors > places(0):
+        count = sum(math.floor(node.gpus) for node in nodes)
+        smaller = UNIT // math.ceil(actors / count) / UNIT
+        raise ValueError(
+            f"{name} of engine.gpus_per_client={gpus / UNIT:g}: {_count(count, 'GPU')} have room for {places(0)} of them: lower either "
+            f"(gpus_per_client={smaller:g} would do){pooled}"
+        )
+    each = f"engine.cpus_per_client={cpus / UNIT:g}" + (f" and gpus_per_client={gpus / UNIT:g}" if gpus else "")
+    raise ValueError(
+        f"{name} of {each} need {actors * cpus / UNIT:g} cores, but beside the driver there is room for {places(cpus)} of them "
+        f"({_words(nodes)}): lower either{pooled}"
+    )
+
+
+def _count(number: float, what: str) -> str:
+    return f"{number:g} {what}" + ("" if number == 1 else "s")
+
+
+def _words(nodes: Sequence[Node]) -> str:
+    """The nodes in a few words: an actor lies on one of them, so their sizes matter."""
+    cpus, gpus = [node.cpus for node in nodes], [node.gpus for node in nodes]
+    if len(nodes) == 1:
+        return _count(cpus[0], "core") + (f" and {_count(gpus[0], 'GPU')}" if gpus[0] else "")
+    most = _count(max(cpus), "core") + (f" and {_count(max(gpus), 'GPU')}" if any(gpus) else "")
+    return f"{len(nodes)} nodes with {_count(sum(cpus), 'core')} in all; a node has {most} at most, and an actor lies on one node"

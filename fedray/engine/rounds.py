@@ -13,16 +13,22 @@ from typing import Any
 
 import numpy as np
 import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core import serialize
 from fedray.core.metrics import Metrics
+from fedray.core.strategies import OnePass
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
+from fedray.engine.actors import read_text
+from fedray.engine.aggregation import Aggregate, aggregate
 from fedray.engine.folder import ClientRecord, Progress
-from fedray.engine.pool import Job, Pool
+from fedray.engine.lanes import Failure, Lane, LaneResult
+from fedray.engine.pool import Job, Lost, Pool
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.work import Failure, Lane, LaneResult, Program
+from fedray.engine.work import Program
 
 DEATHS_ALLOWED = 1  # a client that was at work when its actor died a second time is left out
 
@@ -41,7 +47,8 @@ class Plan:
 class Outcome:
     """What a round's lanes brought, merged in lane order."""
 
-    partial: PartialSum
+    partial: PartialSum  # metrics
+    aggregate: Aggregate
     lanes: list[LaneResult]
     server: Update | None
     cohort: int
@@ -67,21 +74,31 @@ class Rounds:
         self.program, self.plan, self.pool, self.note = program, plan, pool, note
         self.algorithm = program.algorithm
         self.markers, self.asset_bytes = markers, asset_bytes
+        self.layers = tuple(self.algorithm.layers())
         self.first: Any = None  # the broadcast of round 0, in the object store
         self._first_bytes = 0
+        self._put: tuple[ServerState, int, Broadcast, Any] | None = None  # the newest broadcast, and where it is
+        own = plan.engine.placement == "dedicated"
+        self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if own else {}
 
     def start(self, initial: ServerState) -> None:
         """Put the broadcast of round 0 where clients that take part for the first time find it."""
-        broadcast = self.algorithm.broadcast(initial, 0)
-        self.first, self._first_bytes = ray.put(broadcast), size(broadcast)
+        broadcast, self.first = self._broadcast(initial, 0)
+        self._first_bytes = size(broadcast)
+
+    def _broadcast(self, state: ServerState, round: int) -> tuple[Broadcast, Any]:
+        """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
+        if self._put is None or self._put[0] is not state or self._put[1] != round:
+            broadcast = self.algorithm.broadcast(state, round)
+            self._put = (state, round, broadcast, ray.put(broadcast))
+        return self._put[2], self._put[3]
 
     def train(self, progress: Progress) -> Outcome:
         """One round on `progress.state`, without changing it."""
         t, data, settings = progress.round, self.program.data, self.plan.cohort
         chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
-        broadcast = self.algorithm.broadcast(progress.state, t)
-        reference = ray.put(broadcast)
+        broadcast, reference = self._broadcast(progress.state, t)
         jobs: dict[Hashable, Job] = {}
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
             versioned = tuple((client, progress.clients[client].version if client in progress.clients else None) for client in clients)
@@ -89,13 +106,60 @@ class Rounds:
             jobs[number] = Job("train_lane", (lane, reference, self.first), sum(map(data.cost, clients)))
         if self.algorithm.overrides("server_train"):
             jobs["server"] = Job("server_train", (t, reference), math.inf)  # one piece that cannot be cut: first to start
-        results = self._run_lanes(jobs)
-        server = results.pop("server", None)
-        lanes = list(results.values())
-        partial = reduce(merged, (lane.partial for lane in lanes), PartialSum())
+        lanes, server, partial, aggregate = self._trained(jobs, t)
         down = len(chosen) * size(broadcast)
         down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 is sent once
-        return Outcome(partial, lanes, server, len(chosen), len(chosen) - len(answering), down, broadcast.settings)
+        return Outcome(partial, aggregate, lanes, server, len(chosen), len(chosen) - len(answering), down, broadcast.settings)
+
+    def _trained(self, jobs: Mapping[Hashable, Job], round: int) -> tuple[list[LaneResult], Update | None, PartialSum, Aggregate]:
+        """All lanes trained and aggregated. What is lost with an actor that held it is trained again: to the same bits."""
+        strategy, results, holders = self.algorithm.strategy, dict[Hashable, Any](), dict[Hashable, int]()
+        while True:
+            try:
+                kept = {key for key in results if isinstance(strategy, OnePass) or key == "server" or self.pool.lives(holders[key])}
+                missing = {key: job for key, job in jobs.items() if key not in kept}
+                found, where = self._lanes(missing)
+                results |= found
+                holders |= where
+                lanes = [results[key] for key in jobs if key != "server"]
+                partial = PartialSum()
+                for lane in lanes:
+                    partial.merge(lane.partial)
+                aggregated = aggregate(self.pool, strategy, self.layers, round, lanes, [holders[n] for n in jobs if n != "server"], partial)
+                return lanes, results.get("server"), partial, aggregated
+            except Lost:  # every loss has used up a replacement, so this ends
+                self.note("warning", {"text": "an actor died with updates that it held; they are trained again"})
+
+    def _lanes(self, jobs: Mapping[Hashable, Job]) -> tuple[dict[Hashable, Any], dict[Hashable, int]]:
+        """Train these lanes (and the server): the results, and which actor has each lane's updates."""
+        if not self._slots:
+            return self._run(jobs), self.pool.where
+        # A client an actor: those of a lane train side by side, the lane's first folds.
+        single: dict[Hashable, Job] = {}
+        for key, job in jobs.items():
+            lane, *rest = job.arguments
+            if isinstance(lane, Lane):
+                for client, version in lane.clients:
+                    own = replace(lane, clients=((client, version),), marker=self.markers / f"client_{self._slots[client]}")
+                    single[key, client] = Job("train_client", (own, *rest), self.program.data.cost(client), self._slots[client], keep=True)
+            else:
+                single[key] = job
+        trained = self._run(single)
+        lanes: dict[Hashable, list[Any]] = {
+            key: [trained[key, client] for client, _ in job.arguments[0].clients] for key, job in jobs.items() if key != "server"
+        }
+        gathering: dict[Hashable, Job] = {}
+        for key, parts in lanes.items():
+            lane = jobs[key].arguments[0]
+            gathering[key] = Job("gather_lane", (lane, *(updates for updates, _ in parts)), slot=self._slots[lane.clients[0][0]])
+        sums, results = self.pool.run(gathering), dict[Hashable, Any]()
+        where = self.pool.where
+        for key, parts in lanes.items():
+            results[key] = LaneResult()
+            for _, result in parts:
+                results[key].extend(result)
+            results[key].partial.updates = sums[key]
+        return results | {key: trained[key] for key in jobs if key == "server"}, where
 
     def prepare_all(self, progress: Progress) -> tuple[list[LaneResult], int]:
         """Give every client its first state, in lanes of about 32; the lanes, and the bytes that went down."""
@@ -105,32 +169,33 @@ class Rounds:
             n: Job("prepare_lane", (Lane(n, 0, tuple((client, None) for client in piece), marker=self.markers / f"lane_{n}"), self.first))
             for n, piece in enumerate(pieces)
         }
-        lanes = list(self._run_lanes(jobs).values())
+        lanes = list(self._run(jobs).values())
         return lanes, sum(len(lane.prepared) for lane in lanes) * (self._first_bytes + self.asset_bytes)
 
-    def _run_lanes(self, jobs: dict[Hashable, Job]) -> dict[Hashable, Any]:
+    def _run(self, jobs: Mapping[Hashable, Job]) -> dict[Hashable, Any]:
+        """On the pool. A client that is at work when its actor dies is noted; at the second time it is left out."""
         deaths: Counter[str] = Counter()
 
-        def on_death(key: Hashable, job: Job) -> Job:
+        def on_death(key: Hashable, job: Job, node: str) -> Job:
             lane = job.arguments[0]
-            if not isinstance(lane, Lane) or lane.marker is None or not lane.marker.exists():
+            if not isinstance(lane, Lane) or lane.marker is None:
                 return job
-            client = lane.marker.read_text(encoding="utf-8")
-            deaths[client] += 1
-            self.note("warning", {"text": f"an actor died while client {client} was at work; lane {lane.number} is done again"})
-            if deaths[client] <= DEATHS_ALLOWED:
-                return job
-            reason = f"killed its actor {deaths[client]} times (out of memory, or a crash in native code): left out of this round"
-            lane = replace(lane, excluded={**lane.excluded, client: reason})
+            text = read_on(node, lane.marker)
+            client = None if text is None else lane.marked(text)
+            lane = replace(lane, attempt=lane.attempt + 1)
+            if client is not None:
+                deaths[client] += 1
+                self.note("warning", {"text": f"an actor died while client {client} was at work; lane {lane.number} is done again"})
+                if deaths[client] > DEATHS_ALLOWED:
+                    reason = f"killed its actor {deaths[client]} times (out of memory, or a crash in native code): left out of this round"
+                    lane = replace(lane, excluded={**lane.excluded, client: reason})
             return replace(job, arguments=(lane, *job.arguments[1:]))
 
-        for path in self.markers.glob("lane_*"):
-            path.unlink()
         return self.pool.run(jobs, on_death)
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """theta_{t+1}: the server update, and what the server does after it."""
-        change = Change(outcome.partial.updates.mean(), outcome.server.delta if outcome.server is not None else None)
+        change = Change(outcome.aggregate.mean, outcome.server.delta if outcome.server is not None else None)
         if change.server is not None and not np.isfinite(change.server).all():
             raise RunError("what the server learnt itself holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients")
         state = self.algorithm.server_update(progress.state, change, progress.round)
@@ -140,7 +205,7 @@ class Rounds:
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Each split scored in shards, merged in shard order."""
-        reference = ray.put(self.algorithm.broadcast(state, round))
+        _, reference = self._broadcast(state, round)
         shards = self.plan.evaluation.shards
         jobs: dict[Hashable, Job] = {
             (split, shard): Job("evaluate", (split, shard, shards, round, reference, final)) for split in splits for shard in range(shards)
@@ -183,14 +248,18 @@ class Rounds:
             )
 
 
-def merged(left: PartialSum, right: PartialSum) -> PartialSum:
-    left.merge(right)
-    return left
-
-
 def size(broadcast: Broadcast) -> int:
     """Bytes of a broadcast as it would travel: float32 parameters and 8 bytes a setting."""
     return broadcast.params.nbytes + 8 * len(broadcast.settings)
+
+
+def read_on(node: str, path: Path) -> str | None:
+    """The text of a file on a node of the cluster; None when node or file is gone."""
+    here = NodeAffinitySchedulingStrategy(node, soft=False)
+    try:
+        return str(ray.get(ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_text).remote(path), timeout=30))
+    except (RayError, OSError):
+        return None
 
 
 class Stopwatch:

@@ -3,38 +3,67 @@
 from __future__ import annotations
 
 import os
-import sys
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
+from shlex import quote
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayActorError, RayTaskError, TaskCancelledError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
+from fedray.engine.events import Event
+from fedray.engine.folder import RunFolder
 from fedray.engine.progress import Display
+from fedray.engine.resources import Node
 
 POLL_SECONDS = 1.0
 
 
-def connect() -> None:
-    """Use the Ray that is there (already initialised, or at RAY_ADDRESS), else start one on this machine."""
+def outside() -> str | None:
+    """The Ray that the user wants and that lives on without this process: the address in RAY_ADDRESS."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return address if address not in ("", "local") else None
+
+
+def connect(lasting: bool = False) -> None:
+    """Use the Ray that is there (already initialised, or at RAY_ADDRESS), else start one on this machine; not if it must be `lasting`."""
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the behaviour Ray is moving to, without its warning
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for every worker
-    ray.init(address=os.environ.get("RAY_ADDRESS") or "local", log_to_driver=False, logging_level="warning", include_dashboard=None)
+    if (address := outside()) is not None:
+        join(address)
+    elif lasting:
+        raise ValueError("to detach a run from this process set RAY_ADDRESS to a Ray that outlives it; `fedray run --detach` does without")
+    else:
+        ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=None)
 
 
-def resources() -> tuple[float, float]:
-    """Cores and GPUs of the whole cluster."""
-    total = ray.cluster_resources()
-    return float(total.get("CPU", 0)), float(total.get("GPU", 0))
+def join(address: str) -> None:
+    """Connect to a Ray that is there; a ValueError if that cannot be done."""
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # one attempt, of half a minute, not twenty
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="warning")
+    except (ConnectionError, RuntimeError, RayError) as error:
+        raise ValueError(
+            f"no Ray at {address} lets this process in: {str(error).splitlines()[0]} (if it was started with a token, set "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN; without RAY_ADDRESS a run starts a Ray of its own)"
+        ) from error
+
+
+def resources() -> list[Node]:
+    """What each live machine of the cluster has."""
+    here = ray.get_runtime_context().get_node_id()  # where a driver that is started from this process runs
+    alive = [(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
+    return [Node(float(has.get("CPU", 0)), float(has.get("GPU", 0)), has.get("memory"), name == here) for name, has in alive]
 
 
 def ship(module: ModuleType) -> None:
@@ -51,23 +80,24 @@ def _call(function: Callable[[Any], Any], item: Any) -> Any:
 def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> Iterator[Any]:
     """`function(item)` for every item on all cores, in order, with a progress bar; a few more than there are cores in flight at a time."""
     connect()
-    ahead = 2 * int(resources()[0]) + 2
+    ahead = 2 * int(sum(node.cpus for node in resources())) + 2
     shared = ray.put(function)
     queue = iter(items)
     with Display.for_terminal() as display:
         flying = [_call.remote(shared, item) for item in islice(queue, ahead)]
         done = 0
-        while flying:
-            try:
-                result = ray.get(flying.pop(0))
-            except RayTaskError as error:
-                for reference in flying:
-                    ray.cancel(reference)
-                raise _cause(error) from None
-            flying += [_call.remote(shared, item) for item in islice(queue, 1)]
-            done += 1
-            display.progress(done, len(items), what)
-            yield result
+        try:
+            while flying:
+                result = ray.get(flying[0])
+                flying = [*flying[1:], *(_call.remote(shared, item) for item in islice(queue, 1))]
+                done += 1
+                display.progress(done, len(items), what)
+                yield result
+        except RayTaskError as error:
+            raise _cause(error) from None
+        finally:  # an error or Ctrl-C: nobody waits for the rest
+            for reference in flying:
+                ray.cancel(reference)
 
 
 def _cause(error: RayTaskError) -> Exception:
@@ -85,25 +115,75 @@ def run(assignment: Assignment) -> dict[str, Any]:
         ray.kill(driver)
 
 
-def _watch(driver: Any, folder: Path) -> dict[str, Any]:
-    finished = driver.run.remote()
-    seen, interrupts = 0, 0
-    with Display.for_terminal() as display:
+def detach(assignment: Assignment) -> None:
+    """Have a driver play the run that outlives this process. Returns once it is under way; what it fails with before that is raised."""
+    driver = drivers.start(assignment, detached=True)
+    try:
+        finished = driver.run.remote()
+        while not (events := _ask(driver, 0, assignment.folder)):
+            pass
+        if events[-1].kind == "end":
+            _end(finished, assignment.folder)
+    except BaseException:  # Ctrl-C too: the user has not got it yet
+        ray.kill(driver)
+        raise
+
+
+class _Interrupts:
+    """Counts Ctrl-C instead of raising it, so that none gets lost between two statements; the third is raised all the same."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: Any = None
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._add)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _add(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 2:
+            raise KeyboardInterrupt
+
+
+def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
+    seen, obeyed = 0, 0
+    with _Interrupts() as interrupts, Display.for_terminal() as display:
+        finished = driver.run.remote()
         while True:
-            try:
-                events = ray.get(driver.events.remote(seen, POLL_SECONDS))
-                for event in events:
-                    display.show(event)
-                    seen = event.number + 1
-                if not events and ray.wait([finished], timeout=0)[0]:
-                    return dict(ray.get(finished))
-            except KeyboardInterrupt:
-                interrupts += 1
-                driver.stop.remote(now=interrupts > 1)
-                display.say("ending after this round; Ctrl-C again ends at once" if interrupts == 1 else "ending now")
-                if interrupts > 2:
-                    sys.exit(130)
-            except RayTaskError as error:
-                raise _cause(error) from None
-            except (RayActorError, TaskCancelledError) as error:
-                raise RunError(f"the driver of {folder} died: {error}; `fedray resume {folder}` goes on from its checkpoint") from None
+            if interrupts.count > obeyed:
+                obeyed = interrupts.count
+                driver.stop.remote(now=obeyed > 1)
+                display.say("ending after this round; Ctrl-C again ends at once" if obeyed == 1 else "ending now")
+            for event in _ask(driver, seen, folder):
+                display.show(event)
+                seen = event.number + 1
+                if event.kind == "end":
+                    return _end(finished, folder)
+
+
+def _ask(driver: Any, seen: int, folder: Path | str) -> list[Event]:
+    try:
+        return list(ray.get(driver.events.remote(seen, POLL_SECONDS)))
+    except RayActorError as error:
+        raise _died(folder, error) from None
+
+
+def _end(finished: Any, folder: Path | str) -> dict[str, Any]:
+    """What the run returned; what it raised, as the user is to see it."""
+    try:
+        return dict(ray.get(finished))
+    except RayTaskError as error:
+        raise _cause(error) from None
+    except RayError as error:
+        raise _died(folder, error) from None
+
+
+def _died(folder: Path | str, error: RayError) -> RunError:
+    place = RunFolder(folder).place
+    return RunError(f"the driver of {place} died: {error}; `fedray resume {quote(place)}` goes on from its checkpoint")

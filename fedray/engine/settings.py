@@ -39,7 +39,8 @@ class CohortSettings:
 class EngineSettings:
     """How the work is spread. Nothing here changes a bit of the result, but `lanes`, `failures_allowed` and `prepare`."""
 
-    actors: str | int = "auto"  # client actors; auto: as many as the resources allow
+    placement: str = "pooled"  # pooled: actors are leased to the clients of a cohort; dedicated: an actor a client, for few clients
+    actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one a client)
     lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
     cpus_per_client: str | float = "auto"  # auto: the cores that are left, shared
     gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else the GPUs shared by four actors each
@@ -47,6 +48,7 @@ class EngineSettings:
     replacements: int = 10  # dead actors that are replaced in a run before it gives up
     checkpoint_every: int = 1  # rounds
     keep: int = 2  # latest checkpoints that stay, besides the best one
+    hold_gb: float = 1.0  # updates an actor holds in memory for strategies that see the whole cohort; beyond it, on local disk
     prepare: str = "lazy"  # lazy: a client prepares at its first cohort; all: everybody before the first round
 
     def __post_init__(self) -> None:
@@ -57,6 +59,12 @@ class EngineSettings:
             raise ValueError(f"replacements must not be below 0, not {self.replacements}")
         if isinstance(self.actors, str) and self.actors != "auto" or isinstance(self.actors, int) and self.actors < 1:
             raise ValueError(f"actors is auto or a number from 1, not {self.actors!r}")
+        if self.placement not in ("pooled", "dedicated"):
+            raise ValueError(f"placement is pooled or dedicated, not {self.placement!r}")
+        if self.placement == "dedicated" and self.actors != "auto":
+            raise ValueError("actors must be auto with placement=dedicated: there every client has an actor of its own")
+        if self.hold_gb < 0:
+            raise ValueError(f"hold_gb must not be below 0, not {self.hold_gb}")
         if self.prepare not in ("lazy", "all"):
             raise ValueError(f"prepare is lazy or all, not {self.prepare!r}")
         if not 0 <= self.failures_allowed <= 1:

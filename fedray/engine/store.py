@@ -1,41 +1,45 @@
-"""Client states on disk, in versions: a new version becomes current only with the checkpoint that names it."""
+"""Client states in versions: a new version becomes current only with the checkpoint that names it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedray.core import serialize
+from fedray.core.storage import Storage
 from fedray.core.types import State
 
 
 class ClientStore:
-    """`<folder>/<client>/<version>.pt`; the version is the number of rounds done when the round that wrote it was over."""
+    """`<client>/<version>.pt` in a folder or on object storage; the version: how many rounds were done after the one that wrote it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, place: str | Path | Storage) -> None:
+        self.storage = place if isinstance(place, Storage) else Storage.of(place)
 
-    def path(self, client: str, version: int) -> Path:
-        return self.folder / folder_name(client) / f"{version:06d}.pt"
+    def name(self, client: str, version: int) -> str:
+        return f"{folder_name(client)}/{version:06d}.pt"
 
     def load(self, client: str, version: int) -> State:
-        return serialize.load(self.path(client, version))
+        """FileNotFoundError or ValueError name a state that is missing or damaged."""
+        name = self.name(client, version)
+        return serialize.loads(self.storage.read(name), self.storage.shown(name))
 
     def save(self, client: str, version: int, state: State) -> None:
-        path = self.path(client, version)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        serialize.save(state, path)
+        self.storage.write(self.name(client, version), serialize.dumps(state))
 
     def remove(self, client: str, version: int) -> None:
-        self.path(client, version).unlink(missing_ok=True)
+        self.remove_all([(client, version)])
+
+    def remove_all(self, named: Iterable[tuple[str, int]]) -> None:
+        """These (client, version); on object storage side by side."""
+        self.storage.remove(*(self.name(client, version) for client, version in named))
 
     def keep_only(self, named: set[tuple[str, int]]) -> None:
-        """Remove every version that is not among these (client, version): leftovers of rounds that were not committed."""
-        kept = {self.path(client, version) for client, version in named}
-        for path in self.folder.glob("*/*.pt"):
-            if path not in kept:
-                path.unlink()
+        """Remove every version that is not among these (client, version), and what killed writers left: rounds that were not committed."""
+        kept = {self.name(client, version) for client, version in named}
+        self.storage.remove(*(name for name in self.storage.files() if name.endswith((".pt", ".tmp")) and name not in kept))
 
 
 def folder_name(client: str) -> str:

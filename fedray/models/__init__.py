@@ -5,5 +5,6 @@ from __future__ import annotations
 from torch import nn
 
 from fedray.models.conformer import Conformer
+from fedray.models.crnn import CRNN
 
-MODELS: dict[str, type[nn.Module]] = {"conformer": Conformer}
+MODELS: dict[str, type[nn.Module]] = {"conformer": Conformer, "crnn": CRNN}

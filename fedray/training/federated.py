@@ -1,9 +1,10 @@
-"""What the recognition papers share: the seed model, a client's pass over its data, the server's pass, and mixing the two."""
+"""What the algorithms that train a task share: the seed model, a client's pass over its data, the server's pass, and mixing the two."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,11 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, numpy_generator, seed_all
-from fedray.core.types import Change, Evaluation, Received, Server, ServerState, Update, Vector
+from fedray.core.types import Change, Evaluation, Layer, Received, Server, ServerState, Update, Vector
 from fedray.data.dataset import Utterances
 from fedray.training.local import LocalSettings, PretrainSettings, pretrain, sgd
-from fedray.training.recognition import Recognition
+from fedray.training.task import Task
 
-# What the seed model depends on, besides the server's data.
-SEED_MODEL_KEYS = ("seed", "features", "model", "task.tokens", "task.vocabulary", "task.ctc_weight", "task.augment", "algorithm.pretrain")
 BUFFERS = ("frozen", "averaged")
 
 
@@ -42,8 +41,21 @@ class ServerPassSettings:
 class TaskAlgorithm(Algorithm):
     """An algorithm that leaves scoring and exporting its global model to the task. Abstract."""
 
+    task: Task
+
+    @property
+    def best(self) -> tuple[str, str]:
+        return self.task.best
+
+    def layers(self) -> tuple[Layer, ...]:
+        """One layer a module of the model: its parameters, and at another place of the vector its float buffers."""
+        layout = self.task.flat("cpu").layout
+        modules = groupby(layout.entries, lambda entry: (entry.start >= layout.trainable, entry.name.rpartition(".")[0]))
+        stretches = [(name, list(entries)) for (_, name), entries in modules]
+        return tuple(Layer(name, entries[0].start, entries[-1].stop) for name, entries in stretches)
+
     def assets(self) -> Mapping[str, Any]:
-        return {"language_model": self.task.language_model}
+        return self.task.assets()
 
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
         return self.task.evaluate(received.params, data, received.assets, received.device, final)
@@ -65,7 +77,12 @@ def check_mixing(alpha: float, buffers: str) -> None:
         raise ValueError(f"buffers (running statistics of batch norm) are {' or '.join(BUFFERS)}, not {buffers!r}")
 
 
-def seed_model(task: Recognition, server: Server, settings: PretrainSettings) -> ServerState:
+def seed_model_keys(task: Task) -> tuple[str, ...]:
+    """What the seed model depends on, besides the server's data."""
+    return ("seed", "features", "model", "algorithm.pretrain", *task.init_depends)
+
+
+def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:
     """theta_0: the task's initial weights (drawn at random, or from `model.init`), trained on the server's labelled data."""
     seed_all(server.seed, "weights")
     flat = task.flat(server.device)
@@ -80,10 +97,10 @@ def seed_model(task: Recognition, server: Server, settings: PretrainSettings) ->
 
 
 def train_on(
-    task: Recognition,
+    task: Task,
     received: Received,
     data: Utterances,
-    targets: Sequence[Sequence[int]],
+    targets: Sequence[Any],
     settings: LocalSettings,
     lr: float,
     seed: int,
@@ -96,7 +113,7 @@ def train_on(
     return flat.difference(received.params, buffers=buffers == "averaged"), metrics
 
 
-def server_pass(task: Recognition, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:
+def server_pass(task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:
     """Delta_S: one pass over D_L, or over a part of it drawn anew."""
     data: Utterances = server.data
     if data is None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
 from fedray.data.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
-from fedray.training.recognition import Recognition
+from fedray.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,16 @@ class PretrainSettings:
 
 
 def sgd(
-    task: Recognition,
+    task: Task,
     data: Utterances,
-    targets: Sequence[Sequence[int]],
+    targets: Sequence[Any],
     settings: LocalSettings,
     lr: float,
     seed: int,
     frozen: bool,
     device: str,
 ) -> Metrics:
-    """Train the task's model in place on utterances with target token ids; returns the mean loss an utterance.
+    """Train the task's model in place on utterances with their targets, by position; returns the mean loss an utterance.
 
     `frozen`: batch norm keeps its running statistics. Raises ValueError when the loss is no number any more.
     """
@@ -76,10 +77,11 @@ def sgd(
     return Metrics(loss=(total, count))
 
 
-def step(task: Recognition, flat: FlatModel, batch: Batch, targets: Sequence[Sequence[int]], clip: float | None, device: str) -> float:
+def step(task: Task, flat: FlatModel, batch: Batch, targets: Sequence[Any], clip: float | None, device: str) -> float:
     """One forward and backward pass: leaves the clipped gradient in `flat.gradient`, returns the loss."""
     flat.gradient.zero_()
-    loss = task.loss(flat.model, task.augment(batch.to(device)), [targets[i] for i in batch.positions])
+    chosen = targets[batch.positions] if isinstance(targets, np.ndarray) else [targets[i] for i in batch.positions]
+    loss = task.loss(flat.model, task.augment(batch.to(device)), chosen)
     loss.backward()
     value = float(loss.detach())
     if not math.isfinite(value):
@@ -92,9 +94,9 @@ def step(task: Recognition, flat: FlatModel, batch: Batch, targets: Sequence[Seq
 
 
 def pretrain(
-    task: Recognition,
+    task: Task,
     data: Utterances,
-    targets: Sequence[Sequence[int]],
+    targets: Sequence[Any],
     settings: PretrainSettings,
     seed: int,
     device: str,

@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import ctc_loss, nll_loss
 
 from fedray.core.cache import write_atomically
 from fedray.core.config import kind_of, kinds
 from fedray.core.metrics import Metrics
-from fedray.core.parameters import FlatModel
 from fedray.core.types import Evaluation, Vector
 from fedray.data.augment import SpecAugment, SpecAugmentSettings
 from fedray.data.dataset import Batch, Utterances, batches
-from fedray.data.features import FLOOR, FeatureSettings, fft_size
+from fedray.data.features import FeatureSettings
+from fedray.data.federated import SpeechData
 from fedray.data.scoring import edit_counts
 from fedray.data.text import Characters, SentencePiece
-from fedray.models import MODELS
-from fedray.models.conformer import Conformer, load_weights
+from fedray.models.conformer import Conformer
 from fedray.models.export import export
 from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
-from fedray.models.norms import running_statistics
 from fedray.training.decoding import BeamSearch, DecodeSettings, GreedySearch, Hypothesis, LexiconSearch, Search
+from fedray.training.task import Task
 
 EVALUATION_BATCH = 32
 
@@ -48,54 +47,40 @@ class RecognitionSettings:
             raise ValueError(f"tokens is characters, unigram or bpe, not {self.tokens!r}")
 
 
-class Recognition:
-    """What is trained and scored. Copies on actors build their own model and leave the language model to the algorithm's assets."""
+class Recognition(Task):
+    """Speech to text. Copies on actors leave the language model to the assets."""
 
-    Settings: ClassVar[type] = RecognitionSettings
-    best: ClassVar[tuple[str, str]] = ("dev/wer", "min")
+    Settings = RecognitionSettings
+    settings: RecognitionSettings
+    init_depends = ("task.kind", "task.tokens", "task.vocabulary", "task.ctc_weight", "task.augment")
+    best = ("dev/wer", "min")
 
-    def __init__(self, settings: RecognitionSettings, model: Any, features: FeatureSettings, texts: Sequence[str]) -> None:
-        """`model` are the settings of a model, `texts` the server's transcripts: tokens and language model are learnt from them."""
+    def __init__(self, settings: RecognitionSettings, model: Any, features: FeatureSettings, data: SpeechData) -> None:
+        """Tokens and language model are learnt from the federation's transcripts."""
+        super().__init__(settings, model, features)
+        if not hasattr(self.model_class, "ctc"):
+            raise ValueError(f"task.kind recognition cannot train {self.model_class.__name__}, which has no CTC: set model.kind conformer")
         if settings.ctc_weight < 1 and not model.decoder_layers:
             raise ValueError("task.ctc_weight below 1 trains a decoder too: set model.decoder_layers")
         if settings.decode.search == "attention" and not model.decoder_layers:
             raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
-        self.settings, self.features, self.model_settings = settings, features, model
-        # The class itself, not its name: a model of the user's travels by value, and the actors' registry does not know it.
-        self.model_class = MODELS[kind_of(model, MODELS)]
+        texts = data.transcripts()
         if settings.tokens == "characters":
             self.tokeniser: Characters | SentencePiece = Characters.train(texts)
         else:
             self.tokeniser = SentencePiece.train(texts, settings.vocabulary, settings.tokens)
+        self.outputs = self.tokeniser.size
         sequences = [self.tokeniser.encode(text) for text in texts]
         chosen = LANGUAGE_MODELS[kind_of(settings.language_model, LANGUAGE_MODELS)]
         learnt = chosen.train(sequences, vocabulary=self.tokeniser.size, **asdict(settings.language_model))
         self.language_model: LanguageModel | None = learnt
         self._augment = SpecAugment(settings.augment)
-        self._flat: FlatModel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_flat": None, "language_model": None}
+        return {**super().__getstate__(), "language_model": None}
 
-    def model(self) -> nn.Module:
-        """A new model; its weights are drawn from torch's global generator."""
-        return self.model_class(self.model_settings, self.features.bins, self.tokeniser.size)
-
-    def initial(self, device: str) -> Vector:
-        """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""
-        model = self.model()
-        if self.model_settings.init is not None:
-            load_weights(model, Path(self.model_settings.init))
-        return self.flat(device).layout.join(model.state_dict())
-
-    def flat(self, device: str) -> FlatModel:
-        """This process' model, to be loaded before each use. Of the buffers only running statistics travel: the rest are constants."""
-        if self._flat is None:
-            with torch.random.fork_rng():  # what is drawn next must not depend on whether this process had built its model before
-                model = self.model().to(device)
-            names = {name for name, _ in model.named_parameters()} | set(running_statistics(model))
-            self._flat = FlatModel(model, keep=names.__contains__)
-        return self._flat
+    def assets(self) -> Mapping[str, Any]:
+        return {"language_model": self.language_model}
 
     def targets(self, data: Utterances) -> list[list[int]]:
         """The token ids of the transcripts; ValueError names an utterance without one, or with unknown characters."""
@@ -192,12 +177,8 @@ class Recognition:
             self.tokeniser.save(folder)
             write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
             return
-        described = asdict(self.features) | {"window": self.features.window, "hop": self.features.hop}
-        export(flat.model, self.tokeniser, described | {"fft": fft_size(self.features), "floor": FLOOR}, folder)
+        export(flat.model, self.tokeniser, self.described_features(), folder)
 
 
 def _percent(counts: Sequence[Any]) -> tuple[float, float]:
     return 100.0 * sum(count.errors for count in counts), sum(count.length for count in counts)
-
-
-TASKS: dict[str, type] = {"recognition": Recognition}

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from fedray.data.dataset import POOL, Utterances, batches, collate, shard, shards
+from fedray.data.dataset import POOL, Utterances, batches, codes, collate, shard, shards
 from fedray.data.features import FeatureStore
 from fedray.data.manifest import Manifest
 
@@ -37,6 +38,24 @@ def test_columns_follow_the_rows(tmp_path: Path) -> None:
     assert (part.ids, part.texts, part.speakers, part.labels) == (["u2", "u0"], ["text 2", "text 0"], ["s0", "s0"], ["yes", "yes"])
     assert part.lengths.tolist() == [4, 5] and part.seconds.tolist() == [0.04, 0.05] and part.translations == [None, None]
     assert part.take(np.array([1])).ids == ["u0"]  # positions within the part
+
+
+def test_values_and_their_codes(tmp_path: Path) -> None:
+    everything = utterances_of(tmp_path, [5, 3, 4])
+    part = everything.take(np.array([2, 0]))
+    assert part.distinct("text") == ["text 0", "text 2"] and part.distinct("translation") == []
+    assert part.column("speaker") == ["s0", "s0"]
+    assert codes(everything.manifest, "text", ["text 2", "text 0"]).tolist() == [1, -1, 0]
+    assert codes(everything.manifest, "translation", ["oui"]).tolist() == [-1, -1, -1], "null is none of them"
+
+
+def test_a_pickle_holds_no_columns_that_were_read(tmp_path: Path) -> None:
+    everything = utterances_of(tmp_path, [3] * 1000)
+    before = len(pickle.dumps(everything))
+    assert everything.ids and everything.texts and len(everything.seconds) == 1000
+    packed = pickle.dumps(everything)
+    assert len(packed) == before
+    assert pickle.loads(packed).take(np.array([7])).ids == ["u7"]
 
 
 def test_collate_pads_with_zeros(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedray.core.parallel import serial
@@ -76,3 +78,36 @@ def test_a_fingerprint_follows_its_part(splits: dict[str, Manifest], tmp_path: P
     assert base.fingerprint("server") == grouped.fingerprint("server")
     assert base.fingerprint("clients") != grouped.fingerprint("clients")
     assert base.fingerprint() == build(splits, tmp_path, settings).fingerprint()
+
+
+def test_what_all_are_trained_on_is_what_the_clients_kept(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(server=ServerDataSettings(share=0.25), clients=PartitionSettings(max_utterances=2))
+    data = build(splits, tmp_path, settings)
+    server, clients = data.training()
+    assert server is data.server()
+    assert sorted(clients.ids) == sorted(sum((data.load(client).ids for client in data.client_ids()), []))
+    assert len(clients) == 2 * len(data.client_ids())
+
+
+def test_a_population_travels_as_a_few_arrays(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    """100,000 clients of two utterances: their rows and their names, 16 and some 20 bytes a client, and no more."""
+    small = build(splits, tmp_path, DataSettings())
+    everyone, population = small._clients, 100_000
+    members = np.random.default_rng(0).integers(0, len(everyone), (population, 2))
+    data = SpeechData(everyone, {f"client-{i:06d}": rows for i, rows in enumerate(members)}, {}, None)
+    assert data.load("client-000007").rows.tolist() == everyone.rows[members[7]].tolist() and data.cost("client-000007") == 2
+    data.transcripts()  # what was read on the way stays here
+    before = len(pickle.dumps(small))
+    packed = pickle.dumps(data)
+    assert len(packed) < before + population * (2 * 8 + 8 + 20)
+    arrived = pickle.loads(packed)
+    assert arrived.client_ids() == data.client_ids() and arrived.cost("client-099999") == 2
+    assert arrived.load("client-099999").ids == data.load("client-099999").ids
+    assert arrived.fingerprint("clients") == data.fingerprint("clients")
+
+
+def test_nobody_has_nothing(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    everyone = build(splits, tmp_path, DataSettings())._clients
+    assert list(SpeechData(everyone, {}, {}, None).client_ids()) == []
+    idle = SpeechData(everyone, {"idle": np.array([], np.int64), "busy": np.array([3])}, {}, None)
+    assert idle.cost("idle") == 0 and len(idle.load("idle")) == 0 and idle.load("busy").ids == everyone.take(np.array([3])).ids

@@ -11,23 +11,11 @@ import numpy as np
 import pytest
 
 from fedray.core import serialize
-from fedray.core.seeds import derive, seed_all
-from fedray.core.types import Received
 from fedray.engine.folder import RunFolder
 from tests.engine import toys
+from tests.engine.runs import bits, first_round, rows, same
 
 pytestmark = pytest.mark.usefixtures("cluster")
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows without what depends on the clock."""
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in RunFolder(folder).rows("metrics.jsonl")]
-
-
-def bits(folder: Path, round: int) -> tuple[bytes, dict[str, bytes]]:
-    """The parameters of a round, and all client states on disk."""
-    states = {str(path.relative_to(folder)): path.read_bytes() for path in sorted((folder / "states").rglob("*.pt"))}
-    return RunFolder(folder).load(round).state.params.tobytes(), states
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +28,14 @@ def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
 @pytest.mark.parametrize("actors", [1, 3])
 def test_any_number_of_actors_gives_the_same_bits(straight: Path, tmp_path: Path, actors: int) -> None:
     toys.run(tmp_path, actors=actors)
-    assert rows(tmp_path) == rows(straight)
-    assert bits(tmp_path, 4) == bits(straight, 4)
+    same(tmp_path, straight)
+
+
+def test_an_actor_a_client_gives_the_same_bits(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"rounds": 3, "data": toys.ToyData(4), "cohort": 3, "lanes": 2}
+    toys.run(tmp_path / "pooled", **options)
+    toys.run(tmp_path / "dedicated", placement="dedicated", **options)
+    same(tmp_path / "dedicated", tmp_path / "pooled", 3)
 
 
 def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> None:
@@ -52,35 +46,15 @@ def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> No
     stray.parent.mkdir(exist_ok=True)
     serialize.save({"left": 1}, stray)
     toys.run(tmp_path, rounds=4, actors=1)
-    assert rows(tmp_path) == rows(straight)
-    assert bits(tmp_path, 4) == bits(straight, 4)
+    same(tmp_path, straight)
 
 
-def test_a_round_is_what_the_definition_says(straight: Path) -> None:
+def test_a_round_is_what_the_definition_says(tmp_path: Path) -> None:
     """Round 0 by hand: weights are equal (two examples each), the server's change is added."""
-    plan = toys.assignment(straight)
-    algorithm, data = plan.program.algorithm, plan.program.data
-    chosen = [path.parent.name for path in (straight / "states").rglob("*.pt")]
-    state = algorithm.init(None)  # type: ignore[arg-type]
-    received = Received(state.params, algorithm.broadcast(state, 0).settings, 0, plan.assets)
-    from fedray.engine.cohort import sample
-    from fedray.engine.work import hydrate, prepare, server
-
-    cohort = sample(data.client_ids(), plan.plan.cohort, data.cost, 7, 0)
-    assert set(cohort) <= set(chosen)
-    deltas = []
-    for name in cohort:
-        client = hydrate(plan.program, name, None, 0)
-        first = prepare(plan.program, client, received)
-        seed_all(client.seed)
-        client = type(client)(client.id, client.data, client.seed, first)
-        deltas.append(algorithm.client_update(client, received).delta.astype(np.float64))
-        assert client.seed == derive(7, "client", 0, name)
-    learnt = algorithm.server_train(server(plan.program, 0, "cpu", plan.assets, lambda *_: None), received).delta
-    expected = np.mean(deltas, axis=0) + learnt
-    folder = straight.parent / "one-round"
-    toys.run(folder, rounds=1)
-    np.testing.assert_allclose(RunFolder(folder).load(1).state.params, expected, rtol=2e-6, atol=1e-6)
+    deltas, learnt, before = first_round(toys.assignment(tmp_path))
+    toys.run(tmp_path, rounds=1)
+    expected = before + np.mean(np.array(list(deltas.values()), np.float64), axis=0) + learnt
+    np.testing.assert_allclose(RunFolder(tmp_path).load(1).state.params, expected, rtol=2e-6, atol=1e-6)
 
 
 def test_rows_and_results(straight: Path) -> None:
@@ -138,8 +112,7 @@ def test_a_killed_actor_changes_no_bit(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-05", "client-02"), folder=str(tmp_path))
     toys.run(tmp_path / "run", settings=settings)
     assert list(tmp_path.glob("dead-*")), "nobody died: the test tests nothing"
-    assert rows(tmp_path / "run") == rows(straight)
-    assert bits(tmp_path / "run", 4) == bits(straight, 4)
+    same(tmp_path / "run", straight)
 
 
 def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None:

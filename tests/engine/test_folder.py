@@ -1,126 +1,39 @@
+"""A run folder, on a disk and on object storage alike."""
+
 from __future__ import annotations
 
 import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fedray.core import serialize
-from fedray.core.types import ServerState
-from fedray.engine.folder import ClientRecord, Progress, RunFolder, read_clients, write_clients
+from fedray.engine.folder import RunFolder
+from tests.stores import s3
 
 
-def progress(round: int) -> Progress:
-    """What a driver carries after a few rounds."""
-    state = ServerState(np.full(5, round, np.float32), {"optimizer": {"m": np.arange(3, dtype=np.float32)}, "labels": ["a"]})
-    clients = {"a": ClientRecord(round, 2, 0, round, {"examples": 7.0, "loss": 1.5}), "b/c": ClientRecord(None, 0, 1, 1, {})}
-    return Progress(state, round, clients, {"up_bytes": 123, "seconds": 0.1}, {"round": 1, "value": 33.3})
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[], str]]:
+    with s3() as new:
+        yield new
 
 
-def test_a_checkpoint_comes_back_whole(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    before = progress(3)
-    folder.save(before)
-    after = folder.load(3)
-    assert np.array_equal(after.state.params, before.state.params) and after.state.params.dtype == np.float32
-    assert np.array_equal(after.state.extra["optimizer"]["m"], [0, 1, 2]) and after.state.extra["labels"] == ["a"]
-    assert (after.round, after.clients, after.totals, after.best) == (3, before.clients, before.totals, before.best)
-    assert sorted(path.name for path in folder.checkpoint(3).iterdir()) == [
-        "clients.parquet",
-        "manifest.json",
-        "progress.json",
-        "server.pt",
-    ]
-    folder.save(Progress(ServerState(np.zeros(1, np.float32)), 4))  # no client yet, no best round
-    assert folder.load(4).clients == {} and folder.load(4).best is None
+@pytest.fixture(params=["disk", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path if request.param == "disk" else request.getfixturevalue("bucket")())
 
 
-def test_saving_again_replaces(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.save(progress(3))
-    again = progress(3)
-    again.totals["up_bytes"] = 456
-    folder.save(again)
-    assert folder.load(3).totals["up_bytes"] == 456 and folder.saved_rounds() == [3]
+def test_where_it_is(tmp_path: Path, bucket: Callable[[], str]) -> None:
+    assert (RunFolder(tmp_path).root, RunFolder(str(tmp_path)).root, RunFolder(tmp_path).place) == (tmp_path, tmp_path, str(tmp_path))
+    assert RunFolder(f"file://{tmp_path}").root == tmp_path
+    remote = RunFolder(bucket())
+    assert remote.root is None and remote.place.startswith("s3://bucket/")
 
 
-def test_a_write_that_fails_leaves_the_checkpoints_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = RunFolder(tmp_path)
-    folder.save(progress(3))
-
-    def full(*arguments: object) -> int:
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(serialize, "save", full)
-        for round in (3, 4):
-            with pytest.raises(OSError, match="no space left"):
-                folder.save(progress(round))
-    assert folder.saved_rounds() == [3] and folder.load(3).round == 3
-    assert [path.name for path in folder.checkpoints.iterdir()] == ["round_000003"]
-
-
-def test_what_a_killed_writer_left_is_no_checkpoint(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    assert folder.saved_rounds() == []
-    (folder.checkpoints / ".round_000004.tmp").mkdir(parents=True)
-    (folder.checkpoints / ".round_000004.tmp" / "server.pt").write_bytes(b"half")
-    assert folder.saved_rounds() == []
-    folder.save(progress(4))
-    assert folder.load(4).round == 4 and len(list(folder.checkpoints.iterdir())) == 1
-
-
-@pytest.mark.parametrize("name", ["server.pt", "clients.parquet", "progress.json"])
-@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
-def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str, damage: str) -> None:
-    folder = RunFolder(tmp_path)
-    folder.save(progress(3))
-    path = folder.checkpoint(3) / name
-    data = path.read_bytes()
-    if damage == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(data[:-1] if damage == "cut" else bytes([data[0] ^ 1]) + data[1:])
-    with pytest.raises(ValueError, match=f"round_000003/{name}: is missing or not what was written.*remove .*round_000003 to go on from"):
-        folder.load(3)
-
-
-@pytest.mark.parametrize("manifest", [None, "", '{"server.pt": "12'])
-def test_a_checkpoint_without_its_manifest_is_incomplete(tmp_path: Path, manifest: str | None) -> None:
-    folder = RunFolder(tmp_path)
-    folder.save(progress(3))
-    path = folder.checkpoint(3) / "manifest.json"
-    path.unlink() if manifest is None else path.write_text(manifest)
-    with pytest.raises(ValueError, match=r"manifest\.json: the checkpoint is incomplete"):
-        folder.load(3)
-
-
-def test_prune(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    for round in (0, 1, 2, 10):
-        folder.save(progress(round))
-    assert folder.saved_rounds() == [0, 1, 2, 10]
-    folder.prune({0, 10, 11})
-    assert folder.saved_rounds() == [0, 10] and folder.load(10).round == 10
-
-
-def test_clients_round_trip(tmp_path: Path) -> None:
-    clients = {
-        "z": ClientRecord(3, 1, 2, 4, {"loss": math.inf, "only z": 1.0}),
-        "a": ClientRecord(report={"loss": 0.1}),
-        "ü/": ClientRecord(),
-    }
-    write_clients(clients, tmp_path / "clients.parquet")
-    found = read_clients(tmp_path / "clients.parquet")
-    assert found == clients and list(found) == list(clients)
-
-
-def test_tables_grow_by_rows(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+def test_tables_grow_by_rows(folder: RunFolder) -> None:
     assert folder.rows("metrics.jsonl") == []
     folder.append("metrics.jsonl", [{"round": 1, "text": "où\n"}])
     folder.append("metrics.jsonl", [{"round": 2}, {"round": 3, "wer": None}])
@@ -132,23 +45,88 @@ def test_tables_grow_by_rows(tmp_path: Path) -> None:
     assert folder.rows("metrics.jsonl") == [{"round": 2}]
 
 
-def test_a_last_row_cut_short_does_not_count_and_one_in_between_is_named(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    (tmp_path / "metrics.jsonl").write_text('{"round": 1}\n{"rou')
+def test_a_last_row_cut_short_does_not_count_and_one_in_between_is_named(folder: RunFolder) -> None:
+    folder.write_text("metrics.jsonl", '{"round": 1}\n{"rou')
     assert folder.rows("metrics.jsonl") == [{"round": 1}]
-    (tmp_path / "metrics.jsonl").write_text('{"round": 1}\n{"rou\n{"round": 3}\n')
+    folder.write_text("metrics.jsonl", '{"round": 1}\n{"rou\n{"round": 3}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl:2: is not a row of JSON"):
         folder.rows("metrics.jsonl")
 
 
-def test_json_and_tab_separated_tables(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+def test_json_and_tab_separated_tables(folder: RunFolder) -> None:
     folder.write_json("results.json", {"wer": 1.5})
-    assert json.loads((tmp_path / "results.json").read_text()) == {"wer": 1.5}
+    assert json.loads(folder.read_text("results.json")) == {"wer": 1.5} and folder.exists("results.json")
     folder.write_table("predictions.tsv", [{"utterance": "a", "errors": 1}, {"utterance": "b", "hypothesis": "où"}])
-    assert (tmp_path / "predictions.tsv").read_text(encoding="utf-8") == "utterance\terrors\thypothesis\na\t1\t\nb\t\toù\n"
+    assert folder.read_text("predictions.tsv") == "utterance\terrors\thypothesis\na\t1\t\nb\t\toù\n"
+    folder.write_table("odd.tsv", [{"a": None, "b": "x\ty\r\nz\n", "c": 0}])
+    assert folder.read_text("odd.tsv") == "a\tb\tc\n\tx y z \t0\n"
     folder.write_table("none.tsv", [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["predictions.tsv", "results.json"]
+    assert folder.storage.files() == ["odd.tsv", "predictions.tsv", "results.json"]
+    for _ in range(2):
+        folder.remove("odd.tsv")
+    assert folder.storage.files() == ["predictions.tsv", "results.json"]
+
+
+def build(*names: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        folder.mkdir()
+        for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(f"{names}")
+
+    return write
+
+
+def test_a_folder_is_exported_in_place_of_the_one_before(folder: RunFolder) -> None:
+    folder.export("model", build("weights", "deep/tokens"))
+    folder.export("model", build("weights", "example"))
+    assert folder.storage.files() == ["model/example", "model/weights"]
+    assert folder.read_text("model/weights") == "('weights', 'example')"
+    for nothing in (build(), lambda path: None):
+        folder.export("none", nothing)
+        folder.export("model", nothing)
+    with pytest.raises(ZeroDivisionError):
+        folder.export("model", lambda path: 1 / 0)
+    assert folder.storage.files() == ["model/example", "model/weights"]
+    folder.remove("model")
+    assert folder.storage.files() == []
+    for text in ("one", "two"):
+        folder.export("deep/clients.parquet", lambda path, text=text: path.write_text(text))
+        assert folder.storage.files() == ["deep/clients.parquet"] and folder.read_text("deep/clients.parquet") == text
+
+
+def test_what_others_write_is_published(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As TensorBoard writes: a file that grows, and further ones."""
+    events = folder.scratch("tensorboard")
+    assert events.is_dir() and folder.scratch("tensorboard") == events
+    (events / "one").write_text("1")
+    (folder.scratch() / "clients.parquet").write_text("table")
+    folder.publish("tensorboard")
+    assert folder.read_text("tensorboard/one") == "1" and folder.exists("clients.parquet") == (folder.root is not None)
+    (events / "one").write_text("12")
+    (events / "deep").mkdir()
+    (events / "deep" / "two").write_text("2")
+    put, sent = folder.storage.put, []
+    monkeypatch.setattr(folder.storage, "put", lambda files: (sent.extend(sorted(files)), put(files)))
+    for _ in range(2):
+        folder.publish()
+    assert sent == ([] if folder.root else ["clients.parquet", "tensorboard/deep/two", "tensorboard/one"])
+    assert folder.read_text("tensorboard/one") == "12" and folder.read_text("tensorboard/deep/two") == "2"
+    assert folder.read_text("clients.parquet") == "table"
+
+
+def test_scratch_goes_with_its_run_folder(bucket: Callable[[], str]) -> None:
+    folder = RunFolder(bucket())
+    made = folder.scratch()
+    assert made.is_dir()
+    del folder
+    assert not made.exists()
+
+
+def test_object_storage_has_no_lock(bucket: Callable[[], str]) -> None:
+    place = bucket()
+    with RunFolder(place).locked(), RunFolder(place).locked():
+        assert RunFolder(place).storage.files() == []
 
 
 def test_one_run_a_folder(tmp_path: Path) -> None:

@@ -1,9 +1,42 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from fedray.engine.resources import DRIVER_CPUS, Share, share
+from fedray.engine import session
+from fedray.engine.resources import ACTOR_BYTES, DRIVER_CPUS, Node, Share, share
 from fedray.engine.settings import EngineSettings
+
+
+def machines(*sizes: tuple[float, ...], actors: int | None = None) -> list[Node]:
+    """Nodes of (cores, GPUs); the driver is on the first. `actors`: how many the memory of each holds."""
+    memory = None if actors is None else actors * ACTOR_BYTES
+    return [Node(size[0], size[1] if len(size) > 1 else 0, memory, index == 0) for index, size in enumerate(sizes)]
+
+
+def dedicated(**settings: Any) -> EngineSettings:
+    return EngineSettings(placement="dedicated", **settings)
+
+
+def packed(share: Share, nodes: list[Node]) -> int:
+    """How many actors fit when each is put on a node of its own choice, one by one, GPU by GPU."""
+    count = 0
+    for node in nodes:
+        cpus, free = node.cpus - DRIVER_CPUS * node.driver, [1.0] * int(node.gpus)
+        while count < share.actors and cpus >= share.cpus - 1e-9:
+            if 0 < share.gpus <= 1:
+                slot = next((index for index, left in enumerate(free) if left >= share.gpus - 1e-9), None)
+                if slot is None:
+                    break
+                free[slot] -= share.gpus
+            elif share.gpus:
+                if len(free) < share.gpus:
+                    break
+                del free[: int(share.gpus)]
+            cpus -= share.cpus
+            count += 1
+    return count
 
 
 @pytest.mark.parametrize(
@@ -26,31 +59,145 @@ from fedray.engine.settings import EngineSettings
         ({"gpus_per_client": 0.1}, 16, 1, Share(10, 1, 0.1)),
         ({"gpus_per_client": 0.25, "cpus_per_client": 4.0}, 16, 2, Share(3, 4, 0.25)),
         ({"actors": 3, "cpus_per_client": 1.0, "gpus_per_client": 0.25}, 4, 1, Share(3, 1, 0.25)),
+        ({"gpus_per_client": 0.3333}, 4, 1, Share(3, 1, 0.3333)),
     ],
 )
 def test_shares(settings: dict, cpus: float, gpus: float, expected: Share) -> None:
-    found = share(EngineSettings(**settings), cpus, gpus)
+    found = share(EngineSettings(**settings), machines((cpus, gpus)))
     assert found == expected
-    assert found.actors * found.cpus + DRIVER_CPUS <= cpus + 1e-9 and found.actors * found.gpus <= gpus
+    assert packed(found, machines((cpus, gpus))) == found.actors
 
 
 @pytest.mark.parametrize(
-    ("settings", "cpus", "gpus", "message"),
+    ("settings", "sizes", "expected"),
     [
-        ({}, 0, 0, r"Ray has 0 cores in all, and the driver books 0\.01: start Ray with cores"),
-        ({"gpus_per_client": 1.5}, 8, 4, r"engine\.gpus_per_client is 1\.5: above 1 it must be a whole number"),
-        ({"gpus_per_client": 0.5}, 8, 0, r"engine\.gpus_per_client asks for 0\.5 GPU an actor, but Ray sees 0 in all: set it to 0 or auto"),
-        ({"gpus_per_client": 2.0}, 8, 1, r"engine\.gpus_per_client asks for 2\.0 GPU an actor, but Ray sees 1 in all"),
-        ({"cpus_per_client": 2.5}, 8, 0, r"engine\.cpus_per_client is 2\.5: above 1 it must be a whole number"),
-        ({"cpus_per_client": 8.0}, 8, 0, r"engine\.cpus_per_client asks for 8 cores an actor, but Ray has 7\.99 left: lower it"),
-        ({"actors": 5}, 8, 1, r"engine\.actors=5 of engine\.gpus_per_client=0\.25: 1 GPUs hold 4 of them: lower either"),
-        ({"actors": 3, "gpus_per_client": 0.6}, 8, 2, r"engine\.actors=3 of engine\.gpus_per_client=0\.6: 2 GPUs hold 2 of them"),
-        ({"actors": 8, "cpus_per_client": 1.0}, 8, 0, r"engine\.actors=8 of engine\.cpus_per_client=1 need 8, but Ray has 7\.99 left"),
+        ({}, [(4,), (2,)], Share(6, 0.9975, 0)),  # 4 of 3.99 / 4 beside the driver, 2 of 2 / 2
+        ({}, [(2,), (4,)], Share(6, 0.995, 0)),  # the driver's node sets the share: 1.99 / 2
+        ({"actors": 3}, [(4,), (2,)], Share(3, 1, 0)),  # 3.99 / 2 = 1.995 and 2 / 1, in whole cores
+        ({"actors": 3}, [(4.01,), (2,)], Share(3, 2, 0)),
+        ({"actors": 2}, [(8,), (8,)], Share(2, 7, 0)),  # 8 would fit once only: the driver's node has 7.99
+        ({"actors": 5}, [(1,), (1,)], Share(5, 0.3333, 0)),  # 3 on the other node: 1 / 3; 2 of 0.99 / 2 here
+        ({"cpus_per_client": 2.0}, [(4,), (3,), (1,)], Share(2, 2, 0)),  # 3.99, 3 and 1 hold one, one and none
+        ({"cpus_per_client": 0.0}, [(0.5,), (3,)], Share(3, 0, 0)),
+        ({}, [(8, 0), (8, 1)], Share(4, 2, 0.25)),  # actors lie beside the GPU
+        ({}, [(4, 1), (8, 2)], Share(12, 0.9975, 0.25)),  # 3.99 / 4; 8 / 8
+        ({"gpus_per_client": 2.0}, [(8, 1), (8, 3)], Share(1, 8, 2)),  # 4 GPUs in all, but two pairs lie on no node
+        ({"actors": 3, "gpus_per_client": 0.5}, [(8, 1), (2, 1)], Share(3, 2, 0.5)),  # two of 3.99 here, one of 2 there
+        ({"gpus_per_client": 0.5, "cpus_per_client": 2.0}, [(8, 0), (3, 2)], Share(1, 2, 0.5)),
+        ({}, [(4, 0), (0, 1)], Share(4, 0, 0.25)),  # a node with GPUs and no cores: nothing left to book
     ],
 )
-def test_what_a_cluster_can_never_give_is_refused(settings: dict, cpus: float, gpus: float, message: str) -> None:
+def test_an_actor_lies_on_one_node(settings: dict, sizes: list, expected: Share) -> None:
+    found = share(EngineSettings(**settings), machines(*sizes))
+    assert found == expected
+    assert packed(found, machines(*sizes)) == found.actors
+
+
+def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
+    for actors in range(1, 40):
+        nodes = machines((7,), (3,), (13,))
+        found = share(EngineSettings(actors=actors), nodes)
+        step = 1 if found.cpus >= 1 else 1e-4
+        assert packed(found, nodes) == actors
+        assert packed(Share(actors, found.cpus + step, 0), nodes) < actors
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes", "message"),
+    [
+        ({}, [(0,)], r"Ray has 0 cores in all, and the driver books 0\.01: start Ray with cores"),
+        (
+            {},
+            [(0,), (8,)],
+            r"the node that the driver runs on has 0 cores for Ray, and the driver books 0\.01: start Ray there with a core",
+        ),
+        ({"gpus_per_client": 1.5}, [(8, 4)], r"engine\.gpus_per_client is 1\.5: above 1 it must be a whole number"),
+        ({"gpus_per_client": 1 / 3}, [(8, 4)], r"engine\.gpus_per_client is 0\.333\d*, but Ray counts in steps of 0\.0001: write 0\.3333"),
+        ({"gpus_per_client": 0.5}, [(8,)], r"engine\.gpus_per_client asks for 0\.5 GPUs an actor, but Ray sees none: set it to 0 or auto"),
+        (
+            {"gpus_per_client": 2.0},
+            [(8, 1), (8, 1)],  # two in all do not help
+            r"engine\.gpus_per_client asks for 2 GPUs an actor, but the largest node has 1 GPU: set it to 1 at most, or auto",
+        ),
+        ({"cpus_per_client": 2.5}, [(8,)], r"engine\.cpus_per_client is 2\.5: above 1 it must be a whole number"),
+        ({"cpus_per_client": 8.0}, [(8,)], r"engine\.cpus_per_client asks for 8 cores an actor, but Ray has 7\.99 left: lower it"),
+        ({"cpus_per_client": 9.0}, [(8,), (8,)], r"cpus_per_client asks for 9 cores an actor, but the largest node has 8 left: lower it"),
+        (
+            {"cpus_per_client": 4.0, "gpus_per_client": 0.25},
+            [(8,), (2, 1)],
+            r"engine\.cpus_per_client=4 and engine\.gpus_per_client=0\.25: a node with such GPUs has 2 cores left at most",
+        ),
+        (
+            {"actors": 5},
+            [(8, 1)],
+            r"engine\.actors=5 of engine\.gpus_per_client=0\.25: 1 GPU .* for 4 of them: lower either \(gpus_per_client=0\.2 would do\)",
+        ),
+        (
+            {"actors": 3, "gpus_per_client": 0.6},
+            [(8, 2)],
+            r"engine\.actors=3 of engine\.gpus_per_client=0\.6: 2 GPUs .* for 2 of them",
+        ),
+        (
+            {"actors": 8, "cpus_per_client": 1.0},
+            [(8,)],
+            r"engine\.actors=8 of engine\.cpus_per_client=1 need 8 cores, but beside the driver there is room for 7 of them \(8 cores\)",
+        ),
+        (
+            {"actors": 4, "cpus_per_client": 3.0},
+            [(5,), (5,), (5,)],
+            r"engine\.actors=4 .* need 12 cores, but beside the driver there is room for 3 of them "
+            r"\(3 nodes with 15 cores in all; a node has 5 cores at most, and an actor lies on one node\): lower either",
+        ),
+    ],
+)
+def test_what_a_cluster_can_never_give_is_refused(settings: dict, sizes: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        share(EngineSettings(**settings), cpus, gpus)
+        share(EngineSettings(**settings), machines(*sizes))
+
+
+def test_dedicated_has_an_actor_for_every_client() -> None:
+    assert share(dedicated(), machines((4,)), 6) == Share(6, 0.665, 0)  # 3.99 / 6
+    assert share(dedicated(), machines((4, 1)), 3) == Share(3, 1, 0.25)
+    assert share(dedicated(), machines((4,)), None) == share(EngineSettings(), machines((4,)))
+    assert share(EngineSettings(), machines((4,)), 1_000_000) == Share(4, 0.9975, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "population", "message"),
+    [
+        (
+            dedicated(),
+            machines((4,), (4,), actors=20),
+            41,
+            r"dedicated with 41 clients: 41 actors need about 13\.9 GB of memory \(340 MB each, .*\), but Ray has 13\.6 GB .* enough for "
+            r"40: placement: pooled plays any population",
+        ),
+        (
+            dedicated(),
+            machines((4, 1)),
+            5,
+            r"dedicated with 5 clients of .*gpus_per_client=0\.25: 1 GPU .* for 4 .* placement: pooled",
+        ),
+        (dedicated(cpus_per_client=1.0), machines((4,)), 4, r"dedicated with 4 clients of .* there is room for 3 .* placement: pooled"),
+        (EngineSettings(actors=11), machines((4,), actors=10), None, r"engine\.actors=11: 11 actors need about 3\.7 GB .* lower it, or"),
+    ],
+)
+def test_many_actors_are_refused_in_words(settings: EngineSettings, nodes: list[Node], population: int | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        share(settings, nodes, population)
+
+
+def test_memory_that_suffices_or_is_not_known_refuses_nothing() -> None:
+    assert share(dedicated(), machines((4,), (4,), actors=20), 40).actors == 40
+    assert share(EngineSettings(actors=10), machines((4,), actors=10)).actors == 10
+    assert share(EngineSettings(), machines((4,), actors=1)).actors == 4  # auto: as before
+    assert share(dedicated(), machines((4,)), 1000).actors == 1000
+
+
+def test_resources_are_those_of_the_nodes_that_live(cluster: None) -> None:
+    (node,) = session.resources()
+    assert (node.cpus, node.gpus, node.driver) == (4, 0, True)
+    assert node.memory is not None and node.memory > 1e9
 
 
 @pytest.mark.parametrize(
@@ -64,6 +211,7 @@ def test_what_a_cluster_can_never_give_is_refused(settings: dict, cpus: float, g
         ({"cpus_per_client": "many"}, "cpus_per_client is auto or a number from 0, not 'many'"),
         ({"gpus_per_client": -1.0}, "gpus_per_client is auto or a number from 0, not -1.0"),
         ({"failures_allowed": 1.1}, "failures_allowed is a share of the cohort from 0 to 1, not 1.1"),
+        ({"placement": "dedicated", "actors": 4}, "actors must be auto with placement=dedicated: there every client has an actor"),
         ({"prepare": "never"}, "prepare is lazy or all, not 'never'"),
     ],
 )

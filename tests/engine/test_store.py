@@ -2,38 +2,94 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from fedray.core.storage import StorageError
 from fedray.engine.events import KEPT, Events
 from fedray.engine.store import ClientStore, folder_name
+from tests.stores import s3, small_disk
 
 
-def test_versions_of_a_client(tmp_path: Path) -> None:
-    store = ClientStore(tmp_path / "clients")
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[], str]]:
+    with s3() as new:
+        yield new
+
+
+@pytest.fixture(params=["disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ClientStore:
+    return ClientStore(tmp_path / "states" if request.param == "disk" else request.getfixturevalue("bucket")())
+
+
+def test_versions_of_a_client(store: ClientStore) -> None:
     for version in (1, 4):
         store.save("speaker/one", version, {"labels": ["yes"], "moments": np.full(3, version, np.float32)})
     assert store.load("speaker/one", 1)["moments"].tolist() == [1, 1, 1]
     assert store.load("speaker/one", 4) == {"labels": ["yes"], "moments": pytest.approx(np.full(3, 4))}
-    assert store.path("speaker/one", 4).parent.parent == tmp_path / "clients"
+    assert [name.split("/")[1] for name in store.storage.files()] == ["000001.pt", "000004.pt"]
     store.remove("speaker/one", 1)
     store.remove("speaker/one", 1)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"speaker_one-\w+/000001.pt"):
         store.load("speaker/one", 1)
+    assert pickle.loads(pickle.dumps(store)).load("speaker/one", 4)["labels"] == ["yes"]
 
 
-def test_what_no_checkpoint_names_goes(tmp_path: Path) -> None:
-    store = ClientStore(tmp_path)
-    for client, versions in {"a": [0, 2, 5], "b": [3], "c": [6], "d": [1, 6]}.items():
+def test_what_no_checkpoint_names_goes(store: ClientStore) -> None:
+    store.keep_only(set())
+    for client, versions in {"a": [0, 2, 5], "b": [3], "c": [6], "d": [1, 6], "e": [1, 2, 3]}.items():
         for version in versions:
             store.save(client, version, {"version": version})
-    store.keep_only({("a", 0), ("a", 2), ("b", 3), ("d", 1)})
-    left = {client: sorted(int(path.stem) for path in (tmp_path / client).glob("[0-9]*.pt")) for client in "abcd"}
-    assert left == {"a": [0, 2], "b": [3], "c": [], "d": [1]}
-    ClientStore(tmp_path / "none").keep_only(set())
+    store.storage.write("a/.000002.pt.123.tmp", b"of a writer that was killed")
+    store.remove_all([("e", 1), ("e", 3), ("e", 7)])
+    store.keep_only({("a", 0), ("a", 2), ("b", 3), ("d", 1), ("e", 2)})
+    assert store.storage.files() == ["a/000000.pt", "a/000002.pt", "b/000003.pt", "d/000001.pt", "e/000002.pt"]
+
+
+def test_a_state_cut_short_is_named(store: ClientStore) -> None:
+    store.save("a", 1, {"moments": np.zeros(1000)})
+    store.storage.write("a/000001.pt", store.storage.read("a/000001.pt")[:-100])
+    with pytest.raises(ValueError, match=r"a/000001\.pt: is not a state that fedray can read \(cut short"):
+        store.load("a", 1)
+
+
+class Call:
+    """Pickles as a call: whoever unpickles it makes a folder."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle"])
+def test_a_pickle_planted_as_a_state_is_refused_and_not_run(store: ClientStore, tmp_path: Path, how: str) -> None:
+    target, planted = tmp_path / "made", tmp_path / "planted"
+    torch.save({"a": Call(target)}, planted) if how == "torch" else planted.write_bytes(pickle.dumps({"a": Call(target)}))
+    store.storage.put({"a/000001.pt": planted})
+    with pytest.raises(ValueError, match=r"a/000001\.pt: is not a state that fedray can read"):
+        store.load("a", 1)
+    assert not target.exists()
+    torch.load(planted, weights_only=False) if how == "torch" else pickle.loads(planted.read_bytes())
+    assert target.is_dir()  # it was armed
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        store = ClientStore(disk)
+        store.save("a", 1, {"version": 1})
+        for version in (1, 2):
+            with pytest.raises(StorageError, match=f"disk/a/{version:06d}.pt: cannot be written: No space left"):
+                store.save("a", version, {"large": np.zeros(500_000)})
+        assert store.load("a", 1) == {"version": 1} and store.storage.files() == ["a/000001.pt"]
 
 
 @pytest.mark.parametrize("client", ["a", "client-07", "1272", "user@host.org", "a" * 100])

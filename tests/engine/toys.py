@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import torch
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import numpy_generator
-from fedray.core.types import Broadcast, Change, Client, Evaluation, Received, Server, ServerState, State, Update
+from fedray.core.strategies import ByExamples, LayerwisePruning
+from fedray.core.types import Broadcast, Change, Client, Evaluation, Layer, Received, Server, ServerState, State, Update, Vector
 from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.resources import Share
@@ -53,8 +56,9 @@ class ToyData:
 @dataclass(frozen=True)
 class ToySettings:
     lr: float = 0.5
-    trouble: str = ""  # raise | nan | die once | die | slow
+    trouble: str = ""  # raise | nan | die once | die
     troubled: tuple[str, ...] = ()
+    seconds: float = 0.0  # how long a client takes
     folder: str = ""  # where inits are counted and deaths are remembered
 
 
@@ -78,6 +82,7 @@ class Toy(Algorithm):
         return Broadcast(state.params, {"lr/client": self.settings.lr / (1 + round)})
 
     def client_update(self, client: Client, received: Received) -> Update:
+        time.sleep(self.settings.seconds)
         if client.id in self.settings.troubled:
             self.make_trouble(client, received)
         assert client.state is not None and received.assets["table"].sum() == 3
@@ -106,6 +111,9 @@ class Toy(Algorithm):
         params = state.params + (0 if change.clients is None else change.clients)
         return ServerState(params + change.server, {"rounds": state.extra["rounds"] + 1})
 
+    def layers(self) -> tuple[Layer, ...]:
+        return Layer("first", 0, 300), Layer("second", 300, 700), Layer("first", 700, SIZE)  # a layer may lie in two stretches
+
     def assets(self) -> dict[str, Any]:
         return {"table": np.ones(3)}
 
@@ -114,13 +122,33 @@ class Toy(Algorithm):
         return Evaluation(metrics, [{"item": i} for i in range(2)] if final else [])
 
 
+@dataclass(frozen=True)
+class DeadlyPruning(LayerwisePruning):
+    """Kills its actor once between the phases, when a lane's updates are held and one of them is probed."""
+
+    folder: str = ""
+
+    def probe(self, delta: Vector, mean: Vector, layers: Sequence[Layer]) -> Mapping[str, float]:
+        dead = Path(self.folder) / "dead-between"
+        if not dead.exists():
+            dead.touch()
+            os._exit(1)
+        return super().probe(delta, mean, layers)
+
+
 def assignment(folder: Path, rounds: int = 4, actors: int = 2, settings: ToySettings | None = None, **changes: Any) -> Assignment:
-    algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), Parts(rounds=rounds))
+    data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
+    parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
+    algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
     folder.mkdir(parents=True, exist_ok=True)
-    engine = EngineSettings(**({"lanes": 3, "actors": actors} | changes))
-    program = Program(algorithm, ToyData(), 7, ClientStore(folder / "states"))
-    plan = Plan(rounds, CohortSettings(size=6), engine, EvaluationSettings(shards=3))
-    return Assignment("toy", program, algorithm.assets(), plan, Share(actors, 0.5, 0.0), folder)
+    if changes.get("placement") == "dedicated":
+        actors = len(data.client_ids())
+    else:
+        changes["actors"] = actors
+    engine = EngineSettings(**({"lanes": 3} | changes))
+    program = Program(algorithm, data, 7, ClientStore(folder / "states"))
+    plan = Plan(rounds, CohortSettings(size=cohort), engine, EvaluationSettings(shards=3))
+    return Assignment("toy", program, algorithm.assets(), plan, Share(actors, cpus, 0.0), folder)
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:

@@ -1,36 +1,13 @@
-"""Strategies: how much each client's update weighs. A strategy weighs, the engine sums."""
+"""Weights from a client's own report: by examples, by loss, by word error rate."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedray.core.config import positive
-from fedray.core.types import Vector
-
-
-class Strategy(ABC):  # noqa: B024 - its kinds differ in what they are asked
-    """The root of all strategies. `clip_norm` bounds each update's Euclidean norm before anything else sees it."""
-
-    clip_norm: float | None = None
-
-    def clip(self, delta: Vector) -> Vector:
-        if self.clip_norm is None:
-            return delta
-        norm = math.sqrt(float(np.square(delta, dtype=np.float64).sum()))  # not by BLAS, whose bits depend on its threads
-        return delta if norm <= self.clip_norm else delta * np.float32(self.clip_norm / norm)
-
-
-class OnePass(Strategy):
-    """Weights that follow from a client's own report: updates are folded at once and forgotten."""
-
-    @abstractmethod
-    def log_weight(self, report: Mapping[str, float]) -> float:
-        """The natural logarithm of the client's weight; only ratios within a cohort matter. -inf leaves the client out."""
+from fedray.core.strategies.base import OnePass
 
 
 @dataclass(frozen=True)
@@ -75,6 +52,3 @@ class ByWer(OnePass):
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         return (1.0 - report["wer"]) / self.temperature
-
-
-STRATEGIES: dict[str, type[Strategy]] = {"by_examples": ByExamples, "by_loss": ByLoss, "by_wer": ByWer}

@@ -1,0 +1,212 @@
+"""How fast a run would be here: the pool that default settings give, at a small standard workload, on the Ray that a run would use."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from ray.exceptions import RayError
+from rich.console import Console
+from torch import nn
+
+from fedray.doctor.looks import Findings, size, usable_cores
+from fedray.engine import session
+from fedray.engine.resources import Node, Share, share
+from fedray.engine.settings import EngineSettings
+
+CLIPS, FRAMES, BINS, WORDS, BATCH, LR = 20, 98, 40, 35, 16, 0.01  # a client of the standard workload: one epoch over 20 clips of a second
+COHORT = 100
+TRAIN_SECONDS = 2.0
+START_SECONDS = 20.0  # that actors get before they are called missing
+OBJECT_FLOATS = 13_000_000  # 52 MB: a model of 13 million parameters
+
+
+def crnn() -> nn.Module:
+    """CRNN-Base, 178 thousand parameters."""
+    from fedray.models.crnn import CRNN, CRNNSettings  # only here: where it does not load, `looks.versions` says why
+
+    return CRNN(CRNNSettings(), BINS, WORDS)
+
+
+class Bench:
+    """A client actor that does nothing but the standard workload."""
+
+    def __init__(self, build: Callable[[], nn.Module], gpus: float) -> None:
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.device = "cuda" if gpus else "cpu"
+        self.model = build().to(self.device).train()
+        self.clips = torch.randn(CLIPS, FRAMES, BINS).to(self.device)
+        self.words = torch.randint(WORDS, (CLIPS,)).to(self.device)
+        self.lengths = torch.full((CLIPS,), FRAMES)
+        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=LR)
+
+    def client(self) -> None:
+        """What one client trains in a round; the first time is slower than all others."""
+        for batch in (slice(start, start + BATCH) for start in range(0, CLIPS, BATCH)):
+            self.optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(self.model(self.clips[batch], self.lengths[batch]), self.words[batch])
+            loss.backward()
+            self.optimiser.step()
+            loss.item()  # a GPU is waited for
+
+    def clients_a_second(self, seconds: float) -> float:
+        since, clients = time.perf_counter(), 0
+        while not clients or time.perf_counter() - since < seconds:
+            self.client()
+            clients += 1
+        return clients / (time.perf_counter() - since)
+
+    def memory(self) -> float:
+        """Bytes that are this process' own: what one more costs. Files that it maps (libraries) are shared with the others."""
+        _, resident, shared, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        return float((int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE"))
+
+
+def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
+    """What a run with default settings would get, and how fast that is: measured on the Ray that it would use."""
+    found, mine = Findings(), not ray.is_initialized()
+    busy(found, os.getloadavg()[0], usable_cores())
+    try:
+        with doing(console, "connecting to Ray"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Ray's about itself; what matters to a run is looked at here
+            since = time.perf_counter()
+            session.connect()
+            took = time.perf_counter() - since
+        nodes = session.resources()
+        found.lines.append(("Ray", f"{cluster(nodes)}, " + (f"ready in {took:.1f} s" if mine else "was here already")))
+        here = sum(node.cpus for node in nodes if node.driver)
+        if here > usable_cores():
+            found.problem(
+                f"Ray counts {here:g} cores here, but this process may use {usable_cores()}: actors will wait for each other. Set "
+                f"engine.actors={usable_cores()}, or start Ray yourself (`ray start --head --num-cpus={usable_cores()}`, RAY_ADDRESS=auto)"
+            )
+        shares = share(EngineSettings(), nodes)
+        found.lines.append(("a run gets", words(shares)))
+        memory = measure(found, shares, build, console)
+        there = sum(node.memory or 0.0 for node in nodes)
+        found.lines.append(("memory", f"{size(memory)} an actor; Ray has {size(there)} for them: room for {there // memory:,.0f}"))
+    except (RayError, ConnectionError, OSError, RuntimeError, ValueError, SystemExit) as error:  # Ray leaves with SystemExit
+        found.problem(f"trying what a run does failed: {reason(error)}", stops=True)
+    finally:
+        if mine and ray.is_initialized():
+            ray.shutdown()
+    return found
+
+
+def busy(found: Findings, load: float, cores: int) -> None:
+    """`load` is the mean number of processes that wanted a core in the last minute."""
+    if load > cores / 2:
+        found.problem(f"{load:.1f} processes wanted the {cores} cores in the last minute: a quiet machine is faster than these numbers")
+
+
+def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], console: Console) -> float:
+    """Start the actors of a run, time them alone and together, and end them again. Returns the bytes of memory that each has taken."""
+    make = ray.remote(num_cpus=shares.cpus, num_gpus=shares.gpus, max_restarts=0)(Bench)
+    actors: list[Any] = []
+    try:
+        with doing(console, "starting a client actor"):
+            since = time.perf_counter()
+            actors.append(make.remote(build, shares.gpus))
+            if not _answer(actors):
+                raise RuntimeError(
+                    f"no client actor started within {START_SECONDS:.0f} s: something else holds the cores or GPUs (see `ray status`)"
+                )
+            found.lines.append(("an actor starts", f"in {time.perf_counter() - since:.1f} s"))
+        with doing(console, f"starting all {shares.actors:,}"):
+            actors += [make.remote(build, shares.gpus) for _ in range(shares.actors - 1)]
+            ready = _answer(actors)
+            if len(ready) < len(actors):
+                found.problem(
+                    f"{len(actors) - len(ready)} of {len(actors)} client actors did not start within {START_SECONDS:.0f} s: something else "
+                    "holds cores or GPUs (see `ray status`), or the machine is slow; numbers below are of those that did"
+                )
+        with doing(console, "putting 52 MB into the object store"):
+            found.lines.append(("object store", f"a put of 52 MB takes {1000 * put_seconds():.0f} ms"))
+        with doing(console, "training on one actor alone"):
+            alone = ray.get(ready[0].clients_a_second.remote(TRAIN_SECONDS), timeout=60)
+        with doing(console, f"training on {_count(len(ready), 'actor')} at once"):
+            together = sum(ray.get([actor.clients_a_second.remote(TRAIN_SECONDS) for actor in ready], timeout=60))
+        memory = statistics.median(ray.get([actor.memory.remote() for actor in ready], timeout=60))
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+    found.lines += speeds(alone, together, len(ready))
+    return float(memory)
+
+
+def speeds(alone: float, together: float, actors: int) -> list[tuple[str, str]]:
+    """Clients a second of one actor alone and of all at once, in words."""
+    return [
+        ("one actor alone", f"{alone:,.1f} clients a second (CRNN-Base, 178,000 parameters, 20 one-second clips, batches of 16)"),
+        ("all at once", f"{together:,.1f} clients a second: {100 * together / alone / actors:.0f} % of {actors} x {alone:,.1f}"),
+        ("a round", f"of {COHORT} such clients takes about {_time(COHORT / together)}, 1,000 rounds {_time(1000 * COHORT / together)}"),
+    ]
+
+
+def _answer(actors: Sequence[Any]) -> list[Any]:
+    """Those that have played their first client in time."""
+    calls = {actor.client.remote(): actor for actor in actors}
+    ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=START_SECONDS)
+    ray.get(ready)
+    return [calls[call] for call in ready]
+
+
+def reason(error: BaseException) -> str:
+    """In a line: Ray's errors begin with what happened and end, below tracebacks, with why."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{lines[0]} ... {lines[-1]}" if isinstance(error, RayError) and len(lines) > 1 else lines[0]
+
+
+def put_seconds() -> float:
+    values = np.ones(OBJECT_FLOATS, dtype=np.float32)
+    times = []
+    for _ in range(3):
+        since = time.perf_counter()
+        reference = ray.put(values)
+        times.append(time.perf_counter() - since)
+        del reference
+    return statistics.median(times)
+
+
+@contextmanager
+def doing(console: Console, what: str) -> Iterator[None]:
+    """Say what takes a while: a spinner on a terminal, else a line."""
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        console.print(f"  {what} ...", highlight=False)
+        yield
+
+
+def words(shares: Share) -> str:
+    """A pool in words: "4 client actors with 3 cores and 0.25 GPUs each"."""
+    gpu = f" and {_count(shares.gpus, 'GPU')}" if shares.gpus else ""
+    each = " each" if shares.actors > 1 else ""
+    return f"{_count(shares.actors, 'client actor')} with {_count(shares.cpus, 'core')}{gpu}{each}" + ("" if shares.gpus else ", no GPU")
+
+
+def cluster(nodes: Sequence[Node]) -> str:
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+    return f"{_count(len(nodes), 'node')} with {_count(cpus, 'core')} and {_count(gpus, 'GPU')}"
+
+
+def _count(number: float, what: str) -> str:
+    return f"{number:g} {what}" + ("" if number == 1 else "s")
+
+
+def _time(seconds: float) -> str:
+    for length, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"

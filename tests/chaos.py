@@ -1,0 +1,163 @@
+"""Chaos: runs of the toy are killed at random moments, in random places, and resumed; each must end with the bits of the undisturbed run.
+
+`make chaos` does this for ten minutes. Every disturbance follows from the seed: `python tests/chaos.py --minutes 10 --seed 3`.
+What is killed: a client actor, the driver, the process that watches it with its whole Ray, or a node of two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fedray.engine.folder import RunFolder
+from tests.engine.runs import bits, rows
+
+ROUNDS = 6
+WORKLOADS: list[dict[str, Any]] = [
+    {"strategy": "by_examples"},
+    {"strategy": "layerwise_pruning"},
+    {"strategy": "median"},
+    {"strategy": "krum"},
+    {"strategy": "layerwise_pruning", "placement": "dedicated", "clients": 4, "lanes": 2},
+]
+VICTIMS = ("actor", "actor", "driver", "everything", "node")
+
+
+def start(folder: Path, options: dict[str, Any], log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps({"rounds": ROUNDS, **options})]
+    with log.open("ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+
+def processes(run: subprocess.Popen[bytes], title: str) -> list[psutil.Process]:
+    """The run's processes whose title holds these words."""
+    found = []
+    for process in psutil.Process(run.pid).children(recursive=True):
+        try:
+            if title in " ".join(process.cmdline()) or title in process.name():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def kill_all(run: subprocess.Popen[bytes]) -> None:
+    """The whole tree at once, as a machine that loses its power."""
+    family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
+    for process in family:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, timeout=20)
+
+
+def disturb(run: subprocess.Popen[bytes], victim: str, dice: random.Random) -> str:
+    """Kill it, where it is there; what was killed in words."""
+    if victim == "everything":
+        kill_all(run)
+        return "everything"
+    title = {"actor": "ray::ClientActor", "driver": "ray::Driver", "node": "raylet/raylet"}[victim]
+    there = processes(run, title)
+    if victim == "node":
+        there = there[1:]  # the head's is the first to start
+    if not there:
+        return f"no {victim} there"
+    process = dice.choice(there)
+    try:
+        doing = " ".join(process.cmdline())[:40] if victim != "node" else "raylet"
+        process.kill()
+    except psutil.NoSuchProcess:
+        return f"{victim} had gone"
+    return doing
+
+
+def finished(folder: Path) -> bool:
+    return (folder / "results.json").exists()
+
+
+def trial(number: int, workload: dict[str, Any], straight: Path, scratch: Path, dice: random.Random) -> Counter[str]:
+    """One run, disturbed until it has ended; AssertionError if its bits are others."""
+    folder, log, counts = scratch / f"run-{number}", scratch / f"run-{number}.log", Counter[str]()
+    began = time.monotonic()
+    while not finished(folder):
+        victim = dice.choice(VICTIMS)
+        options = {**workload, "seconds": 0.12, "nodes": 2 if victim == "node" else 1, "replacements": 50}
+        if options.get("placement") != "dedicated":
+            options |= {"actors": 2, "cpus": 0.4} if victim != "node" else {"actors": 2}
+        elif victim == "node":
+            continue
+        else:
+            options["cpus"] = 0.3
+        run = start(folder, options, log)
+        first, killed_in = True, -1
+        while run.poll() is None and not finished(folder):
+            until = time.monotonic() + (dice.uniform(6, 14) if first else dice.uniform(0.5, 6))
+            while time.monotonic() < until and run.poll() is None and not finished(folder):
+                time.sleep(0.05)
+            if run.poll() is not None or finished(folder) or counts["kills"] > 12:
+                break
+            if victim == "actor" and killed_in == (killed_in := len(RunFolder(folder).rows("metrics.jsonl"))):
+                continue  # a client at work in two kills of a round would be blamed, and rightly so
+            first = False
+            done = disturb(run, victim, dice)
+            counts["kills"] += 1
+            counts[victim] += 1
+            print(f"  run {number}: {time.monotonic() - began:5.1f} s, {done}", flush=True)
+            if victim in ("driver", "everything", "node"):
+                break
+        try:
+            run.wait(timeout=90)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            raise AssertionError(f"run {number} hangs; see {log}") from None
+        counts["starts"] += 1
+        assert counts["starts"] < 30, f"run {number} does not end; see {log}"
+    assert rows(folder) == rows(straight), f"run {number}: other rows; see {folder}"
+    assert bits(folder, ROUNDS) == bits(straight, ROUNDS), f"run {number}: other bits; see {folder}"
+    assert RunFolder(folder).rows("failures.jsonl") == [], f"run {number}: a client was blamed; see {folder}"
+    shutil.rmtree(folder)
+    return counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    dice, scratch = random.Random(options.seed), Path(tempfile.mkdtemp(prefix="fedray-chaos-"))
+    straights: dict[int, Path] = {}
+    total: Counter[str] = Counter()
+    until, number = time.monotonic() + 60 * options.minutes, 0
+    print(f"chaos for {options.minutes:g} minutes, seed {options.seed}, in {scratch}", flush=True)
+    while time.monotonic() < until:
+        kind = dice.randrange(len(WORKLOADS))
+        if kind not in straights:
+            straights[kind] = scratch / f"straight-{kind}"
+            cpus = 0.3 if "placement" in WORKLOADS[kind] else 0.8
+            assert start(straights[kind], {**WORKLOADS[kind], "cpus": cpus}, scratch / f"straight-{kind}.log").wait(timeout=300) == 0
+        counts = trial(number, WORKLOADS[kind], straights[kind], scratch, dice)
+        total += counts
+        number += 1
+        print(f"run {number} {WORKLOADS[kind]}: same bits after {counts['kills']} kills and {counts['starts']} starts", flush=True)
+    kills = ", ".join(f"{total[victim]} x {victim}" for victim in dict.fromkeys(VICTIMS))
+    print(f"{number} runs, {total['starts']} starts, {total['kills']} kills ({kills}): all ended with the bits of the undisturbed run")
+    shutil.rmtree(scratch)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""A toy run in a Ray of its own, of one node or two: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`. Killed by tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+from fedray.core.strategies import STRATEGIES
+from fedray.engine import session
+from fedray.engine.folder import RunFolder
+from tests.engine import toys
+
+QUICK_TO_NOTICE = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+
+
+@contextmanager
+def cluster(nodes: int, lose_after: int, folder: Path) -> Iterator[None]:
+    """A Ray with room for one actor a node; the second node goes when `lose_after` rounds are done (0: it stays)."""
+    room = {"num_cpus": 1, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args={**room, "num_cpus": 2, "_system_config": QUICK_TO_NOTICE})
+    others = [made.add_node(**room) for _ in range(nodes - 1)]
+    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    made.wait_for_nodes()
+
+    def lose() -> None:
+        while len(RunFolder(folder).rows("metrics.jsonl")) < lose_after:
+            time.sleep(0.05)
+        time.sleep(0.3)  # well into the next round
+        made.remove_node(others[0], allow_graceful=False)
+
+    if lose_after:
+        threading.Thread(target=lose, daemon=True).start()
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def main(folder: Path, options: dict[str, Any]) -> None:
+    session.ship(toys)
+    nodes, lose_after = options.pop("nodes", 1), options.pop("lose_after", 0)
+    settings = toys.ToySettings(seconds=options.pop("seconds", 0.0))
+    if clients := options.pop("clients", None):
+        options |= {"data": toys.ToyData(clients), "cohort": clients - 1}
+    strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
+    with cluster(nodes, lose_after, folder):
+        toys.run(folder, settings=settings, strategy=strategy, cpus=options.pop("cpus", 1.0), **options)
+        print(json.dumps({"nodes": len(ray.nodes()), "alive": sum(node["Alive"] for node in ray.nodes())}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,46 @@
+"""What tests compare two runs by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedray.core.seeds import seed_all
+from fedray.core.types import Received, Vector
+from fedray.engine.cohort import cut, sample
+from fedray.engine.driver import Assignment
+from fedray.engine.folder import RunFolder
+from fedray.engine.work import hydrate, prepare, server
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows without what depends on the clock."""
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in RunFolder(folder).rows("metrics.jsonl")]
+
+
+def bits(folder: Path, round: int) -> tuple[bytes, dict[str, bytes]]:
+    """The parameters of a round, and all client states on disk."""
+    states = {str(path.relative_to(folder)): path.read_bytes() for path in sorted((folder / "states").rglob("*.pt"))}
+    return RunFolder(folder).load(round).state.params.tobytes(), states
+
+
+def same(one: Path, other: Path, round: int = 4) -> None:
+    assert rows(one) == rows(other)
+    assert bits(one, round) == bits(other, round)
+
+
+def first_round(assignment: Assignment) -> tuple[dict[str, Vector], Vector, Vector]:
+    """Round 0 by hand: every client's update in lane order, what the server learnt, and theta_0."""
+    program, algorithm, data = assignment.program, assignment.program.algorithm, assignment.program.data
+    state = algorithm.init(None)  # type: ignore[arg-type]
+    received = Received(state.params, algorithm.broadcast(state, 0).settings, 0, assignment.assets)
+    cohort = sample(data.client_ids(), assignment.plan.cohort, data.cost, program.seed, 0)
+    deltas = {}
+    for name in (name for lane in cut(cohort, assignment.plan.engine.lanes, data.cost) for name in lane):
+        client = hydrate(program, name, None, 0)
+        first = prepare(program, client, received)
+        seed_all(client.seed)
+        deltas[name] = algorithm.client_update(type(client)(client.id, client.data, client.seed, first), received).delta
+    learnt = algorithm.server_train(server(program, 0, "cpu", assignment.assets, lambda *_: None), received)
+    assert learnt is not None
+    return deltas, learnt.delta, state.params

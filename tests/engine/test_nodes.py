@@ -1,0 +1,43 @@
+"""Two nodes: the same bits as one, also when one of them is lost in the middle of a round; a folder that they do not share is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedray.core.strategies import STRATEGIES
+from fedray.engine.folder import RunFolder
+from tests.engine import toys
+from tests.engine.runs import same
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def elsewhere(folder: Path, **options: Any) -> dict[str, Any]:
+    """A run in a Ray of its own; what it says at the end."""
+    command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))))
+
+
+def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
+    pruning = STRATEGIES["layerwise_pruning"]()
+    toys.run(tmp_path / "one", strategy=pruning, rounds=2)
+    said = elsewhere(tmp_path / "two", nodes=2, strategy="layerwise_pruning", rounds=2)
+    assert said == {"nodes": 2, "alive": 2}
+    assert len(list((tmp_path / "two" / "probe").iterdir())) == 3, "one node did all the work"  # the driver and both nodes
+    same(tmp_path / "two", tmp_path / "one", 2)
+
+
+def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
+    toys.run(tmp_path / "one", rounds=3)
+    said = elsewhere(tmp_path / "two", nodes=2, rounds=3, seconds=0.15, lose_after=1)
+    assert said == {"nodes": 2, "alive": 1}
+    same(tmp_path / "two", tmp_path / "one", 3)
+    assert RunFolder(tmp_path / "two").rows("failures.jsonl") == []

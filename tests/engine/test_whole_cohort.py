@@ -1,0 +1,131 @@
+"""Strategies that see the whole cohort, through the engine: for any placement, and after a death between the phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedray.core.strategies import STRATEGIES, Strategy
+from fedray.engine import aggregation
+from fedray.engine.folder import RunFolder
+from tests.engine import toys
+from tests.engine.runs import bits, first_round, same
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+FIRST = np.r_[0:300, 700:1000]  # the toy's layers
+SECOND = np.r_[300:700]
+
+
+def median(deltas: np.ndarray) -> np.ndarray:
+    return np.median(deltas, axis=0)
+
+
+def trimmed(deltas: np.ndarray) -> np.ndarray:
+    """One of six on either side."""
+    return np.sort(deltas, axis=0)[1:-1].mean(axis=0)
+
+
+def krum(deltas: np.ndarray) -> np.ndarray:
+    """Six clients, one of them suspected: the three nearest count."""
+    distances = np.square(deltas[:, None] - deltas[None]).sum(-1)
+    scores = [np.sort(np.delete(row, i))[:3].sum() for i, row in enumerate(distances)]
+    return deltas[int(np.argmin(scores))]
+
+
+def pruned(deltas: np.ndarray) -> np.ndarray:
+    """In each layer without the farthest and the nearest of six."""
+    result = np.zeros(deltas.shape[1])
+    for layer in (FIRST, SECOND):
+        order = np.argsort(np.linalg.norm((deltas - deltas.mean(0))[:, layer], axis=1))
+        result[layer] = deltas[np.sort(order[1:-1])][:, layer].mean(0)
+    return result
+
+
+KINDS: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], np.ndarray]]] = {
+    "median": ({}, median),
+    "trimmed_mean": ({"trim": 0.17}, trimmed),
+    "krum": ({"byzantine": 0.17}, krum),
+    "layerwise_pruning": ({"pruning": 0.17}, pruned),
+}
+
+
+def strategy(kind: str) -> Strategy:
+    return STRATEGIES[kind](**KINDS[kind][0])
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def straight(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp(request.param)
+    toys.run(folder, strategy=strategy(request.param), rounds=2, actors=1)
+    return request.param, folder
+
+
+def test_the_first_round_is_the_float64_reference(straight: tuple[str, Path], tmp_path: Path) -> None:
+    kind, folder = straight
+    deltas, learnt, before = first_round(toys.assignment(tmp_path, strategy=strategy(kind)))
+    expected = before + KINDS[kind][1](np.array(list(deltas.values()), np.float64)) + learnt
+    np.testing.assert_allclose(RunFolder(folder).load(1).state.params, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_the_same_bits_with_three_actors_and_all_on_disk(straight: tuple[str, Path], tmp_path: Path) -> None:
+    kind, folder = straight
+    toys.run(tmp_path, strategy=strategy(kind), rounds=2, actors=3, hold_gb=0.0)
+    same(tmp_path, folder, 2)
+
+
+def test_the_same_bits_however_the_vector_is_cut(straight: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a cohort's parameters: here one of all 1,000, elsewhere 64 MB."""
+    kind, _ = straight
+    values = np.random.default_rng(0).standard_normal((6, 5000)).astype(np.float32)
+    if hasattr(strategy(kind), "combine"):
+        whole = strategy(kind).combine(values)
+        parts = np.concatenate([strategy(kind).combine(values[:, i : i + 1024]) for i in range(0, 5000, 1024)])
+        assert whole.tobytes() == parts.tobytes()
+    assert aggregation.BLOCK_BYTES >= 1e6
+
+
+def test_who_was_left_out_is_written_down(straight: tuple[str, Path]) -> None:
+    kind, folder = straight
+    found = RunFolder(folder).rows("left_out.jsonl")
+    table = RunFolder(folder).rows("metrics.jsonl")
+    expected = {"krum": 5, "layerwise_pruning": None}.get(kind, 0)  # Krum chooses one of six
+    for row in table:
+        mine = [entry for entry in found if entry["round"] == row["round"]]
+        assert len(mine) == row["clients/left_out"]
+        if expected is not None:
+            assert len(mine) == expected
+        else:
+            assert sum(len(entry["layers"]) for entry in mine) == 4  # two of six in each of two layers
+
+
+def test_an_actor_that_dies_between_the_phases_changes_no_bit(tmp_path: Path) -> None:
+    options = {"pruning": 0.17}
+    toys.run(tmp_path / "straight", strategy=STRATEGIES["layerwise_pruning"](**options), rounds=2)
+    deadly = toys.DeadlyPruning(**options, folder=str(tmp_path))
+    toys.run(tmp_path / "killed", strategy=deadly, rounds=2)
+    assert (tmp_path / "dead-between").exists()
+    same(tmp_path / "killed", tmp_path / "straight", 2)
+
+
+def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: Path) -> None:
+    """An actor a client: a dead one is replaced, what others hold stays."""
+    options: dict[str, Any] = {"strategy": strategy("layerwise_pruning"), "rounds": 2, "data": toys.ToyData(4), "cohort": 3, "lanes": 2}
+    toys.run(tmp_path / "pooled", **options)
+    trouble = toys.ToySettings(trouble="die once", troubled=("client-01", "client-02"), folder=str(tmp_path))
+    toys.run(tmp_path / "killed", settings=trouble, placement="dedicated", **options)
+    assert list(tmp_path.glob("dead-*"))
+    same(tmp_path / "killed", tmp_path / "pooled", 2)
+
+
+@pytest.mark.parametrize("trouble", ["nan", "raise"])
+def test_one_that_fails_is_left_out_before_any_median(tmp_path: Path, trouble: str) -> None:
+    settings = toys.ToySettings(trouble=trouble, troubled=("client-03",))
+    toys.run(tmp_path, strategy=strategy("median"), settings=settings, failures_allowed=0.2, rounds=2)
+    failed = {failure["client"] for failure in RunFolder(tmp_path).rows("failures.jsonl")}
+    assert failed == {"client-03"}
+    assert np.isfinite(np.frombuffer(bits(tmp_path, 2)[0], np.float32)).all()

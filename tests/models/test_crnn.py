@@ -1,0 +1,91 @@
+"""The CRNNs: as large as table 3 of FedMLAC makes them, and blind to padding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedray.models.crnn import CRNN, SIZES, CRNNSettings
+
+BINS, CLASSES = 40, 35
+
+
+def network(size: str, dropout: float = 0.0) -> CRNN:
+    torch.manual_seed(0)
+    return CRNN(CRNNSettings(size, dropout), BINS, CLASSES)
+
+
+def convolution(inputs: int, outputs: int) -> int:
+    return 3 * inputs * outputs + outputs
+
+
+def gru(inputs: int, hidden: int) -> int:
+    """Three gates, each with weights for input and state and two biases."""
+    return 3 * (hidden * (inputs + hidden) + 2 * hidden)
+
+
+# By hand, for 40 bins and 35 classes.
+COUNTS = {
+    "tiny": convolution(40, 16) + gru(16, 32) + 32 * 35 + 35,
+    "lite": convolution(40, 32) + convolution(32, 32) + gru(32, 64) + 64 * 35 + 35,
+    "mid": convolution(40, 32) + 2 * convolution(32, 32) + gru(32, 64) + 64 * 35 + 35,
+    "base": convolution(40, 64) + convolution(64, 64) + 2 * gru(64, 128) + 256 * 35 + 35,
+    "deep": convolution(40, 64) + convolution(64, 128) + convolution(128, 128) + 2 * gru(128, 128) + 256 * 35 + 35,
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_parameters_by_hand(size: str) -> None:
+    assert sum(parameter.numel() for parameter in network(size).parameters()) == COUNTS[size]
+
+
+def test_lite_and_base_as_numbers() -> None:
+    assert (COUNTS["lite"], COUNTS["base"]) == (28_067, 178_083)
+
+
+def plain(model: CRNN, features: Tensor) -> Tensor:
+    """The network as the paper draws it, for clips of one length."""
+    hidden = features.transpose(1, 2)
+    for layer in model.conv:
+        if isinstance(layer, nn.Conv1d):
+            hidden = nn.functional.max_pool1d(nn.functional.conv1d(hidden, layer.weight, layer.bias, padding=1).relu(), 2)
+    return model.out(model.rnn(hidden.transpose(1, 2))[0].mean(1))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_clip_does_not_hear_its_batch(size: str) -> None:
+    """Odd and even lengths, down to the shortest; what stands in the padding does not matter, forward or backward."""
+    model = network(size)
+    lengths = torch.tensor([98, 51, 98, 50, 17, 9, model.shortest])
+    features = torch.randn(len(lengths), 98, BINS)
+    alone = torch.cat([plain(model, features[i : i + 1, :length]) for i, length in enumerate(lengths.tolist())])
+    torch.testing.assert_close(model(features, lengths), alone, rtol=1e-5, atol=1e-6)
+    one_by_one = [model(features[i : i + 1, :length], lengths[i : i + 1]) for i, length in enumerate(lengths.tolist())]
+    torch.testing.assert_close(torch.cat(one_by_one), alone, rtol=1e-5, atol=1e-6)
+    expected = torch.autograd.grad(alone.square().sum(), list(model.parameters()))
+    found = torch.autograd.grad(model(features, lengths).square().sum(), list(model.parameters()))
+    for want, have in zip(expected, found, strict=True):
+        torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
+
+
+def test_equal_lengths_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, features = network("base"), torch.randn(3, 98, BINS)
+    monkeypatch.setattr("fedray.models.crnn.pack_padded_sequence", None)
+    torch.testing.assert_close(model(features, torch.full((3,), 98)), plain(model, features))
+    with pytest.raises(TypeError):
+        model(features, torch.tensor([98, 97, 98]))
+
+
+def test_dropout_stands_once_behind_the_convolutions() -> None:
+    assert [layer.p for layer in network("mid", 0.3).conv if isinstance(layer, nn.Dropout)] == [0.3]
+    assert isinstance(network("mid").conv[-1], nn.Dropout)
+
+
+def test_faults_in_words() -> None:
+    with pytest.raises(ValueError, match="a clip of 7 frames is too short: crnn mid needs 8"):
+        network("mid")(torch.zeros(2, 9, BINS), torch.tensor([9, 7]))
+    with pytest.raises(ValueError, match="model.size='huge' is unknown: choose one of tiny, lite, mid, base, deep"):
+        CRNNSettings("huge")
+    with pytest.raises(ValueError, match="model.dropout"):
+        CRNNSettings(dropout=1.0)

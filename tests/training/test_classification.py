@@ -1,0 +1,195 @@
+"""Classification as a task, on made features: classes, faults, scores by hand, what is written and what travels."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedray.algorithms.fednst import FedNST, FedNSTSettings
+from fedray.core.algorithm import Parts
+from fedray.core.metrics import Metrics
+from fedray.data.augment import SpecAugmentSettings
+from fedray.data.dataset import Utterances, collate, shards
+from fedray.data.features import FeatureSettings, FeatureStore
+from fedray.data.federated import SpeechData
+from fedray.data.manifest import Manifest
+from fedray.models import MODELS
+from fedray.models.conformer import ConformerSettings
+from fedray.models.crnn import CRNNSettings
+from fedray.training.classification import Classification, ClassificationSettings
+from fedray.training.recognition import Recognition, RecognitionSettings
+
+BINS = 3
+Labels = Sequence[str | None]
+
+
+def clips(folder: Path, name: str, labels: Labels, first_frames: Any = None) -> Utterances:
+    """Clip i of 4 frames, all of them `first_frames[i]` (default: random), with its label, also as its text in upper case."""
+    folder = folder / name
+    folder.mkdir(parents=True)
+    values = np.random.default_rng(0).standard_normal((len(labels), BINS)) if first_frames is None else first_frames
+    np.repeat(np.asarray(values, np.float16), 4, axis=0).tofile(folder / "frames.f16")
+    np.save(folder / "offsets.npy", 4 * np.arange(len(labels) + 1))
+    (folder / "store.json").write_text(f'{{"bins": {BINS}, "broken": {{}}}}')
+    rows = [
+        {"utterance": f"{name}{i}", "path": "/x.wav", "seconds": 1.0, "speaker": name, "label": label, "text": label and label.upper()}
+        for i, label in enumerate(labels)
+    ]
+    return Utterances(Manifest.from_rows(rows, source="test"), FeatureStore(folder), np.arange(len(labels)))
+
+
+def federation(folder: Path, clients: Labels = ("no", "yes", "no"), server: Labels | None = None, dev: Labels | None = None) -> SpeechData:
+    """One client, `only`, which has all of the clients' clips but the last."""
+    everyone = clips(folder, "client", [*clients, "nobody's"])
+    splits = {} if dev is None else {"dev": clips(folder, "dev", dev)}
+    return SpeechData(everyone, {"only": np.arange(len(clients))}, splits, None if server is None else clips(folder, "server", server))
+
+
+def task(data: SpeechData, model: Any = None, **settings: Any) -> Classification:
+    return Classification(ClassificationSettings(**settings), model or CRNNSettings("tiny"), FeatureSettings(bins=BINS), data)
+
+
+def test_classes_are_what_server_and_clients_have(tmp_path: Path) -> None:
+    built = task(federation(tmp_path, ["no", None, "yes"], server=["up", "no"], dev=["up"]))
+    assert built.classes == ["no", "up", "yes"] and built.outputs == 3, "what no client has is no class"
+
+
+def test_classes_may_be_given_in_an_order(tmp_path: Path) -> None:
+    data = federation(tmp_path)
+    built = task(data, classes=["yes", "maybe", "no"])
+    assert built.targets(data.load("only")).tolist() == [2, 0, 2]
+    assert task(data, label="text").classes == ["NO", "YES"]
+
+
+def test_targets_follow_the_positions(tmp_path: Path) -> None:
+    data = federation(tmp_path, ["no", "yes", "up", "no"])
+    built, mine = task(data), data.load("only")
+    assert built.targets(mine).tolist() == [0, 2, 1, 0]
+    assert built.targets(mine.take(np.array([2, 0]))).tolist() == [1, 0]
+
+
+def test_a_label_that_is_no_class_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="utterance dev1: its label 'down' is none of the classes no, yes"):
+        task(federation(tmp_path / "a", dev=["no", "down"]))
+    with pytest.raises(ValueError, match="utterance client1: its label 'yes' is none of the classes no, up"):
+        task(federation(tmp_path / "b"), classes=["no", "up"])
+
+
+def test_a_clip_without_a_label_is_named_where_its_class_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="utterance dev1 has no label"):
+        task(federation(tmp_path / "a", dev=["no", None]))
+    data = federation(tmp_path / "b", ["no", "yes", None])
+    built = task(data)
+    with pytest.raises(ValueError, match="utterance client2 has no label"):
+        built.targets(data.load("only"))
+
+
+def test_settings_that_make_no_sense(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needs two classes, but the labels of the training data are \['no'\]"):
+        task(federation(tmp_path / "a", ["no", "no"]))
+    with pytest.raises(ValueError, match=r"set task.label=text"):
+        task(federation(tmp_path / "b", [None]))
+    with pytest.raises(ValueError, match="two or more different labels"):
+        ClassificationSettings(classes=["a", "a"])
+    with pytest.raises(ValueError, match="label is one of label, text, not 'speaker'"):
+        ClassificationSettings(label="speaker")
+
+
+def test_task_model_and_algorithm_must_fit(tmp_path: Path) -> None:
+    data = federation(tmp_path)
+    with pytest.raises(ValueError, match="task.kind classification cannot train Conformer.*set model.kind crnn"):
+        task(data, ConformerSettings())
+    with pytest.raises(ValueError, match="task.kind recognition cannot train CRNN.*set model.kind conformer"):
+        Recognition(RecognitionSettings(), CRNNSettings(), FeatureSettings(bins=BINS), data)
+    with pytest.raises(ValueError, match="fednst labels speech with its transcripts, so it needs task.kind recognition"):
+        FedNST(FedNSTSettings(), Parts(task(data)))
+
+
+def test_what_travels_is_small_and_knows_the_same(tmp_path: Path) -> None:
+    data = federation(tmp_path, ["no", "yes"] * 5000)
+    built = task(data)
+    targets = built.targets(data.load("only"))
+    built.flat("cpu")
+    packed = pickle.dumps(built)
+    assert len(packed) < 4000
+    arrived_data, arrived = pickle.loads(pickle.dumps(data)), pickle.loads(packed)
+    np.testing.assert_array_equal(arrived.targets(arrived_data.load("only")), targets)
+
+
+@dataclass(frozen=True)
+class EchoSettings:
+    init: str | None = None
+
+
+class Echo(nn.Module):
+    """Says of a clip what its first frame holds."""
+
+    Settings = EchoSettings
+
+    def __init__(self, settings: Any, bins: int, classes: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.classes = classes
+
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.scale * features[:, 0, : self.classes]
+
+
+def echo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Classification, Utterances, np.ndarray]:
+    monkeypatch.setitem(MODELS, "echo", Echo)
+    data = clips(folder, "scored", ["a", "b", "c", "a"], [[2.0, 0, 0], [0, 1, 0], [1, 0, 0.5], [0.25, 0, 0.5]])
+    federated = SpeechData(data, {"only": np.arange(4)}, {"dev": data}, None)
+    built = task(federated, EchoSettings())
+    return built, data, built.flat("cpu").read()
+
+
+def test_accuracy_and_loss_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, data, params = echo(tmp_path, monkeypatch)
+    # The third clip is taken for an a, the fourth for a c: 2 of 4 are right.
+    losses = [
+        math.log(sum(map(math.exp, logits))) - logits[target]
+        for logits, target in (((2, 0, 0), 0), ((0, 1, 0), 1), ((1, 0, 0.5), 2), ((0.25, 0, 0.5), 0))
+    ]
+    scored = built.evaluate(params, data, {}, "cpu", final=True)
+    assert scored.metrics["accuracy"] == 50.0 and scored.metrics["loss"] == pytest.approx(sum(losses) / 4, rel=1e-6)
+    assert scored.predictions[2] == {"utterance": "scored2", "speaker": "scored", "reference": "c", "hypothesis": "a", "errors": 1}
+    assert [row["errors"] for row in scored.predictions] == [0, 0, 1, 1]
+    batch = collate(data, np.array([3, 1]))
+    loss = built.loss(built.flat("cpu").model, batch, built.targets(data)[batch.positions]).detach()
+    assert float(loss) == pytest.approx((losses[3] + losses[1]) / 2, rel=1e-6)
+
+
+def test_shards_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, data, params = echo(tmp_path, monkeypatch)
+    whole = built.evaluate(params, data, {}, "cpu", final=False)
+    parts = [built.evaluate(params, part, {}, "cpu", final=False) for part in shards(data, 5)]
+    total = sum((part.metrics for part in parts), Metrics())
+    assert dict(total) == pytest.approx(dict(whole.metrics)) and not whole.predictions
+    assert not parts[-1].metrics, "the fifth shard of four clips is empty"
+
+
+def test_masks_are_off_unless_asked_for(tmp_path: Path) -> None:
+    data = federation(tmp_path)
+    batch = collate(data.load("only"), np.arange(3))
+    assert task(data).augment(batch) is batch
+    masked = task(data, augment=SpecAugmentSettings(time_masks=0, frequency_masks=8, frequency_width=2)).augment(batch)
+    assert (masked.features == 0).any() and not (batch.features == 0).any()
+
+
+def test_the_exported_model_is_a_state_dict_and_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, _, params = echo(tmp_path, monkeypatch)
+    built.export(2 * params, tmp_path / "model")
+    state = torch.load(tmp_path / "model" / "model.pt", weights_only=True)
+    assert {name: value.tolist() for name, value in state.items()} == {"scale": [2.0]}
+    assert json.loads((tmp_path / "model" / "classes.json").read_text()) == ["a", "b", "c"]
+    assert not (tmp_path / "model" / "example.py").exists(), "of a model of the user's nothing more is known"
