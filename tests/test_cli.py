@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import yaml
 import fedray
 from fedray import cli
 from fedray.engine.folder import RunFolder
-from tests import speech
+from tests import small_corpus
 from tests.engine.runs import same
 from tests.engine.test_attach import prepared
 
@@ -31,12 +32,13 @@ SECONDS = 150  # for anything that a run does, on a busy machine
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A run whose second round waits for the file `gate`."""
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder, speakers=6)
-    algorithm = {"kind": "patient", "pretrain": {"steps": 0}, "client": {"lr": 0.2, "batch": 2}}
-    model = {"d_model": 16, "ffn": 16, "layers": 1, "kernel": 3}
-    small = {"cohort": {"size": 2}, "engine": {"lanes": 2, "actors": 1}, "rounds": ROUNDS}
-    return speech.settings(folder, imports=["tests.patient"], algorithm=algorithm, model=model, **small)
+    folder = tmp_path_factory.mktemp("noise")
+    splits = {"train": ("ann", "bob", "cid"), "dev": ("dee",), "test": ("eva",)}
+    rows = {split: [(f"{name}-{i}", name, "ab") for name in names for i in range(2)] for split, names in splits.items()}
+    small_corpus.write(folder, **rows)
+    engine = {"lanes": 2, "actors": 1}
+    values = small_corpus.config(folder, *splits, algorithm={"kind": "patient"}, cohort={"size": 2}, engine=engine)
+    return values | {"imports": ["tests.patient"], "rounds": ROUNDS}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ class Terminal:
 
     def start(self, *arguments: str | Path, module: str = "fedray.cli") -> subprocess.Popen[str]:
         environment = {**os.environ, "RAY_ADDRESS": self.address, "PYTHONUNBUFFERED": "1"}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
             env=environment,
             stdout=subprocess.PIPE,
@@ -68,6 +70,8 @@ class Terminal:
             text=True,
             process_group=0,
         )
+        self._left.append(psutil.Process(process.pid))
+        return process
 
     def run(self, *arguments: str | Path) -> tuple[int, str]:
         process = self.start(*arguments)
@@ -81,8 +85,14 @@ class Terminal:
         return found
 
     def close(self) -> None:
+        """Of a test that failed much may be left, a run in the background too."""
+        with suppress(FileNotFoundError, psutil.NoSuchProcess):
+            self.family(command_of(self.folder / "run"))
+        for process in list(self._left):
+            with suppress(psutil.NoSuchProcess):
+                self.family(process)
         for process in self._left:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
 
 
@@ -131,59 +141,44 @@ def write(folder: Path, config: dict[str, Any]) -> Path:
 
 
 def command_of(run: Path) -> psutil.Process:
-    """The command whose Ray a run's driver is in: it started the raylet, which started the driver."""
-    return psutil.Process(json.loads((run / "driver.json").read_text())["pid"]).parents()[1]
+    """The command whose Ray a run's driver is in: it started the raylet, which started the driver. NoSuchProcess: they are no more."""
+    driver = psutil.Process(json.loads((run / "driver.json").read_text())["pid"])
+    raylet, command, *_ = [*driver.parents(), driver, driver]
+    if not (driver.name().startswith("ray::Driver") and raylet.name() == "raylet" and "fedray.cli" in command.cmdline()):
+        raise psutil.NoSuchProcess(driver.pid)  # another process has the number now, or another parent: its family is not ours to end
+    return command
 
 
-def test_a_run_outlives_its_terminal(terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path) -> None:
-    """Left behind, watched and stopped from elsewhere, and resumed to the same bits."""
-    run = tmp_path / "run"
-    status, said = terminal.run("run", write(tmp_path, config), "--out", run, "--detach")
-    assert status == 0 and f"run folder: {run}" in said and f"fedray watch {run}" in said
-    family = terminal.family(command_of(run))
-    watch = terminal.start("watch", run)
-    read_until(watch, "round 1")
-    os.killpg(watch.pid, signal.SIGINT)
-    last, _ = watch.communicate(timeout=SECONDS)
-    assert watch.returncode == 130 and "watching no longer; the run goes on" in last
-    second_round(tmp_path)
-    stop = terminal.start("stop", run)
-    read_until(stop, "ends after its round, with a checkpoint")
-    (tmp_path / "gate").touch()
-    last, _ = stop.communicate(timeout=SECONDS)
-    assert stop.returncode == 0 and f"round 2/{ROUNDS}" in last
-    assert last.endswith(f"Stopped after round 2. Go on with: fedray resume {run}\n")
-    gone(family)
-    assert "Stopped after round 2" in (run / "log.txt").read_text()
-    fedray.resume(run)
-    same(run, straight, ROUNDS)
-
-
-def test_ctrl_c_twice_ends_at_once_and_once_after_the_round(
-    terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path
-) -> None:
-    """It reaches all processes of the terminal, as there; none is left, and the run goes on to the same bits."""
+def test_ctrl_c_then_detached_watched_and_stopped(terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path) -> None:
+    """A run that Ctrl-C twice ends at once goes on without a terminal, is stopped from elsewhere, goes on again: the same bits."""
     run = tmp_path / "run"
     process = terminal.start("run", write(tmp_path, config), "--out", run)
     second_round(tmp_path)
     family = terminal.family(psutil.Process(process.pid))
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # all processes of the terminal get it, Ray's too
     assert f"round 1/{ROUNDS}" in read_until(process, "ending after this round; Ctrl-C again ends at once")
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 130 and rest == f"ending now\nStopped after round 1. Go on with: fedray resume {run}\n"
     gone(family)
-    process = terminal.start("resume", run)
+
+    status, said = terminal.run("resume", run, "--detach")
+    assert status == 0 and f"run folder: {run}" in said and f"fedray watch {run}" in said
+    family = terminal.family(command_of(run))
     second_round(tmp_path)
-    family = terminal.family(psutil.Process(process.pid))
-    os.killpg(process.pid, signal.SIGINT)
-    assert "going on after round 1" in read_until(process, "ending after this round")
+    watch = terminal.start("watch", run)
+    assert "round 1  train/loss" in read_until(watch, "going on after round 1")
+    os.killpg(watch.pid, signal.SIGINT)
+    rest, _ = watch.communicate(timeout=SECONDS)
+    assert watch.returncode == 130 and "watching no longer; the run goes on" in rest
+    stop = terminal.start("stop", run)
+    read_until(stop, "ends after its round, with a checkpoint")
     (tmp_path / "gate").touch()
-    rest, _ = process.communicate(timeout=SECONDS)
-    assert (
-        process.returncode == 130 and rest.endswith(f"Stopped after round 2. Go on with: fedray resume {run}\n") and "Traceback" not in rest
-    )
+    rest, _ = stop.communicate(timeout=SECONDS)
+    assert stop.returncode == 0 and f"round 2/{ROUNDS}" in rest
+    assert rest.endswith(f"Stopped after round 2. Go on with: fedray resume {run}\n")
     gone(family)
+    assert "Stopped after round 2" in (run / "log.txt").read_text()
     fedray.resume(run)
     same(run, straight, ROUNDS)
 
@@ -249,7 +244,7 @@ def test_what_is_said_of_folders_where_nobody_is_at_work(tmp_path: Path, capsys:
         return status, captured.out + captured.err
 
     status, words = said("watch", straight)
-    assert status == 0 and f"tones: {ROUNDS} rounds" in words and re.search(r"test/wer \(%\)", words)
+    assert status == 0 and f"fedray: {ROUNDS} rounds" in words and re.search(r"test/wer \(%\)", words)
     assert said("stop", straight) == (status, words)
     failed = prepared(tmp_path / "failed", 0, 2, error_txt="Traceback\nRunError: 9 of 9 clients failed\n")
     for command in ("watch", "stop"):

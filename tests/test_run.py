@@ -164,7 +164,7 @@ def test_a_run_starts_from_weights_of_ones_own(straight: fedray.Result, corpus: 
     (["algorithm.alhpa=0.3"], "unknown key algorithm.alhpa; did you mean algorithm.alpha?"),
     (["rounds=many"], "rounds: 'many' is not of type int"),
     (["cohort.size=100"], "cohort.size is 100, but the population has only"),
-    (["engine.gpus_per_client=0.5"], "engine.gpus_per_client asks for 0.5 GPU an actor, but Ray sees 0"),
+    (["engine.gpus_per_client=0.5"], "engine.gpus_per_client asks for 0.5 GPUs an actor, but Ray sees none"),
 ])  # fmt: skip
 def test_errors_are_one_message_and_status_2(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,15 +36,26 @@ class Lane:
     attempt: int = 0
     marker: Path | None = None  # where the client in work is written down, for the case that it kills its actor
 
-    def mark(self, client: str) -> None:
-        if self.marker is not None:
-            self.marker.parent.mkdir(parents=True, exist_ok=True)
-            self.marker.write_text(f"{self.round} {self.attempt} {client}", encoding="utf-8")
+    @contextmanager
+    def marking(self) -> Iterator[Callable[[str], None]]:
+        """A function that writes down the client that is at work."""
+        if self.marker is None:
+            yield lambda client: None
+            return
+        self.marker.parent.mkdir(parents=True, exist_ok=True)
+        with self.marker.open("wb", buffering=0) as file:
+
+            def mark(client: str) -> None:
+                text = f"{self.round} {self.attempt} {client}".encode()
+                os.pwrite(file.fileno(), text, 0)
+                os.ftruncate(file.fileno(), len(text))
+
+            yield mark
 
     def marked(self, text: str) -> str | None:
         """The client that a marker's text names, if it is of this very attempt."""
-        round, attempt, client = text.split(" ", 2)
-        return client if (round, attempt) == (str(self.round), str(self.attempt)) else None
+        before, found, client = text.partition(f"{self.round} {self.attempt} ")
+        return client if found and not before else None
 
 
 @dataclass(frozen=True)
@@ -129,16 +142,17 @@ class LaneRun:
 
     def clients(self) -> Iterator[Client]:
         """The lane's clients with data, seed and state; one that cannot be had is recorded and left out."""
-        for name, version in self._left:
-            if name in self.lane.excluded:
-                self.result.failures.append(Failure(name, self.lane.excluded[name], ""))
-                continue
-            self.lane.mark(name)
-            hydrated = self._guard(name, self._hydrate, name, version)
-            if hydrated is not None:
-                client, prepared = hydrated
-                self._out.append((name, prepared))
-                yield client
+        with self.lane.marking() as mark:
+            for name, version in self._left:
+                if name in self.lane.excluded:
+                    self.result.failures.append(Failure(name, self.lane.excluded[name], ""))
+                    continue
+                mark(name)
+                hydrated = self._guard(name, self._hydrate, name, version)
+                if hydrated is not None:
+                    client, prepared = hydrated
+                    self._out.append((name, prepared))
+                    yield client
 
     def _hydrate(self, name: str, version: int | None) -> tuple[Client, State | None]:
         client, prepared = hydrate(self.program, name, version, self.lane.round), None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import socket
 import sys
 import threading
@@ -25,7 +27,6 @@ from fedray.engine.events import Event
 from fedray.engine.folder import RunFolder
 from fedray.engine.progress import Display
 from tests.engine import toys
-from tests.engine.runs import same
 
 
 def prepared(root: Path, *rounds: int, **files: Any) -> RunFolder:
@@ -119,8 +120,7 @@ class Waiting(toys.Toy):
 
 
 def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
-    """A detached driver, found by its folder: what it says is seen, it stops after a round, and the run goes on to the same bits."""
-    toys.run(tmp_path / "straight")
+    """A detached driver, found by its folder: what it says is seen, and it stops after its round."""
     session.ship(sys.modules[__name__])
     assignment = toys.assignment(tmp_path / "run", algorithm=Waiting, settings=toys.ToySettings(folder=str(tmp_path)))
     assignment = replace(assignment, texts={"config.yaml": "name: toy\n"})
@@ -141,8 +141,30 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     assert attach.standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
     ray.kill(ray.get_actor(drivers.name_of(assignment.folder), namespace=drivers.NAMESPACE))  # it stays for a while
-    toys.run(tmp_path / "run")
-    same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_ctrl_c_once_ends_after_the_round(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session.ship(sys.modules[__name__])
+    said: list[str] = []
+
+    def say(display: Display, text: str) -> None:
+        said.append(text)
+        if text.startswith("ending after this round"):
+            time.sleep(0.5)
+            (tmp_path / "go").touch()
+
+    def interrupt() -> None:
+        appears(tmp_path / "waits")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Display, "say", say)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    results = toys.run(tmp_path / "run", algorithm=Waiting, settings=toys.ToySettings(folder=str(tmp_path)))
+    thread.join()
+    assert results == {"stopped": 2} and said[-1].startswith("round 2/4")
+    assert RunFolder(tmp_path / "run").saved_rounds()[-1] == 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_detached_run_that_cannot_begin_says_so_at_once(cluster: None, tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""Faults: what the user is told, what stays on disk, and that the run goes on to the bits of one that nothing happened to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedray.core.storage import StorageError
+from fedray.core.types import Change, Client, Layer, Received, RunError, ServerState, Update
+from fedray.engine import session
+from fedray.engine.folder import RunFolder
+from tests.engine import toys
+from tests.engine.runs import first_round, same
+from tests.stores import small_disk
+
+
+@dataclass(frozen=True)
+class OneWithoutData(toys.ToyData):
+    empty: str = ""
+
+    def cost(self, client: str) -> float:
+        return 0.0 if client == self.empty else super().cost(client)
+
+
+class NeverStarts(toys.Toy):
+    """Fails where an actor is made, and counts how often one was."""
+
+    def layers(self) -> tuple[Layer, ...]:
+        with (Path(self.settings.folder) / "starts").open("a") as file:
+            file.write("x")
+        raise LookupError("the lexicon is not on this machine")
+
+
+class Overflowing(toys.Toy):
+    """Of the troubled, the first sends an infinite number, the others two that cancel out."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        update = super().client_update(client, received)
+        if client.id in self.settings.troubled:
+            update.delta[7] = np.inf
+            update.delta[8] = 0.0 if client.id == self.settings.troubled[0] else -np.inf
+        return update
+
+
+class Filling(toys.Toy):
+    """Fills the disk of `settings.folder` in round 3: at the server's, after all clients have been, or at the clients'."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        if self.settings.trouble == "clients" and received.round == 2:
+            self.fill()
+        return super().client_update(client, received)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        if self.settings.trouble == "server" and round == 2:
+            self.fill()
+        return super().server_update(state, change, round)
+
+    def fill(self) -> None:
+        with (Path(self.settings.folder) / f"filler-{os.getpid()}").open("ab", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shipped(cluster: None) -> None:
+    session.ship(sys.modules[__name__])  # the actors cannot import it
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> Path:
+    folder = tmp_path_factory.mktemp("straight")
+    toys.run(folder)
+    return folder
+
+
+def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None:
+    settings = toys.ToySettings(folder=str(tmp_path))
+    with pytest.raises(RunError, match=r"a client actor died while it started: (.|\n)*LookupError: the lexicon is not on this machine"):
+        toys.run(tmp_path / "run", algorithm=NeverStarts, settings=settings)
+    assert len((tmp_path / "starts").read_text()) <= 2, "actors that cannot start were started again"
+    assert RunFolder(tmp_path / "run").saved_rounds() == [] and (tmp_path / "run" / "error.txt").exists()
+
+
+def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
+    settings = toys.ToySettings(trouble="die once", troubled=("client-02", "client-05"), folder=str(tmp_path))
+    with pytest.raises(RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"):
+        toys.run(tmp_path / "run", settings=settings, replacements=0)
+    assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], "a client was blamed for what the run did not allow"
+    toys.run(tmp_path / "run", settings=settings)
+    same(tmp_path / "run", straight)
+    assert not (tmp_path / "run" / "error.txt").exists()
+
+
+def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> None:
+    """Three of six: they are counted and named, and the round is the mean of the other three, computed by hand."""
+    deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand"))
+    first, second, empty = troubled = tuple(sorted(deltas)[:3])
+    settings = toys.ToySettings(troubled=(first, second))
+    toys.run(tmp_path / "run", rounds=1, algorithm=Overflowing, settings=settings, data=OneWithoutData(empty=empty), failures_allowed=0.5)
+    (row,), failures = (RunFolder(tmp_path / "run").rows(name) for name in ("metrics.jsonl", "failures.jsonl"))
+    reasons = {failure["client"]: failure["reason"] for failure in failures}
+    assert len(failures) == row["clients/failed"] == 3 and row["clients/ok"] == 3 and set(reasons) == set(troubled)
+    assert all("NaN or infinite values: lower the client's learning rate, or clip" in reasons[client] for client in (first, second))
+    assert f"client {empty} has no data: raise data.clients.min_utterances, or leave it out" in reasons[empty]
+    kept = np.array([delta for client, delta in deltas.items() if client not in troubled], np.float64)
+    found = RunFolder(tmp_path / "run").load(1)
+    np.testing.assert_allclose(found.state.params, before + kept.mean(axis=0) + learnt, rtol=2e-6, atol=1e-6)
+    assert all(found.clients[client].version is None and found.clients[client].failures == 1 for client in troubled)
+
+
+def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
+    """While a checkpoint is written, then while a client's state is: the run's error, no client's; with room again it goes on."""
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        folder = RunFolder(disk / "run")
+        for who, file in (("server", r"checkpoints/round_000003/server\.pt"), ("clients", r"states/client-\d\d/000003\.pt")):
+            settings = toys.ToySettings(trouble=who, folder=str(disk))
+            with pytest.raises(StorageError, match=rf"disk/run/{file}: cannot be written: No space.*free space there.*`fedray resume`"):
+                toys.run(disk / "run", algorithm=Filling, settings=settings)
+            assert folder.saved_rounds()[-1] == 2 and folder.load(2).round == 2
+            assert folder.rows("failures.jsonl") == [], "a client was blamed for a full disk"
+            assert not list((disk / "run").rglob("*.tmp")), "half a file was left"
+            for filler in disk.glob("filler-*"):
+                filler.unlink()
+        toys.run(disk / "run")
+        same(disk / "run", straight)
+
+
+def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_path: Path) -> None:
+    shutil.copytree(straight, tmp_path / "run")
+    newest = tmp_path / "run" / "checkpoints" / "round_000004"
+    with (newest / "server.pt").open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before") as caught:
+        toys.run(tmp_path / "run")
+    (said,) = re.findall(r"remove (\S+) to go on", str(caught.value))
+    shutil.rmtree(said)
+    toys.run(tmp_path / "run")
+    same(tmp_path / "run", straight)
