@@ -47,7 +47,7 @@ class Assignment:
 
 
 class Driver:
-    """A Ray actor of several threads: one runs, the others answer `events`, `note` and `stop`."""
+    """A Ray actor of several threads: one runs, the others answer `events`, `note` and `stop`; each who watches holds one for a second."""
 
     def __init__(self, assignment: Assignment, detached: bool) -> None:
         self.assignment, self.detached = assignment, detached
@@ -80,7 +80,7 @@ class Driver:
                 threading.Timer(LINGER_SECONDS, os._exit, (0,)).start()
 
     def _run(self) -> dict[str, Any]:
-        run = hashlib.blake2b(str(self.assignment.folder).encode(), digest_size=8).hexdigest()
+        run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
         play = Play(self.assignment.name, self.assignment.program, self.assignment.plan, self.folder, self.note, lambda: self._wish)
         pool = None
         try:
@@ -104,7 +104,8 @@ class Driver:
         """Say what runs here, and where its driver is."""
         for name, text in self.assignment.texts.items():
             self.folder.write_text(name, text)
-        self.folder.remove("error.txt")
+        for old in ("error.txt", "results.json"):
+            self.folder.remove(old)
         me = {"address": ray.get_runtime_context().gcs_address, "pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
         self.folder.write_json(ATTACH, me)
 
@@ -128,7 +129,7 @@ class Driver:
             remote = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0)(ClientActor)
             return remote.remote(program, assets, share.gpus, hold, own, run, me)
 
-        self.note("phase", {"text": f"starting {share.actors} client actors"})
+        self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
         folder = str(self.assignment.folder) if several else None
         warn = lambda text: self.note("warning", {"text": text})  # noqa: E731
         pool = Pool(make, share.actors, engine.replacements, lambda: self._wish == "now", folder, warn)
@@ -141,20 +142,18 @@ class Driver:
         return pool
 
 
-def name_of(folder: Path | str) -> str:
-    """The name, in `NAMESPACE`, of the driver that is at work in a run folder: one in a cluster."""
-    return f"driver of {folder}"
+def name_of(place: str) -> str:
+    """The name, in `NAMESPACE`, of the driver that is at work in a run folder (`RunFolder.place`): one in a cluster."""
+    return f"driver of {place}"
 
 
 def start(assignment: Assignment, detached: bool = False) -> Any:
     """A driver actor on this node, which holds the run folder. `detached`: it outlives the process that made it."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     life = {"lifetime": "detached"} if detached else {}
-    name = name_of(assignment.folder)
-    remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=4, max_restarts=0, scheduling_strategy=here)(Driver)
+    place = RunFolder(assignment.folder).place
+    remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)
     try:
-        return remote.options(name=name, namespace=NAMESPACE, **life).remote(assignment, detached)
+        return remote.options(name=name_of(place), namespace=NAMESPACE, **life).remote(assignment, detached)
     except ValueError as error:  # Ray's, for a name that is taken
-        raise ValueError(
-            f"{assignment.folder}: another run is at work in this folder: `fedray watch {assignment.folder}` shows it"
-        ) from error
+        raise ValueError(f"{place}: another run is at work in this folder: `fedray watch {place}` shows it") from error

@@ -44,7 +44,8 @@ def connect(lasting: bool = False) -> None:
     elif lasting:
         raise ValueError("to detach a run from this process set RAY_ADDRESS to a Ray that outlives it; `fedray run --detach` does without")
     else:
-        ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=None)
+        dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # eleven processes, which a laptop has better use for
+        ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard)
 
 
 def join(address: str) -> None:

@@ -140,7 +140,7 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     assert not watcher.is_alive()
     assert attach.standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
-    ray.kill(ray.get_actor(drivers.name_of(assignment.folder), namespace=drivers.NAMESPACE))  # it stays for a while
+    ray.kill(ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE))  # it stays for a while
 
 
 def test_ctrl_c_once_ends_after_the_round(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
