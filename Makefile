@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint study-fednst study-digits bench-engine chaos clean
+.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ bench-engine: $(BIN)/.installed  ## the engine against bare torch, and how flat 
 
 chaos: $(BIN)/.installed  ## ten minutes of killing actors, drivers, whole runs and nodes: every run must end with the same bits
 	$(BIN)/python -m tests.chaos
+
+faults: $(BIN)/.installed  ## every fault on real runs, and docs/faults.md with what the user reads (about 6 minutes on two cores, as root)
+	$(BIN)/python -m tests.faults
 
 clean:
 	rm -rf $(VENV) build *.egg-info

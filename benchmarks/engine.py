@@ -2,7 +2,7 @@
 
     python benchmarks/engine.py                  # all parts (about 16 minutes on two cores); writes engine.md, engine.json, engine.png
     python benchmarks/engine.py --quick          # CRNN-Base against the floor (about 2 minutes); writes nothing
-    python benchmarks/engine.py --only cohort    # floor | phases | population | cohort | size; merged into the numbers that are there
+    python benchmarks/engine.py --only cohort    # floor | phases | population | cohort | size | speakers; merged with what is there
     python benchmarks/engine.py --only floor --models lite wide
     python benchmarks/engine.py --only floor --peers ~/peers --bench ../shared/bench     # pfl-research and Flower in the same turns
 

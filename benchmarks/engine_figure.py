@@ -61,6 +61,7 @@ def memory(axes: Axes, numbers: Numbers) -> None:
     for part, key, label, marker in (
         ("population", "population", "population (toy, 100 clients a round)", "o"),
         ("cohort", "cohort", "cohort (CRNN-Lite, of 4,000)", "s"),
+        ("speakers", "cohort", "cohort (Conformer, of 4,000 speakers)", "^"),
     ):
         runs = numbers.get(part, {"runs": []})["runs"]
         if runs:
@@ -94,6 +95,6 @@ def driver(axes: Axes, numbers: Numbers) -> None:
 PANELS: dict[Callable[[Axes, Numbers], None], tuple[str, ...]] = {
     ratios: ("floor",),
     client: ("phases",),
-    memory: ("population", "cohort"),
+    memory: ("population", "cohort", "speakers"),
     driver: ("size",),
 }

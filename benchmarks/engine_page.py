@@ -157,6 +157,26 @@ Small cohorts carry what a round costs apart from its clients, and their few lan
 {stamp(found["measured"])}"""
 
 
+def speakers(found: Numbers) -> str:
+    rows = [
+        {
+            "speakers a round": f"{run['cohort']:,}",
+            "s a round": f"{run['round_s']:.1f}",
+            "ms a speaker": f"{run['client_ms']:.1f}",
+            **memory_row(run),
+        }
+        for run in found["runs"]
+    ]
+    return f"""## Speakers
+
+{found["population"]:,} speakers of the embedded corpus with {found["clips"]} utterances each, a client a speaker: the supervised federation
+of configs/fednst/embedded_sfl.yaml (Conformer, 236k parameters, CTC), from random weights and without the server's share.
+
+{study.table(rows)}
+
+{stamp(found["measured"])}"""
+
+
 def size(found: Numbers) -> str:
     rows = []
     for parameters, runs in by_parameters(found).items():
@@ -191,4 +211,11 @@ def stamp(here: Numbers) -> str:
     return f"({machine}; Python {here['python']}, torch {here['torch']}, Ray {here['ray']}, fedray {here['fedray']}; {here['date']}.)"
 
 
-SECTIONS: dict[str, Any] = {"floor": floor, "phases": phases, "population": population, "cohort": cohort, "size": size}
+SECTIONS: dict[str, Any] = {
+    "floor": floor,
+    "phases": phases,
+    "population": population,
+    "cohort": cohort,
+    "speakers": speakers,
+    "size": size,
+}

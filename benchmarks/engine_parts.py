@@ -16,6 +16,7 @@ from typing import Any
 import engine_floor
 import engine_profile
 import engine_runs
+import engine_speakers
 import engine_toys
 from engine_floor import WORKLOADS, Workload
 from engine_peers import SCRIPTS, Peers
@@ -54,6 +55,7 @@ class Sizes:
     parameters: tuple[int, ...] = (100_000, 1_000_000, 12_000_000)
     toy_cohorts: tuple[int, ...] = (8, 40, 200)
     size_rounds: int = 4
+    speakers: int = 4000
 
     def workload(self, model: str) -> Workload:
         workload = WORKLOADS[model]
@@ -61,7 +63,7 @@ class Sizes:
 
 
 QUICK = Sizes(rounds=4)
-TINY = Sizes(1, 3, 16, 5, 32, 2, (10, 1000), 4, (2, 8), (1000, 10_000), (4, 8), 3)
+TINY = Sizes(1, 3, 16, 5, 32, 2, (10, 1000), 4, (2, 8), (1000, 10_000), (4, 8), 3, 40)
 
 
 class Bench:
@@ -199,8 +201,22 @@ def size(bench: Bench) -> dict[str, Any]:
     return {"lanes": EngineSettings().lanes, "rounds": sizes.size_rounds, "runs": found}
 
 
+def speakers(bench: Bench) -> dict[str, Any]:
+    """Speech of many speakers: few of them a round, then all in one."""
+    count, utterances, found = bench.sizes.speakers, 10, []
+    for cohort, rounds in ((round(0.07 * count), 3), (count, 1)):
+        with bench.folder() as folder:
+            played = engine_speakers.play(folder, count, utterances, cohort, rounds, bench.cores)
+        seconds = mean(played.seconds)
+        found.append(
+            {"cohort": cohort, "rounds": rounds, "round_s": seconds, "client_ms": 1000 * seconds / cohort, "memory": played.memory}
+        )
+        bench.say(f"{cohort:,} of {count:,} speakers: {seconds:.1f} s a round, {_gb(played)}")
+    return {"population": count, "clips": utterances, "runs": found}
+
+
 def _gb(played: Played) -> str:
     return f"{sum(played.memory.values()) / 1e9:.2f} GB in all processes"
 
 
-PARTS = {"floor": floor, "phases": phases, "population": population, "cohort": cohort, "size": size}
+PARTS = {"floor": floor, "phases": phases, "population": population, "cohort": cohort, "size": size, "speakers": speakers}

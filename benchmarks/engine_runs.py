@@ -146,8 +146,8 @@ class Memory(threading.Thread):
         for process in [me, *me.children(recursive=True)]:
             try:
                 title = process.cmdline()[:1] or [""]
-                kinds = {"ray::Driver": "driver", "ray::ClientActor": "client actors"}
-                kind = next((kind for start, kind in kinds.items() if title[0].startswith(start)), "Ray")
+                kinds = {":Driver": "driver", ":ClientActor": "client actors"}  # a driver's has its name in front
+                kind = next((kind for part, kind in kinds.items() if part in title[0]), "Ray")
                 # PSS, for what is shared (libraries, the object store) would else count once a process.
                 found["this process" if process == me else kind] += process.memory_full_info().pss
             except psutil.Error:  # it ended meanwhile

@@ -70,7 +70,7 @@ def disturb(run: subprocess.Popen[bytes], victim: str, dice: random.Random) -> s
     if victim == "everything":
         kill_all(run)
         return "everything"
-    title = {"actor": "ray::ClientActor", "driver": "ray::Driver", "node": "raylet/raylet"}[victim]
+    title = {"actor": "ray::ClientActor", "driver": ":Driver", "node": "raylet/raylet"}[victim]
     there = processes(run, title)
     if victim == "node":
         there = there[1:]  # the head's is the first to start

@@ -11,7 +11,7 @@ from tensorboardX import SummaryWriter
 
 from fedray.core.types import Evaluation
 from fedray.engine.folder import ClientRecord, Progress, RunFolder, write_clients
-from fedray.engine.lanes import Failure
+from fedray.engine.lanes import PHASES, Failure
 from fedray.engine.pool import Job, Pool
 from fedray.engine.rounds import Outcome, Plan, Rounds, Stopwatch
 from fedray.engine.store import ClientStore
@@ -108,16 +108,20 @@ class Play:
         after.totals["seconds"] = progress.totals["seconds"] + watch()
         row = self._row(progress, after, outcome, scored)
         row |= {"time/round_s": watch(), "time/train_s": trained, "time/idle_share": 1 - (pool.busy_seconds - busy) / (watch() * pool.size)}
-        for phase in ("hydrate", "prepare", "train", "fold"):
-            row[f"time/{phase}_cpu_s"] = sum(lane.seconds[phase] for lane in outcome.lanes)
-        self._append_row(row)
+        row |= {f"time/{phase}_cpu_s": sum(lane.seconds[phase] for lane in outcome.lanes) for phase in PHASES}
+        taken = rounds.phases.take()
+        row |= {f"time/{phase}_s": taken.get(phase) for phase in ("broadcast", "merge", "update", "evaluate", "checkpoint", "events")}
+        with rounds.phases("events"):  # this and the checkpoint stand in the next round's row
+            self._append_row(row)
         best = after.best is not None and after.best["round"] == after.round
         if after.round % self.plan.engine.checkpoint_every == 0 or last or best or self.wish() != "no":
-            self.folder.save(after)
-            self._prune(after)
-        self._superseded.extend((client, version, after.round) for client, version in superseded)
-        self._collect(self._superseded)
-        self._write_scalars(writer, {key: value for key, value in row.items() if key != "round"}, after.round)
+            with rounds.phases("checkpoint"):
+                self.folder.save(after)
+                self._prune(after)
+        with rounds.phases("events"):
+            self._superseded.extend((client, version, after.round) for client, version in superseded)
+            self._collect(self._superseded)
+            self._write_scalars(writer, {key: value for key, value in row.items() if key != "round"}, after.round)
         self.note("round", {"row": row, "rounds": self.plan.rounds})
         return after
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -77,6 +78,7 @@ class Rounds:
         self.layers = tuple(self.algorithm.layers())
         self.first: Any = None  # the broadcast of round 0, in the object store
         self._first_bytes = 0
+        self.phases = Phases()
         self._put: tuple[ServerState, int, Broadcast, Any] | None = None  # the newest broadcast, and where it is
         own = plan.engine.placement == "dedicated"
         self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if own else {}
@@ -89,8 +91,9 @@ class Rounds:
     def _broadcast(self, state: ServerState, round: int) -> tuple[Broadcast, Any]:
         """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
         if self._put is None or self._put[0] is not state or self._put[1] != round:
-            broadcast = self.algorithm.broadcast(state, round)
-            self._put = (state, round, broadcast, ray.put(broadcast))
+            with self.phases("broadcast"):
+                broadcast = self.algorithm.broadcast(state, round)
+                self._put = (state, round, broadcast, ray.put(broadcast))
         return self._put[2], self._put[3]
 
     def train(self, progress: Progress) -> Outcome:
@@ -123,9 +126,11 @@ class Rounds:
                 holders |= where
                 lanes = [results[key] for key in jobs if key != "server"]
                 partial = PartialSum()
-                for lane in lanes:
-                    partial.merge(lane.partial)
-                aggregated = aggregate(self.pool, strategy, self.layers, round, lanes, [holders[n] for n in jobs if n != "server"], partial)
+                with self.phases("merge"):
+                    for lane in lanes:
+                        partial.merge(lane.partial)
+                    held = [holders[n] for n in jobs if n != "server"]
+                    aggregated = aggregate(self.pool, strategy, self.layers, round, lanes, held, partial)
                 return lanes, results.get("server"), partial, aggregated
             except Lost:  # every loss has used up a replacement, so this ends
                 self.note("warning", {"text": "an actor died with updates that it held; they are trained again"})
@@ -198,9 +203,10 @@ class Rounds:
         change = Change(outcome.aggregate.mean, outcome.server.delta if outcome.server is not None else None)
         if change.server is not None and not np.isfinite(change.server).all():
             raise RunError("what the server learnt itself holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients")
-        state = self.algorithm.server_update(progress.state, change, progress.round)
-        if self.algorithm.overrides("server_finish"):
-            state = self.pool.run({0: Job("server_finish", (progress.round, state))})[0]
+        with self.phases("update"):
+            state = self.algorithm.server_update(progress.state, change, progress.round)
+            if self.algorithm.overrides("server_finish"):
+                state = self.pool.run({0: Job("server_finish", (progress.round, state))})[0]
         return ServerState(state.params, serialize.plain(state.extra))
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
@@ -210,7 +216,8 @@ class Rounds:
         jobs: dict[Hashable, Job] = {
             (split, shard): Job("evaluate", (split, shard, shards, round, reference, final)) for split in splits for shard in range(shards)
         }
-        results = self.pool.run(jobs)
+        with self.phases("evaluate"):
+            results = self.pool.run(jobs)
         merged_splits = {}
         for split in splits:
             parts = [results[split, shard] for shard in range(shards)]
@@ -260,6 +267,25 @@ def read_on(node: str, path: Path) -> str | None:
         return str(ray.get(ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_text).remote(path), timeout=30))
     except (RayError, OSError):
         return None
+
+
+class Phases:
+    """Seconds by phase, since they were taken last."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
+
+    def take(self) -> dict[str, float]:
+        taken, self._seconds = self._seconds, {}
+        return taken
 
 
 class Stopwatch:

@@ -9,8 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
+import torch
 
 from fedray.core import serialize
+from fedray.core.types import RunError
+from fedray.engine.actors import ClientActor
 from fedray.engine.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import bits, first_round, rows, same
@@ -159,3 +163,11 @@ def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> Non
     prepared = {k: v for k, v in rows(tmp_path)[-1].items() if k.startswith(("train/", "dev/"))}
     assert prepared == {k: v for k, v in rows(straight)[-1].items() if k.startswith(("train/", "dev/"))}
     assert bits(tmp_path, 4)[0] == bits(straight, 4)[0]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_gpus_that_ray_counts_and_torch_does_not_see_are_refused(tmp_path: Path) -> None:
+    given = toys.assignment(tmp_path)
+    actor = ray.remote(num_cpus=0.1)(ClientActor).remote(given.program, given.assets, 0.25, 1e9, False, "test", None)
+    with pytest.raises(RunError, match="torch finds none: set engine.gpus_per_client=0"):
+        ray.get(actor.ping.remote(None))

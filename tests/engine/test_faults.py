@@ -92,9 +92,9 @@ def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None
 def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-02", "client-05"), folder=str(tmp_path))
     with pytest.raises(RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"):
-        toys.run(tmp_path / "run", settings=settings, replacements=0)
+        toys.run(tmp_path / "run", settings=settings, replacements=0, actors=1)
     assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], "a client was blamed for what the run did not allow"
-    toys.run(tmp_path / "run", settings=settings)
+    toys.run(tmp_path / "run", settings=settings, actors=1)
     same(tmp_path / "run", straight)
     assert not (tmp_path / "run" / "error.txt").exists()
 
@@ -104,7 +104,15 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
     deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand"))
     first, second, empty = troubled = tuple(sorted(deltas)[:3])
     settings = toys.ToySettings(troubled=(first, second))
-    toys.run(tmp_path / "run", rounds=1, algorithm=Overflowing, settings=settings, data=OneWithoutData(empty=empty), failures_allowed=0.5)
+    toys.run(
+        tmp_path / "run",
+        rounds=1,
+        algorithm=Overflowing,
+        settings=settings,
+        data=OneWithoutData(empty=empty),
+        failures_allowed=0.5,
+        actors=1,
+    )
     (row,), failures = (RunFolder(tmp_path / "run").rows(name) for name in ("metrics.jsonl", "failures.jsonl"))
     reasons = {failure["client"]: failure["reason"] for failure in failures}
     assert len(failures) == row["clients/failed"] == 3 and row["clients/ok"] == 3 and set(reasons) == set(troubled)
@@ -123,13 +131,13 @@ def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
         for who, file in (("server", r"checkpoints/round_000003/server\.pt"), ("clients", r"states/client-\d\d/000003\.pt")):
             settings = toys.ToySettings(trouble=who, folder=str(disk))
             with pytest.raises(StorageError, match=rf"disk/run/{file}: cannot be written: No space.*free space there.*`fedray resume`"):
-                toys.run(disk / "run", algorithm=Filling, settings=settings)
+                toys.run(disk / "run", algorithm=Filling, settings=settings, actors=1)
             assert folder.saved_rounds()[-1] == 2 and folder.load(2).round == 2
             assert folder.rows("failures.jsonl") == [], "a client was blamed for a full disk"
             assert not list((disk / "run").rglob("*.tmp")), "half a file was left"
             for filler in disk.glob("filler-*"):
                 filler.unlink()
-        toys.run(disk / "run")
+        toys.run(disk / "run", actors=1)
         same(disk / "run", straight)
 
 
@@ -139,8 +147,8 @@ def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_
     with (newest / "server.pt").open("r+b") as file:
         file.truncate(1000)
     with pytest.raises(ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before") as caught:
-        toys.run(tmp_path / "run")
+        toys.run(tmp_path / "run", actors=1)
     (said,) = re.findall(r"remove (\S+) to go on", str(caught.value))
     shutil.rmtree(said)
-    toys.run(tmp_path / "run")
+    toys.run(tmp_path / "run", actors=1)
     same(tmp_path / "run", straight)
