@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10, "axes.titlelocation": "left"}
-COLOURS = {"fedray": "#1b6ca8", "floor, a process a core": "#b0b0b0", "pfl-research": "#e08a3c", "Flower": "#7a5ba6"}
+COLOURS = {"fedray": "#1b6ca8", "fedray's steps alone, a process a core": "#b0b0b0", "pfl-research": "#e08a3c", "Flower": "#7a5ba6"}
 Numbers = Mapping[str, Any]
 
 

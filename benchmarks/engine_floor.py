@@ -36,6 +36,7 @@ class Workload:
     cohort: int = 100
     clips: int = 20  # a client
     clients: int = 4000
+    lean: bool = False  # with fedray's GRU: then what is left to fedray is the engine alone
 
     def rows(self, client: int) -> np.ndarray:
         """Positions of a client's clips in the pool, int64 [clips]."""
@@ -61,8 +62,9 @@ def pool() -> tuple[np.ndarray, np.ndarray]:
 class Net(nn.Module):
     """Two convolutions over time, a GRU, its mean over time, one linear layer."""
 
-    def __init__(self, width: int, hidden: int, bidirectional: bool) -> None:
+    def __init__(self, width: int, hidden: int, bidirectional: bool, lean: bool = False) -> None:
         super().__init__()
+        self.lean = lean
         layers: list[nn.Module] = []
         for wide in (BINS, width):
             layers += [nn.Conv1d(wide, width, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2)]
@@ -72,13 +74,17 @@ class Net(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """[B, T, bins] -> logits [B, classes]."""
-        hidden, _ = self.rnn(self.conv(features.transpose(1, 2)).transpose(1, 2))
-        return self.out(hidden.mean(1))
+        frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
+        if self.lean:
+            from fedray.models.recurrent import gru
+
+            return self.out(gru(self.rnn, frames).mean(1))
+        return self.out(self.rnn(frames)[0].mean(1))
 
 
 def net(workload: Workload) -> Net:
     torch.manual_seed(0)
-    return Net(workload.width, workload.hidden, workload.bidirectional)
+    return Net(workload.width, workload.hidden, workload.bidirectional, workload.lean)
 
 
 def train(model: nn.Module, clips: torch.Tensor, classes: torch.Tensor) -> float:

@@ -30,8 +30,10 @@ def text(numbers: Numbers) -> str:
 HEAD = f"""# The engine: how close to the floor, and how flat
 
 The floor is the same gradient steps and the same average in bare torch, in one process with one thread, divided by the number of cores:
-what this machine could do if a framework cost nothing. Everything is measured from outside: a round of fedray lasts from the end of the
-one before to its own, with its checkpoint, its row of metrics and its events. `{COMMAND}` repeats it, a part at a time with `--only`.
+what this machine could do if a framework cost nothing. fedray gets below it where its own GRU (fedray/models/recurrent.py) is faster than
+torch's on the CPU; what the engine itself costs is told by its steps without it, a process a core. Everything is measured from outside: a
+round of fedray lasts from the end of the one before to its own, with its checkpoint, its row of metrics and its events. `{COMMAND}`
+repeats it, a part at a time with `--only`.
 
 ![The ratio to the floor, what a client costs, memory, bytes through the driver](engine.png)"""
 
@@ -40,7 +42,7 @@ CAVEATS = """## What to keep in mind
 - The clips are noise: nothing is learnt here. fedray shuffles a client's clips where the floor takes them in order; steps are the same in
   number and size. fedray reads its clips as float16 from a feature store that fits into memory, as a run does whose features are cached.
 - The floor runs on one core while the other is idle, and is divided by the number of cores. Cores that share caches, memory and clock
-  give less than that when all are busy; "a process a core" is the same bare steps on all cores at once.
+  give less than that when all are busy; "fedray's steps alone" are the same bare loop with fedray's GRU on all cores at once.
 - Memory is the sum of the proportional set sizes of all processes (what is shared counts once), looked at twice a second: a peak
   between two looks is missed. Looking takes some CPU time, so times from runs with memory are a little pessimistic.
 - Starting includes the start of a driver and of client actors (each imports torch); Ray itself runs already."""
@@ -60,7 +62,7 @@ def floor(models: Numbers) -> str:
         }
         for name in peers:
             row[f"{name} (s)"] = cell(found, name)
-        rows.append(row | {"overhead (ms a client)": f"{found['overhead_ms']:+.2f}"})
+        rows.append(row | {"the engine (ms a client)": f"{found['overhead_ms']:+.2f}"})
     versions = [found["measured"]["peers"] for found in models.values() if found["measured"].get("peers")]
     used = (
         f"\n\nPeers (run from their own environment): pfl {versions[-1]['pfl']} with a process a core, Flower {versions[-1]['flwr']} "
@@ -78,7 +80,7 @@ are medians over all rounds; ratios are those of the medians within each turn: t
 
 {study.table(rows)}
 
-The overhead is (fedray - floor) x cores / clients.{used}
+The engine costs (fedray - fedray's steps alone, a process a core) x cores / clients.{used}
 
 {" ".join(stamps)}"""
 

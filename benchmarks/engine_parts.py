@@ -25,6 +25,7 @@ from engine_runs import Played
 from fedray.engine.settings import EngineSettings
 
 # Phase of a round -> its key in metrics.jsonl, and whether it is a sum over the lanes (CPU seconds of all actors).
+BARE = "fedray's steps alone, a process a core"
 PHASES = {
     "broadcast": ("time/broadcast_s", False),
     "hydration": ("time/hydrate_cpu_s", True),
@@ -109,8 +110,8 @@ def _pairs(bench: Bench, model: str, side_by_side: bool) -> dict[str, Any]:
         seconds["one core"] += [run[1:] for run in engine_floor.measure(workload, rounds)]
         seconds["fedray"].append(bench.fedray(workload, rounds).seconds)
         if side_by_side:
-            parts = engine_floor.measure(workload, rounds, cores)
-            seconds.setdefault("floor, a process a core", []).append(list(chain.from_iterable(run[1:] for run in parts)))
+            parts = engine_floor.measure(replace(workload, lean=model != "wide"), rounds, cores)  # the wide model is none of fedray's
+            seconds.setdefault(BARE, []).append(list(chain.from_iterable(run[1:] for run in parts)))
         for peer in SCRIPTS if bench.peers else ():
             seconds.setdefault(peer, []).append(bench.peers.measure(peer, model, workload, rounds, cores))
         shown = "  ".join(f"{name} {median(runs[-1]):.3f}" for name, runs in seconds.items())
@@ -120,7 +121,7 @@ def _pairs(bench: Bench, model: str, side_by_side: bool) -> dict[str, Any]:
         name: [median(run) / one for run, one in zip(runs, floors, strict=True)] for name, runs in seconds.items() if name != "one core"
     }
     found = {name: median(chain.from_iterable(runs)) for name, runs in seconds.items()}
-    overhead = (found["fedray"] - found["one core"] / cores) * cores * 1000 / workload.cohort
+    overhead = (found["fedray"] - found.get(BARE, found["one core"] / cores)) * cores * 1000 / workload.cohort
     return {
         "title": workload.title,
         "cohort": workload.cohort,

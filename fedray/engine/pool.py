@@ -197,7 +197,8 @@ class Pool:
             ) from error
         self._left -= 1
         self.replaced += 1
-        self._note(f"a client actor died and is replaced ({self._left} more may): {' '.join(str(error).split())[:300]}")
+        why = " ".join(str(error).partition("class_name")[0].split())[:300]
+        self._note(f"a client actor died and is replaced ({self._left} more may): {why}")
         self._start(actor.slot)
 
     def close(self) -> None:

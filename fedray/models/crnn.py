@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fedray.models.conformer import padding
 from fedray.models.export import NORMALISE
+from fedray.models.recurrent import gru
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,9 @@ class CRNN(nn.Module):
         if shortest < self.shortest:
             raise ValueError(f"a clip of {shortest} frames is too short: crnn {self.settings.size} needs {self.shortest}")
         if shortest == features.shape[1]:  # nothing is padded, so nothing need be masked
-            hidden, _ = self.rnn(self.conv(features.transpose(1, 2)).transpose(1, 2))
-            return self.out(hidden.mean(1))
+            frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
+            trains = torch.is_grad_enabled() and frames.device.type == "cpu"  # where PyTorch's own GRU is slow, most of all backwards
+            return self.out((gru(self.rnn, frames) if trains else self.rnn(frames)[0]).mean(1))
         frames = _silenced(features.transpose(1, 2), lengths)
         for layer in self.conv:
             frames = layer(frames)

@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def shipped(cluster: None) -> None:
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder)
+    toys.run(folder, actors=1)
     return folder
 
 
@@ -94,7 +95,7 @@ def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"):
         toys.run(tmp_path / "run", settings=settings, replacements=0, actors=1)
     assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], "a client was blamed for what the run did not allow"
-    toys.run(tmp_path / "run", settings=settings, actors=1)
+    toys.run(tmp_path / "run", actors=1)
     same(tmp_path / "run", straight)
     assert not (tmp_path / "run" / "error.txt").exists()
 
@@ -103,16 +104,8 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
     """Three of six: they are counted and named, and the round is the mean of the other three, computed by hand."""
     deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand"))
     first, second, empty = troubled = tuple(sorted(deltas)[:3])
-    settings = toys.ToySettings(troubled=(first, second))
-    toys.run(
-        tmp_path / "run",
-        rounds=1,
-        algorithm=Overflowing,
-        settings=settings,
-        data=OneWithoutData(empty=empty),
-        failures_allowed=0.5,
-        actors=1,
-    )
+    options: dict[str, Any] = {"settings": toys.ToySettings(troubled=(first, second)), "data": OneWithoutData(empty=empty)}
+    toys.run(tmp_path / "run", rounds=1, actors=1, algorithm=Overflowing, failures_allowed=0.5, **options)
     (row,), failures = (RunFolder(tmp_path / "run").rows(name) for name in ("metrics.jsonl", "failures.jsonl"))
     reasons = {failure["client"]: failure["reason"] for failure in failures}
     assert len(failures) == row["clients/failed"] == 3 and row["clients/ok"] == 3 and set(reasons) == set(troubled)
