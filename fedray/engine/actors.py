@@ -35,7 +35,8 @@ class ClientActor:
         """`hold`: bytes of updates kept in memory; `own`: the actor is one client's; `run`: a name for what it leaves on local disk."""
         torch.set_num_threads(1)  # two threads a process are slower on small models, and give other bits
         torch.use_deterministic_algorithms(True, warn_only=gpus > 0)  # on a GPU some backward passes (CTC) have no deterministic kernel
-        torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that writes every new tensor twice
+        # A debugging aid that writes every new tensor twice.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if own:
             program = replace(program, states=OwnStates(program.states))
         self.program, self.assets, self.driver = program, assets, driver

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedray.core.metrics import Metrics
 from fedray.core.storage import StorageError
-from fedray.core.types import Change, Client, Layer, Received, RunError, ServerState, Update
+from fedray.core.types import Change, Client, Evaluation, Layer, Received, RunError, ServerState, Update
 from fedray.engine import session
 from fedray.engine.folder import RunFolder
 from tests.engine import toys
@@ -52,7 +53,7 @@ class Overflowing(toys.Toy):
 
 
 class Filling(toys.Toy):
-    """Fills the disk of `settings.folder` in round 3: at the server's, after all clients have been, or at the clients'."""
+    """Fills the disk of `settings.folder` in round 3: at the clients', or at the server's, after all clients have been."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         if self.settings.trouble == "clients" and received.round == 2:
@@ -68,6 +69,13 @@ class Filling(toys.Toy):
         with (Path(self.settings.folder) / f"filler-{os.getpid()}").open("ab", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(4096))
+
+
+class FillingUnjudged(Filling):
+    """No round is its best, so that a checkpoint is written only when it is its turn."""
+
+    def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
+        return Evaluation(Metrics())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -132,6 +140,15 @@ def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
                 filler.unlink()
         toys.run(disk / "run", actors=1)
         same(disk / "run", straight)
+
+
+@pytest.mark.xfail(strict=True, reason="what TensorBoard's writer raises is passed on as it is: no file, no remedy")
+def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
+    """The events of TensorBoard are the first that find no room."""
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        settings = toys.ToySettings(trouble="server", folder=str(disk))
+        with pytest.raises(StorageError, match=r"tensorboard.*: cannot be written: No space"):
+            toys.run(disk / "run", algorithm=FillingUnjudged, settings=settings, actors=1, checkpoint_every=9)
 
 
 def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_path: Path) -> None:
