@@ -67,7 +67,7 @@ def memory(axes: Axes, numbers: Numbers) -> None:
         if runs:
             axes.plot([run[key] for run in runs], [sum(run["memory"].values()) / 1e9 for run in runs], marker=marker, label=label)
     axes.set_xscale("log")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_xlabel("clients")
     axes.set_ylabel("GB, all processes, Ray's too")
     axes.set_title("Memory")
@@ -89,7 +89,8 @@ def driver(axes: Axes, numbers: Numbers) -> None:
     axes.set_xlabel(f"clients a round, in {found['lanes']} lanes")
     axes.set_ylabel("MB a round")
     axes.set_title("Parameters through the driver")
-    axes.legend(frameon=False, fontsize=8)
+    axes.set_ylim(top=20 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
 PANELS: dict[Callable[[Axes, Numbers], None], tuple[str, ...]] = {
