@@ -140,7 +140,7 @@ def empty_client(page: Page) -> None:
     cohorts, clients = {row["clients/ok"] for row in rows(page.folder / "empty")}, RunFolder(page.folder / "empty").load(ROUNDS).clients
     assert cohorts == {4} and "s02" not in clients
     page.add(
-        "**The run was played by the other four.** A client that a data set of one's own gives without data is a failed client like those "
+        "**The run was played by the other four.** A client that a data set of one's own gives without data is a failed client like those\n"
         "above, with the reason `client ... has no data: raise data.clients.min_utterances, or leave it out of the corpus`."
     )
 
