@@ -26,6 +26,7 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.cache import cache_root, key
 from fedray.core.config import ConfigError, Source, kind_of, kinds, pick, plain
 from fedray.core.optimizers import SERVER_OPTIMIZERS
+from fedray.core.parallel import Parallel
 from fedray.core.schedules import Schedule
 from fedray.core.strategies import STRATEGIES
 from fedray.data.corpora import CORPORA
@@ -106,8 +107,8 @@ def with_absolute_paths(config: Config) -> Config:
     return replace(config, model=replace(config.model, init=str(init)))
 
 
-def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
-    """The manifests of the configuration's corpus, read or made."""
+def read_corpus(config: Config, source: Source, parallel: Parallel | None = None) -> dict[str, Manifest]:
+    """The manifests of the configuration's corpus, read or made; on Ray, unless `parallel` does without."""
     settings = config.data
     if settings.corpus not in CORPORA:
         raise ConfigError(f"{source.where('data.corpus')}: data.corpus: {settings.corpus!r} is not known; known: {', '.join(CORPORA)}")
@@ -115,7 +116,7 @@ def read_corpus(config: Config, source: Source) -> dict[str, Manifest]:
     if hasattr(corpus, "client_speakers_made") and settings.clients.by == "speaker":
         check_population(config, source, corpus.client_speakers_made())  # before minutes are spent on making it
     root = Path(settings.root).expanduser() if settings.root is not None else None
-    splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", session.parallel)
+    splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", parallel or session.parallel)
     return splits
 
 

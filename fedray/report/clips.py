@@ -1,0 +1,59 @@
+"""The audio of utterances, small enough to be part of a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import soundfile
+import yaml
+
+from fedray.data import audio
+from fedray.data.manifest import Manifest
+from fedray.engine.folder import RunFolder
+
+PATIENCE = 20.0  # seconds that reading a corpus may take
+LONGEST = 20.0  # seconds of a clip
+
+
+def embedded(folder: RunFolder, utterances: Sequence[str]) -> dict[str, str]:
+    """Utterance -> data URI of 16-bit mono FLAC at the features' sample rate, of those that the run's corpus has.
+
+    ValueError or OSError: the corpus, or a file of it, is not on this machine. Nothing is made, and no Ray started.
+    """
+    from fedray import experiment  # a second to import, and most of a report does without
+
+    config, source = experiment.load(yaml.safe_load(folder.read_text("config.yaml")))
+    wanted = pa.array(utterances, pa.large_string())
+    clips = {}
+    for manifest in experiment.read_corpus(config, source, patiently()).values():
+        rows = manifest.table.filter(pc.is_in(manifest.table["utterance"], value_set=wanted))
+        for row in Manifest(rows):
+            wave = audio.read(row.path, config.features.sample_rate, row.offset, min(row.seconds, LONGEST))
+            clips[row.utterance] = as_uri(wave.numpy(), config.features.sample_rate)
+    return clips
+
+
+def as_uri(wave: Any, sample_rate: int) -> str:
+    """`wave`: float [samples] in -1..1."""
+    file = io.BytesIO()
+    soundfile.write(file, wave, sample_rate, format="FLAC", subtype="PCM_16")
+    return f"data:audio/flac;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def patiently() -> Callable[[Callable[[Any], Any], Sequence[Any], str], Iterator[Any]]:
+    """What readers do in parallel, one by one in this process, until it takes too long: then the corpus would have to be made first."""
+    deadline = time.monotonic() + PATIENCE
+
+    def serial(function: Callable[[Any], Any], items: Sequence[Any], what: str = "") -> Iterator[Any]:
+        for item in items:
+            if time.monotonic() > deadline:
+                raise ValueError(f"it is not in the cache, and {what.lower() or 'reading it'} takes more than {PATIENCE:.0f} s")
+            yield function(item)
+
+    return serial
