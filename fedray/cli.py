@@ -163,7 +163,7 @@ def _report(options: argparse.Namespace) -> int:
     console = Console()
     if not console.is_terminal:  # a file or a pipe has no edge
         console.width = 240
-    console.print(found.table())
+    console.print(found.table(console))
     print(f"report: {found.save(options.out)}")
     return 0
 

@@ -48,7 +48,7 @@ class Change:
 def rate(runs: Sequence[Counts], seed: int = 0) -> Interval:
     """The rate in percent, mean over runs (seeds, splits)."""
     drawn = _draw([runs], seed)
-    return _interval((100 * drawn[..., 1] / drawn[..., 0]).mean(axis=1))
+    return _interval(np.nanmean(_percent(drawn[..., 1], drawn[..., 0]), axis=1))
 
 
 def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None = "%", seed: int = 0) -> Change:
@@ -58,9 +58,9 @@ def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None =
     """
     drawn = _draw([before, after], seed)
     if unit is None:
-        unit = "%" if drawn[..., 1].min() > 0 else "points"
-    changes = 100 * (drawn[..., 2] - drawn[..., 1]) / drawn[..., 1 if unit == "%" else 0]
-    found = _interval(changes.mean(axis=1))
+        unit = "points" if np.any((drawn[..., 1] == 0) & (drawn[..., 0] > 0)) else "%"
+    changes = _percent(drawn[..., 2] - drawn[..., 1], drawn[..., 1 if unit == "%" else 0])
+    found = _interval(np.nanmean(changes, axis=1))
     return Change(found.mean, found.low, found.high, tuple(changes[0].tolist()), unit)
 
 
@@ -70,7 +70,7 @@ def recovered(seed_model: Sequence[Counts], reached: Sequence[Counts], reference
     Rates are means over runs before the division. None where the reference gains nothing, or not in all draws alike.
     """
     drawn = _draw([seed_model, reached, reference], seed)
-    rates = (drawn[..., 1:] / drawn[..., :1]).mean(axis=1)
+    rates = np.nanmean(_percent(drawn[..., 1:], drawn[..., :1]), axis=1)
     gain = rates[:, 0] - rates[:, 2]
     if not (np.all(gain > 0) or np.all(gain < 0)):
         return None
@@ -80,6 +80,12 @@ def recovered(seed_model: Sequence[Counts], reached: Sequence[Counts], reference
 def paired(one: Counts, other: Counts) -> bool:
     """Whether both count the same units, of the same lengths."""
     return one.keys() == other.keys() and all(length == other[unit][0] for unit, (length, _) in one.items())
+
+
+def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """NaN where the whole is 0: a run of which a draw holds no unit (its test set is another) has no say in that draw."""
+    whole = np.broadcast_to(whole, part.shape)
+    return np.divide(100 * part, whole, out=np.full(part.shape, np.nan), where=whole != 0)
 
 
 def _interval(values: np.ndarray) -> Interval:

@@ -42,8 +42,8 @@ STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",  # text stays text: small, and read aloud
     "svg.hashsalt": "fedray",  # the same figure, the same bytes
 }
-WIDTH, HEIGHT = 6.4, 3.4  # inches
-LEGEND_CHARACTERS = 88  # that fit on a line below the axes
+WIDTH, HEIGHT = 5.6, 3.2  # inches
+LEGEND_CHARACTERS = 76  # that fit on a line below the axes
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Drawing:
     @classmethod
     def of(cls, canvas: Canvas) -> Drawing:
         """Call it within the style."""
+        canvas.draw_without_rendering()
+        canvas.set_layout_engine("none")  # all is in its place: not to be laid out again for each format
         svg, png = io.StringIO(), io.BytesIO()
         canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
         canvas.savefig(png, format="png", dpi=160, facecolor="white")
@@ -81,7 +83,7 @@ def style() -> Any:
 def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
     canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
     axes = canvas.add_subplot()
-    axes.set_title(words)
+    axes.set_title(words[:1].upper() + words[1:])
     return canvas, axes
 
 

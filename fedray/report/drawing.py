@@ -52,7 +52,7 @@ def curves(figure: Curves, report: Report) -> Canvas:
     if figure.log:
         axes.set_yscale("log")
     axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     axes.set_ylabel(with_unit(metrics[0]) if len(metrics) == 1 else "")
     return canvas.with_legend(drawn, axes)
 
@@ -200,7 +200,7 @@ def participation(figure: Participation, report: Report) -> Canvas:
         axes.stairs(counts, edges - 0.5, color=colour, fill=len(tables) == 1, label=group.label if len(tables) > 1 else None, linewidth=1.6)
     axes.set_xlabel("rounds")
     axes.set_ylabel("clients")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     return canvas.with_legend(drawn, axes)
 
 

@@ -137,9 +137,9 @@ def shown(value: Any) -> str:
 
 
 def _keys(runs: Sequence[Run]) -> list[str]:
-    """All keys; the name first, then kinds, which decide what other keys there are."""
+    """All keys; the name first, then kinds, which decide what other keys there are, then the algorithm's, which a study is mostly about."""
     keys = list(dict.fromkeys(key for run in runs for key in run.settings))
-    return sorted(keys, key=lambda key: (key != "name", not key.endswith(".kind")))
+    return sorted(keys, key=lambda key: (key != "name", not key.endswith(".kind"), not key.startswith("algorithm.")))
 
 
 def _text(run: Run, key: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 import fedray
-from fedray.core.cache import write_atomically
+from fedray.engine.folder import RunFolder
 from fedray.report import clips, drawing, errors, tables
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.errors import Errors
@@ -39,17 +38,16 @@ class Audio:
     why_not: str = ""
 
 
-def save(report: Report, out: Path) -> Path:
-    """Write all files; each appears whole. The path of report.html."""
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+def save(report: Report, out: RunFolder) -> str:
+    """Write all files; each appears whole. Where report.html is."""
     drawn = {name: drawing.draw(figure, report) for name, figure in named(figures(report)).items()}
     for name, found in drawn.items():
-        _write(out / "figures" / f"{name}.svg", found.svg)
-        _write(out / "figures" / f"{name}.png", found.png)
-    _write(out / "report.csv", tables.as_csv(report))
-    _write(out / "report.md", markdown(report, drawn))
-    _write(out / "report.html", html(report, drawn))
-    return out / "report.html"
+        _write(out, f"figures/{name}.svg", found.svg.encode())
+        _write(out, f"figures/{name}.png", found.png)
+    texts = {"report.csv": tables.as_csv(report), "report.md": markdown(report, drawn), "report.html": html(report, drawn)}
+    for name, text in texts.items():
+        _write(out, name, text.encode())
+    return out.storage.shown("report.html")
 
 
 def html(report: Report, drawn: Mapping[str, Drawing]) -> str:
@@ -153,6 +151,5 @@ def _numeric(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _write(path: Path, content: str | bytes) -> None:
-    data = content.encode() if isinstance(content, str) else content
-    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+def _write(out: RunFolder, name: str, data: bytes) -> None:
+    out.export(name, lambda path: path.write_bytes(data))

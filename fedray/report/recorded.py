@@ -6,10 +6,9 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from fedray.core.storage import join
 from fedray.engine.folder import RunFolder
 from fedray.report.predictions import NAME, Predictions
 
@@ -144,30 +142,46 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
         if not found:
             raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a metrics.jsonl")
         folders |= {folder.place: folder for folder in found}
-    names = _short([_resolved(folder) for folder in folders.values()])
+    names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in folders.values()])
     return [Run.read(folder, name) for folder, name in zip(folders.values(), names, strict=True)]
 
 
 def _below(path: str | Path) -> list[RunFolder]:
+    """The run folder at the path, or those below it; of a trial's run-01, run-02, ... the last, which went on from another's checkpoint."""
     folder = RunFolder(path)
     if folder.exists("config.yaml"):
         return [folder]
-    if folder.root is None:
-        raise ValueError(f"{folder.place}: is not a run folder: it has no config.yaml; on object storage name each run folder")
-    if not folder.root.is_dir():
-        raise ValueError(f"{folder.root}: there is no such folder; name a run folder, or one that holds some, such as {quote('runs')}")
-    found: list[RunFolder] = []
-    attempts: list[Path] = []  # of one trial: the last went on from another's checkpoint, and counts
-    for child in sorted(folder.root.iterdir()):
-        if child.name.startswith((".", "checkpoint")) or not child.is_dir():  # Tune's checkpoints are copies
-            continue
-        if ATTEMPT.fullmatch(child.name) and (child / "config.yaml").is_file():
-            attempts.append(child)
-        else:
-            found += _below(child)
-    if attempts:
-        found.append(RunFolder(max(attempts, key=lambda attempt: int(attempt.name.removeprefix("run-")))))
-    return found
+    if folder.root is not None and not folder.root.is_dir():
+        raise ValueError(f"{folder.root}: there is no such folder; name a run folder, or one that holds some, such as runs")
+    last: dict[tuple[str, ...], str] = {}
+    for name in _walk(folder.root, "") if folder.root is not None else _listed(folder):
+        around, _, own = name.rpartition("/")
+        last[(around,) if ATTEMPT.fullmatch(own) else (around, own)] = name
+    return [RunFolder(child(folder.root or str(path), name)) for name in last.values()]
+
+
+def child(place: str | Path, name: str) -> str | Path:
+    """A folder in a folder, or in a URI, whose options come last."""
+    if isinstance(place, Path):
+        return place / name
+    head, mark, options = place.partition("?")
+    return f"{head.rstrip('/')}/{name}{mark}{options}"
+
+
+def _walk(root: Path, name: str) -> Iterator[str]:
+    """Relative names of the folders that have a config.yaml, none within another; not of Tune's checkpoints, which are copies."""
+    for entry in sorted(root.iterdir()):
+        if entry.is_dir() and not entry.name.startswith((".", "checkpoint")):
+            if (entry / "config.yaml").is_file():
+                yield f"{name}{entry.name}"
+            else:
+                yield from _walk(entry, f"{name}{entry.name}/")
+
+
+def _listed(folder: RunFolder) -> list[str]:
+    """The same on object storage."""
+    names = sorted(name.removesuffix("/config.yaml") for name in folder.storage.files() if name.endswith("/config.yaml"))
+    return [name for name in names if not any(name.startswith(f"{other}/") for other in names) and "/checkpoint" not in f"/{name}"]
 
 
 def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
@@ -176,21 +190,17 @@ def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
     return sorted(trial.name for trial in trials if not any(trial.glob("run*/config.yaml")))
 
 
-def _resolved(folder: RunFolder) -> str:
-    return str(folder.root.resolve()) if folder.root is not None else folder.place
-
-
 def _short(places: Sequence[str]) -> list[str]:
     """Without what all of them begin with, and without the `run` that ends a trial's."""
-    parts = [re.split(r"[/\\]", place.rstrip("/")) for place in places]
+    parts = [re.split(r"[/\\]", place.partition("?")[0].rstrip("/")) for place in places]
     parts = [part[:-1] if len(part) > 1 and re.fullmatch(r"run(-\d+)?", part[-1]) else part for part in parts]
     common = 0
     while all(len(part) > common + 1 and part[common] == parts[0][common] for part in parts):
         common += 1
-    return [join(*part[common:]) for part in parts]
+    return ["/".join(part[common:]) for part in parts]
 
 
-def _flat(values: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{key}.")

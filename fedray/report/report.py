@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 
+from fedray.engine.folder import RunFolder
 from fedray.report import groups as grouping
 from fedray.report import page, recorded, sweep, tables
 from fedray.report.bootstrap import Change, Interval
@@ -24,7 +26,7 @@ FIRST_CHOICES = ("test/wer", "test/accuracy", "dev/wer", "dev/accuracy")
 class Report:
     """What `read` makes. `metric` is the one that is compared; changes are of the best round against the run's own seed model."""
 
-    place: Path  # where it is saved by default
+    place: str | Path  # where it is saved by default
     asked: sweep.Asked
     groups: Sequence[Group]
     metric: str
@@ -40,7 +42,7 @@ class Report:
     @property
     def title(self) -> str:
         names = list(dict.fromkeys(str(run.config.get("name", run.name)) for run in self.runs))
-        return self.asked.name or (names[0] if len(names) == 1 else self.place.name or "report")
+        return self.asked.name or (names[0] if len(names) == 1 else Path(self.place).name or "report")
 
     @property
     def caption(self) -> str:
@@ -76,13 +78,13 @@ class Report:
         scored = [(score, group) for group in self.groups if (score := group.score(metric)) is not None]
         return [group for _, group in sorted(scored, key=lambda pair: -pair[0] if large else pair[0])]
 
-    def table(self) -> Table:
-        """For a terminal: print it with rich."""
-        return tables.rich_table(self)
+    def table(self, console: Console | None = None) -> Table:
+        """For a terminal: print it with rich. `console`: that it shall fit."""
+        return tables.rich_table(self, console or Console())
 
-    def save(self, out: str | Path | None = None) -> Path:
-        """Write report.html, report.md, report.csv and figures/ to `out` (default: `place`); the path of report.html."""
-        return page.save(self, Path(out) if out is not None else self.place)
+    def save(self, out: str | Path | None = None) -> str:
+        """Write report.html, report.md, report.csv and figures/ to `out`, a path or a URI (default: `place`); where report.html is."""
+        return page.save(self, RunFolder(out if out is not None else self.place))
 
 
 def read(
@@ -99,9 +101,8 @@ def read(
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     runs = recorded.find(paths)
-    local = len(paths) == 1 and "://" not in str(paths[0])
-    place = Path(paths[0]) if local else Path("report")
-    asked, figures = sweep.read(place) if local else (sweep.Asked(), ())
+    place = paths[0] if len(paths) == 1 else "report"
+    asked, figures = sweep.read(RunFolder(place)) if len(paths) == 1 else (sweep.Asked(), ())
     if asked.metric is not None and any(run.metrics for run in runs):
         known_metric(asked.metric, runs)
     swept = [key for key in asked.keys if key not in grouping.SEEDS]
@@ -125,8 +126,8 @@ def write(
     baseline: str | None = None,
     metric: str | None = None,
     group_by: Sequence[str] = (),
-) -> Path:
-    """Read and save in one; the path of report.html."""
+) -> str:
+    """Read and save in one; where report.html is."""
     return read(paths, baseline=baseline, metric=metric, group_by=group_by).save(out)
 
 

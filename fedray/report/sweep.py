@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from fedray.core import config as configuration
 from fedray.core.config import Source
+from fedray.engine.folder import RunFolder
 from fedray.report.figures import Figure, from_description
 
 NAME = "sweep.json"
@@ -32,18 +32,18 @@ class Asked:
             raise ValueError(f"mode: choose from {', '.join(MODES)}, not {self.mode!r}")
 
 
-def read(folder: Path) -> tuple[Asked, Sequence[Figure]]:
+def read(folder: RunFolder) -> tuple[Asked, Sequence[Figure]]:
     """Empty where there is no sweep.json. ValueError: it is damaged, or asks for a figure that there is not."""
-    path = folder / NAME
-    if not path.is_file():
+    if not folder.exists(NAME):
         return Asked(), ()
+    shown = folder.storage.shown(NAME)
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(folder.read_text(NAME))
         if not isinstance(values, dict):
             raise ValueError("not an object")
     except ValueError as error:
-        raise ValueError(f"{path}: is not a JSON object ({error}): correct or remove it") from error
+        raise ValueError(f"{shown}: is not a JSON object ({error}): correct or remove it") from error
     descriptions = values.pop("figures", [])
     wanted = {field.name: values[field.name] for field in fields(Asked) if field.name in values}
-    asked = configuration.build(Asked, Source(wanted, {"": str(path)}))
-    return asked, tuple(from_description(description, f"{path}, figure {n}") for n, description in enumerate(descriptions, 1))
+    asked = configuration.build(Asked, Source(wanted, {"": shown}))
+    return asked, tuple(from_description(description, f"{shown}, figure {n}") for n, description in enumerate(descriptions, 1))

@@ -7,7 +7,9 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from fedray.report.groups import SEEDS, Group
@@ -64,13 +66,27 @@ def _plain_change(before: float | None, after: float | None, metric: str) -> str
     return f"{100 * (after - before) / before:+.1f} %" if before else ""
 
 
-def rich_table(report: Report) -> Table:
+def rich_table(report: Report, console: Console) -> Table:
+    """As wide as the console: of the scores that do not fit, the last are left out, and named."""
     cells = rows(report)
-    table = Table(title=escape(report.title), title_justify="left", caption=escape(report.caption), caption_justify="left")
-    for place, name in enumerate(cells[0]):
-        table.add_column(escape(name), justify="right" if place else "left", overflow="fold")
+    names = list(cells[0])
+    spare = [with_unit(metric) for metric in scores(report.runs, report.metric)[1:]]
+    table = _rich(report, cells, names, [])
+    left_out: list[str] = []
+    while spare and Measurement.get(console, console.options.update(width=10_000), table).maximum > console.width:
+        left_out.insert(0, spare.pop())
+        names.remove(left_out[0])
+        table = _rich(report, cells, names, left_out)
+    return table
+
+
+def _rich(report: Report, cells: Sequence[Mapping[str, str]], names: Sequence[str], left_out: Sequence[str]) -> Table:
+    words = f" No room here for {', '.join(left_out)}: see report.html." if left_out else ""
+    table = Table(title=escape(report.title), title_justify="left", caption=escape(report.caption + words), caption_justify="left")
+    for place, name in enumerate(names):
+        table.add_column(escape(name), justify="right" if place else "left")
     for row in cells:
-        table.add_row(*map(escape, row.values()))
+        table.add_row(*(escape(row[name]) for name in names))
     return table
 
 
