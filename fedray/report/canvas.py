@@ -91,6 +91,6 @@ def with_legend(canvas: Canvas, axes: Axes) -> Canvas:
     """Below the axes, in as many columns as the labels leave room for."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        columns = max(1, min(len(labels), LEGEND_CHARACTERS // (max(map(len, labels)) + 6)))
-        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8)
+        columns = max(1, min(len(labels), LEGEND_CHARACTERS // (max(map(len, labels)) + 5)))
+        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8, columnspacing=1.4, handlelength=1.5)
     return canvas

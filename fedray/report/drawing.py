@@ -118,13 +118,12 @@ def bars(figure: Bars, report: Report) -> Canvas:
         axes.barh(place, middle, 0.62, color=COLOURS[0], alpha=0.85)
         if high > low:
             axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], color=INK, capsize=3, linewidth=1)
-        axes.annotate(f"{middle:.3g}", (max(high, middle), place), (5, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(f"{middle:.3g}", (0, place), (5, 0), textcoords="offset points", va="center", fontsize=8, color="white")
     axes.set_yticks(range(len(found)), [group.label for group, _ in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     _baseline(axes, "seed", metric, report, upright=True)
     axes.set_xlabel(with_unit(metric))
-    axes.margins(x=0.12)
     return canvas.with_legend(drawn, axes)
 
 
@@ -194,12 +193,13 @@ def participation(figure: Participation, report: Report) -> Canvas:
     if not tables:
         raise ValueError("no finished run tells which clients took part")
     most = max(int(table["rounds"].to_numpy().max(initial=0)) for *_, found in tables for table in found)
-    edges = np.unique(np.linspace(0, most + 1, min(most + 2, 41)).round().astype(int))
+    edges = np.unique(np.linspace(1, most + 1, min(most + 1, 41)).round().astype(int))
     for group, colour, found in tables:
         counts = np.mean([np.histogram(table["rounds"].to_numpy(), edges)[0] for table in found], axis=0)
         axes.stairs(counts, edges - 0.5, color=colour, fill=len(tables) == 1, label=group.label if len(tables) > 1 else None, linewidth=1.6)
     axes.set_xlabel("rounds")
     axes.set_ylabel("clients")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     return canvas.with_legend(drawn, axes)
 

@@ -190,6 +190,27 @@ def test_folders_of_tune(tmp_path: Path) -> None:
     assert "How &lt;large&gt;?" in text and (tmp_path / "figures" / "trend-test-wer.svg").exists()
 
 
+def test_a_sweep_that_is_under_way(tmp_path: Path) -> None:
+    """What it is to draw of results is said to be missing; a reference that has not begun too."""
+    write(tmp_path / "t1" / "run", config(algorithm__alpha=0.1), played=1)
+    write(tmp_path / "t2" / "run", config(algorithm__alpha=0.2), played=0)
+    figures = [{"kind": "trend", "key": "algorithm.alpha"}, {"kind": "curves", "metrics": ["dev/wer"]}]
+    asked = {
+        "name": "toy",
+        "keys": ["algorithm.alpha", "cohort.fraction"],
+        "metric": "dev/wer",
+        "reference": "alpha=0.9",
+        "figures": figures,
+    }
+    (tmp_path / "sweep.json").write_text(json.dumps(asked))
+    found = report.read(tmp_path)
+    assert "The reference, alpha=0.9, is not among the runs." in printed(found)
+    text = Path(found.save()).read_text()
+    assert (
+        "Not drawn yet: trend-test-wer (no run has the metric test/wer" in text and (tmp_path / "figures" / "curves-dev-wer.svg").exists()
+    )
+
+
 def damaged(folder: Path, name: str, content: str) -> Path:
     (folder / name).write_text(content)
     return folder
