@@ -109,6 +109,7 @@ def read(
         known_metric(asked.metric, runs)
     swept = [key for key in asked.keys if key not in grouping.SEEDS and any(key in run.settings for run in runs)]
     groups = grouping.group(runs, group_by or swept, only=bool(group_by))
+    reference = grouping.matching(asked.reference, groups) if asked.reference is not None else ()
     return Report(
         place,
         asked,
@@ -116,7 +117,7 @@ def read(
         known_metric(metric, runs) if metric is not None else _metric(runs),
         figures,
         grouping.named_group(baseline, groups) if baseline is not None else None,
-        next((group for group in groups if group.label == asked.reference), None),
+        reference[0] if len(reference) == 1 else None,
         recorded.trials_without_a_run(paths),
     )
 

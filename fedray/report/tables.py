@@ -137,4 +137,8 @@ def _sentence(report: Report, group: Group) -> str:
     numbers = f"({minus(change)})"
     if change.low <= 0 <= change.high:
         return f"{group.label} takes the {moved} {numbers}: no change that the test set could tell from none."
-    return f"{group.label} {'lowers' if change.mean < 0 else 'raises'} the {moved} {numbers}."
+    more = f" Against {report.baseline.label}: {minus(against)}." if report.baseline and (against := report.against[group]) else ""
+    share = report.recovered[group]
+    if share is not None and report.reference is not None and group is not report.reference:
+        more += f" That is {minus(share)} % of what {report.reference.label} gains."
+    return f"{group.label} {'lowers' if change.mean < 0 else 'raises'} the {moved} {numbers}.{more}"
