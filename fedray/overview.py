@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from fedray import experiment
+from fedray import experiment, programs
 from fedray.core.config import ConfigError
 from fedray.data import inspection
 from fedray.data.federated import divide
@@ -34,7 +34,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
     clients: dict[str, np.ndarray] = {}
     parts: dict[str, Manifest] = {}
     try:
-        splits = experiment.read_corpus(config, source)
+        splits = programs.read_corpus(config, source)
         parts = splits  # shown as they are when they cannot be divided
         server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedray import experiment
+from fedray import experiment, programs
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import serial
 from fedray.core.types import Change, Client, Received, Server, ServerState
@@ -41,8 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
     config, source = experiment.load(speech.settings(folder, **changes))
-    data, _ = experiment.build_data(config, source)
-    algorithm = experiment.build_algorithm(config, data)
+    data, _ = programs.build_data(config, source)
+    algorithm = programs.build_algorithm(config, data)
     return algorithm, data, algorithm.init(Server(data.server(), None, 1))
 
 
