@@ -77,7 +77,7 @@ def strings(config: str, overrides: Sequence[str]) -> dict[str, list[str]]:
         return {line["utterance"]: line["recordings"].split() for line in csv.DictReader(file, delimiter="\t")}
 
 
-def by_recording(rows: Sequence[Mapping[str, str]], column: str, recordings: Mapping[str, list[str]]) -> dict[str, tuple[int, int]]:
+def by_recording(rows: Sequence[Mapping[str, Any]], column: str, recordings: Mapping[str, list[str]]) -> dict[str, tuple[int, int]]:
     """Counts of recordings: strings share them, so strings are not independent. A word too many is laid to the recording before it."""
     aligned = jiwer.process_words([row["reference"] for row in rows], [row[column.replace("errors", "hypothesis")] for row in rows])
     counts: dict[str, tuple[int, int]] = {}
@@ -90,7 +90,7 @@ def by_recording(rows: Sequence[Mapping[str, str]], column: str, recordings: Map
             elif chunk.type != "equal":
                 for position in range(chunk.ref_start_idx, chunk.ref_end_idx):
                     errors[position] += 1
-        assert sum(errors) == int(row[column]), row["utterance"]
+        assert sum(errors) == row[column], row["utterance"]
         for name, wrong in zip(names, errors, strict=True):
             words, before = counts.get(name, (0, 0))
             counts[name] = (words + 1, before + wrong)

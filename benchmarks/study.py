@@ -1,19 +1,16 @@
-"""What the studies share: runs that go on where they were cut off, paired bootstrap intervals, and the pages that hold their numbers."""
+"""What the studies share: runs that go on where they were cut off, and the pages that hold their numbers."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 import torch
 import yaml
@@ -21,10 +18,14 @@ import yaml
 import fedray
 from fedray import experiment
 from fedray.core.cache import write_atomically
+from fedray.engine.folder import RunFolder
+from fedray.report.bootstrap import change
+from fedray.report.predictions import Predictions
+from fedray.report.tables import markdown as table
+
+__all__ = ["change", "by_utterance", "machine", "predictions", "rounds", "run", "table", "write"]
 
 ROOT = Path(__file__).resolve().parents[1]
-DRAWS = 5000  # of the bootstrap
-Counts = Mapping[str, tuple[int, int]]  # unit that is resampled (an utterance, a recording) -> words and errors
 
 
 def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
@@ -48,52 +49,17 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
 
 def rounds(out: Path) -> list[dict[str, Any]]:
     """The rows of metrics.jsonl."""
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return RunFolder(out).rows("metrics.jsonl")
 
 
-def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, str]]:
+def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, Any]]:
     """The rows of predictions.tsv of a model (seed | best) on a split."""
-    with (out / "predictions.tsv").open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return [row for row in rows if row["model"] == model and row["split"] == split]
+    return Predictions.read(RunFolder(out)).rows(model, split).to_pylist()
 
 
-def by_utterance(rows: Sequence[Mapping[str, str]], column: str = "errors") -> dict[str, tuple[int, int]]:
+def by_utterance(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
     """Counts of utterances; `column` is errors (greedy), errors_lm or errors_lexicon."""
-    return {row["utterance"]: (int(row["words"]), int(row[column])) for row in rows}
-
-
-@dataclass(frozen=True)
-class Change:
-    """The change of the word error rate, mean over runs, with its 95 % interval; `runs` are each run's own."""
-
-    mean: float
-    low: float
-    high: float
-    runs: tuple[float, ...]
-    unit: str  # "%": relative to before; "points": of the rate in percent
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.1f} {self.unit} [{self.low:+.1f}, {self.high:+.1f}]"
-
-
-def change(before: Sequence[Counts], after: Sequence[Counts], unit: str = "%", seed: int = 0) -> Change:
-    """Paired bootstrap of one or more runs (seeds, splits): units are drawn with replacement, the same for both models and all runs.
-
-    Take the unit "points" where a run may have had next to no errors before.
-    """
-    units = sorted({unit for counts in before for unit in counts})
-    pairs = list(zip(before, after, strict=True))
-    if any(one.keys() != other.keys() for one, other in pairs):
-        raise ValueError("before and after must have scored the same units")
-    # [units, runs, (words, errors before, errors after)]; a unit that is not in a run's test set counts nothing there.
-    table = np.array([[(*one.get(unit, (0, 0)), other.get(unit, (0, 0))[1]) for one, other in pairs] for unit in units], dtype=np.float64)
-    generator = np.random.default_rng(seed)
-    weights = generator.multinomial(len(units), np.full(len(units), 1 / len(units)), size=DRAWS)
-    drawn = np.tensordot(np.concatenate([np.ones((1, len(units))), weights]), table, axes=1)
-    changes = 100 * (drawn[..., 2] - drawn[..., 1]) / drawn[..., 1 if unit == "%" else 0]
-    low, high = np.quantile(changes[1:].mean(axis=1), [0.025, 0.975])
-    return Change(float(changes[0].mean()), float(low), float(high), tuple(changes[0].tolist()), unit)
+    return {row["utterance"]: (row["words"], row[column]) for row in rows}
 
 
 def machine() -> dict[str, Any]:
@@ -109,14 +75,6 @@ def machine() -> dict[str, Any]:
         "fedray": fedray.__version__,
         "date": time.strftime("%Y-%m-%d"),
     }
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown; columns are the keys of the first row, numbers get one digit after the point."""
-    columns = list(rows[0])
-    lines = [columns, ["---"] + ["---:"] * (len(columns) - 1)]
-    lines += [[f"{row[name]:.1f}" if isinstance(row[name], float) else str(row[name]) for name in columns] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: fedray run | resume | watch | stop | data | doctor.
+"""The command line: fedray run | resume | watch | stop | report | data | doctor.
 
 Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 interrupted.
 """
@@ -6,7 +6,6 @@ Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 inter
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from fedray.commands import parse
 from fedray.core.types import RunError
+from fedray.tokens import show_token
 
 if TYPE_CHECKING:
     from fedray import Result
@@ -27,8 +28,8 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parse(arguments)
-    _show_token()
+    options = parse(arguments)
+    show_token()
     try:
         return COMMANDS[options.command](options)
     except ValueError as error:
@@ -40,54 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fedray: interrupted; what is in the cache stays there, and a run goes on with `fedray resume`", file=sys.stderr)
         return INTERRUPTED
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run a configuration", description="Run a configuration to its end.")
-    run.add_argument("config", help="a YAML file, such as configs/fednst/embedded.yaml")
-    run.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides, such as rounds=50 algorithm.alpha=0.3")
-    run.add_argument("--out", metavar="DIR", help="the run folder itself, or its URI on object storage (default: runs/<name>-<time>)")
-    run.add_argument("--seed", type=int, metavar="N", help="the same as seed=N")
-    run.add_argument("--dry-run", action="store_true", help="check the configuration, print it with all defaults, and stop")
-    resume = commands.add_parser("resume", help="go on with a run", description="Go on from the newest checkpoint, bit for bit.")
-    resume.add_argument("folder", metavar="RUN", help="a run folder")
-    resume.add_argument("overrides", nargs="*", metavar="key=value", help="rounds=N, engine.actors=N, ...")
-    for command in (run, resume):
-        command.add_argument("--detach", action="store_true", help="return when the run is under way; it outlives this terminal")
-    watch = commands.add_parser(
-        "watch",
-        help="show how a run goes",
-        description="Show how a run goes until it ends, or what has become of it. Ctrl-C leaves it alone.",
-    )
-    watch.add_argument("folder", metavar="RUN", help="a run folder")
-    stop = commands.add_parser(
-        "stop", help="end a run", description="Have a run end after its round, with a checkpoint, and wait for that."
-    )
-    stop.add_argument("folder", metavar="RUN", help="a run folder")
-    stop.add_argument("--now", action="store_true", help="end at once: the round that is being played is lost")
-    stop.add_argument("--no-wait", action="store_true", help="ask, and do not wait for the end")
-    data = commands.add_parser(
-        "data", help="show who the clients are", description="Counts, hours, skew and problems of a configuration's data."
-    )
-    data.add_argument("config")
-    data.add_argument("overrides", nargs="*", metavar="key=value")
-    commands.add_parser("doctor", help="what will run here", description="Cores, GPUs, Ray, versions: what will run here and how fast.")
-    options, rest = parser.parse_known_args(arguments)
-    # argparse takes positionals from one place only: overrides that stand behind an option are left over.
-    if unknown := [argument for argument in rest if argument.startswith("-") or "=" not in argument or "overrides" not in options]:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if rest:
-        options.overrides += rest
-    return options
-
-
-def _show_token() -> None:
-    """Ray guards what it starts with a token kept at home, but shows it to an address only if told so before it is imported."""
-    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    if "ray" not in sys.modules and (any(name in os.environ for name in names) or (Path.home() / ".ray" / "auth_token").is_file()):
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -196,6 +149,18 @@ def _folder(options: argparse.Namespace) -> RunFolder:
     return RunFolder(runs.place(options.folder))
 
 
+def _report(options: argparse.Namespace) -> int:
+    from fedray import report
+
+    found = report.read(options.paths, baseline=options.baseline, metric=options.metric, group_by=options.group_by)
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no edge
+        console.width = 240
+    console.print(found.table(console))
+    print(f"report: {found.save(options.out)}")
+    return 0
+
+
 def _data(options: argparse.Namespace) -> int:
     from fedray.overview import show
 
@@ -209,7 +174,15 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor.show(Console())
 
 
-COMMANDS = {"run": _run, "resume": _resume, "watch": _watch, "stop": _stop, "data": _data, "doctor": _doctor}
+COMMANDS = {
+    "run": _run,
+    "resume": _resume,
+    "watch": _watch,
+    "stop": _stop,
+    "report": _report,
+    "data": _data,
+    "doctor": _doctor,
+}
 
 
 def _tell(folder: RunFolder, standing: Standing) -> None:

@@ -124,7 +124,7 @@ def run(
     return start(checked, program, shares, where, description(checked, program, shares), detach)
 
 
-def build(config: Config, source: Source, where: Path | str, shares: Share, parallel: Parallel = session.parallel) -> Program:
+def build(config: Config, source: Source, where: Path | str, shares: Share, parallel: Parallel | None = None) -> Program:
     """What a run in a new folder plays; broken audio that is left out is written down there."""
     data, broken = build_data(config, source, parallel)
     folder = RunFolder(where)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fedray.experiment import Config
 
 
-def read_corpus(config: Config, source: Source, parallel: Parallel = session.parallel) -> dict[str, Manifest]:
-    """The manifests of the configuration's corpus, read or made."""
+def read_corpus(config: Config, source: Source, parallel: Parallel | None = None) -> dict[str, Manifest]:
+    """The manifests of the configuration's corpus, read or made; on Ray, unless `parallel` does without."""
     settings = config.data
     if settings.corpus not in CORPORA:
         raise ConfigError(f"{source.where('data.corpus')}: data.corpus: {settings.corpus!r} is not known; known: {', '.join(CORPORA)}")
@@ -44,16 +44,16 @@ def read_corpus(config: Config, source: Source, parallel: Parallel = session.par
     if hasattr(corpus, "client_speakers_made") and settings.clients.by == "speaker":
         check_population(config, source, corpus.client_speakers_made())  # before minutes are spent on making it
     root = Path(settings.root).expanduser() if settings.root is not None else None
-    splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", parallel)
+    splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", parallel or session.parallel)
     return splits
 
 
-def build_data(config: Config, source: Source, parallel: Parallel = session.parallel) -> tuple[SpeechData, dict[str, str]]:
+def build_data(config: Config, source: Source, parallel: Parallel | None = None) -> tuple[SpeechData, dict[str, str]]:
     """The federation, and the broken audio that `data.skip_broken` left out. A cohort too large is refused before features are made."""
     check = functools.partial(check_population, config, source)
     target = getattr(config.task, "label", "text")  # the column that label errors are made in
     splits = read_corpus(config, source, parallel)
-    return federate(splits, config.data, config.features, cache_root() / "features", parallel, check, target)
+    return federate(splits, config.data, config.features, cache_root() / "features", parallel or session.parallel, check, target)
 
 
 def check_population(config: Config, source: Source, population: int) -> None:

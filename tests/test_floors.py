@@ -15,8 +15,9 @@ BELOW = {
     "training": {"core", "data", "models"},
     "algorithms": {"core", "training", "models"},
     "engine": {"core"},
+    "report": {"core", "data", "engine", "experiment", "programs"},
 }
-RAY = {"engine", "experiment", "sweep", "report", "cli", "doctor"}
+RAY = {"engine", "experiment", "programs", "sweep", "cli", "doctor"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 
 
@@ -41,6 +42,12 @@ def test_a_file_keeps_to_its_floor(path: Path) -> None:
         assert used <= BELOW[floor] | {floor}
     if floor not in RAY:
         assert not any(name.split(".")[0] == "ray" for name in names)
+
+
+def test_a_report_needs_of_the_engine_the_run_folder_alone() -> None:
+    for path in (ROOT / "report").glob("*.py"):
+        engine = {name for name in imports(path) if name.startswith("fedray.engine")}
+        assert engine <= {"fedray.engine.folder", "fedray.engine.folder.RunFolder"}, path
 
 
 def test_no_paper_imports_another() -> None:

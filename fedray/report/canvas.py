@@ -1,0 +1,96 @@
+"""What all figures of a report look like, and how they become files and parts of a page."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+INK = "#24292f"  # of text and axes; on the page that is the text's own colour
+GREY = "#8b949e"
+COLOURS = ("#2f7fd1", "#e0823d", "#3fa66a", "#b05cc6", "#d6536d", "#1aa3a3", "#a68a2d", "#6f74d9")  # to be read on white and on black
+STYLE: Mapping[str, Any] = {
+    "font.size": 9,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GREY,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.6,
+    "text.color": INK,
+    "text.parse_math": False,  # labels are the user's: a $ is a $
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: small, and read aloud
+    "svg.hashsalt": "fedray",  # the same figure, the same bytes
+}
+WIDTH, HEIGHT = 5.6, 3.2  # inches
+LEGEND_CHARACTERS = 76  # that fit on a line below the axes
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as it is saved; `words` say what it shows."""
+
+    words: str
+    svg: str
+    png: bytes
+
+    @classmethod
+    def of(cls, canvas: Canvas) -> Drawing:
+        """Call it within the style."""
+        canvas.draw_without_rendering()
+        canvas.set_layout_engine("none")  # all is in its place: not to be laid out again for each format
+        svg, png = io.StringIO(), io.BytesIO()
+        canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+        canvas.savefig(png, format="png", dpi=160, facecolor="white")
+        suptitle = canvas.get_suptitle()
+        return cls(suptitle or canvas.axes[0].get_title("left"), svg.getvalue(), png.getvalue())
+
+    def inline(self, name: str) -> str:
+        """The <svg> for a page: as wide as there is room, in the page's text colour, its ids apart from other figures'."""
+        text = self.svg[self.svg.index("<svg") :]
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
+        text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+        text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", text)
+        return text.replace(INK, "currentColor").replace("<svg", '<svg role="img"', 1)
+
+
+def style() -> Any:
+    """A context in which figures are drawn and saved."""
+    return matplotlib.rc_context(dict(STYLE))
+
+
+def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
+    canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
+    axes = canvas.add_subplot()
+    axes.set_title(words[:1].upper() + words[1:])
+    return canvas, axes
+
+
+def with_legend(canvas: Canvas, axes: Axes) -> Canvas:
+    """Below the axes, in as many columns as the labels leave room for."""
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        columns = max(1, min(len(labels), LEGEND_CHARACTERS // (max(map(len, labels)) + 6)))
+        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8)
+    return canvas

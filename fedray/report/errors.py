@@ -1,0 +1,174 @@
+"""Which errors a run makes: by speaker, by length, by label, by word; and its worst utterances, word by word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import jiwer
+import numpy as np
+import pyarrow as pa
+
+from fedray.report.predictions import Predictions
+
+LABELS = 12  # more values than that are no categories
+LENGTHS = ((1, 1), (2, 3), (4, 5), (6, 8), (9, 12), (13, 20), (21, None))  # words of a reference
+EDITS = {"equal": "same", "substitute": "substituted", "delete": "deleted", "insert": "inserted"}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A part of the test set: how large it is, and the rate (WER or accuracy, in percent) of the seed model and of the best round."""
+
+    name: str
+    utterances: int
+    length: int  # words, or items
+    seed: float
+    best: float
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Words side by side; `kind`: same | substituted | deleted | inserted."""
+
+    kind: str
+    reference: str
+    hypothesis: str
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A scored utterance; `edits` lead from the reference to the best round's hypothesis, `before` to the seed model's."""
+
+    id: str
+    speaker: str
+    label: str
+    errors: int
+    length: int
+    edits: Sequence[Edit]
+    before: Sequence[Edit]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one run on one split, greedily. Of the words: the commonest (reference, hypothesis, count)."""
+
+    split: str
+    recognition: bool
+    speakers: Sequence[Rates] = ()  # the worst first
+    lengths: Sequence[Rates] = ()
+    labels: Sequence[Rates] = ()  # of classification: the classes
+    substituted: Sequence[tuple[str, str, int]] = ()
+    deleted: Sequence[tuple[str, int]] = ()
+    inserted: Sequence[tuple[str, int]] = ()
+    worst: Sequence[Utterance] = field(default_factory=list)
+
+
+def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 12) -> Errors | None:
+    """`most`: how many words are listed of a kind, `worst`: how many utterances. None: the split was not scored."""
+    seed, best = predictions.rows("seed", split), predictions.rows("best", split)
+    if not len(best) or "errors" not in best.column_names:
+        return None
+    names = best["speaker"].to_pylist()
+    by_speaker = rates(predictions, seed, best, names)
+    labels = best["label" if predictions.recognition and "label" in best.column_names else "reference"].to_pylist()
+    categories = {label for label in labels if label}
+    few = 1 < len(categories) <= LABELS or (not predictions.recognition and len(categories) > 1)
+    by_label = rates(predictions, seed, best, labels) if few else []
+    if not predictions.recognition:
+        confusions = Counter(zip(best["reference"].to_pylist(), best["hypothesis"].to_pylist(), strict=True))
+        pairs = [(said, heard, count) for (said, heard), count in confusions.most_common() if said != heard]
+        return Errors(split, False, by_speaker, (), by_label, pairs[:most], worst=_worst(predictions, seed, best, worst))
+    by_length = rates(predictions, seed, best, [_length(words) for words in best["words"].to_pylist()])
+    order = [_words(*pair) for pair in LENGTHS]
+    by_length.sort(key=lambda part: order.index(part.name) if part.name in order else -1)
+    substituted: Counter[tuple[str, str]] = Counter()
+    deleted: Counter[str] = Counter()
+    inserted: Counter[str] = Counter()
+    for edits in align(best["reference"].to_pylist(), best["hypothesis"].to_pylist()):
+        for edit in edits:
+            if edit.kind == "substituted":
+                substituted[edit.reference, edit.hypothesis] += 1
+            elif edit.kind == "deleted":
+                deleted[edit.reference] += 1
+            elif edit.kind == "inserted":
+                inserted[edit.hypothesis] += 1
+    return Errors(
+        split,
+        True,
+        by_speaker,
+        by_length,
+        by_label,
+        [(*words, count) for words, count in substituted.most_common(most)],
+        deleted.most_common(most),
+        inserted.most_common(most),
+        _worst(predictions, seed, best, worst),
+    )
+
+
+def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Sequence[str]) -> list[Rates]:
+    """Rates of the parts that `names[i]` puts utterance i into, the worst first; those without a name are left out."""
+    lengths = predictions.lengths(best)
+    aligned = dict(zip(seed["utterance"].to_pylist(), seed["errors"].to_pylist(), strict=True))
+    before = np.array([aligned[utterance] for utterance in best["utterance"].to_pylist()])
+    after = best["errors"].to_numpy()
+    found = []
+    parts, index = np.unique(np.array(names, dtype=object).astype(str), return_inverse=True)
+    sums = [np.bincount(index, weights, len(parts)) for weights in (lengths, before, after)]
+    counts = np.bincount(index, minlength=len(parts))
+    for name, utterances, length, one, other in zip(parts.tolist(), counts.tolist(), *(column.tolist() for column in sums), strict=True):
+        if name and length:
+            values = [100 * wrong / length for wrong in (one, other)]
+            if not predictions.recognition:
+                values = [100 - value for value in values]
+            found.append(Rates(name, utterances, int(length), *values))
+    return sorted(found, key=lambda part: (-part.best if predictions.recognition else part.best, part.name))
+
+
+def align(references: Sequence[str], hypotheses: Sequence[str]) -> list[list[Edit]]:
+    """The edits of each pair, a word at a time, by jiwer's alignment."""
+    if not references:
+        return []
+    output = jiwer.process_words(list(references), list(hypotheses))
+    return [
+        list(_edits(said, heard, chunks))
+        for said, heard, chunks in zip(output.references, output.hypotheses, output.alignments, strict=True)
+    ]
+
+
+def _edits(said: Sequence[str], heard: Sequence[str], chunks: Iterable[jiwer.AlignmentChunk]) -> Iterable[Edit]:
+    for chunk in chunks:
+        reference, hypothesis = said[chunk.ref_start_idx : chunk.ref_end_idx], heard[chunk.hyp_start_idx : chunk.hyp_end_idx]
+        for position in range(max(len(reference), len(hypothesis))):
+            yield Edit(
+                EDITS[chunk.type],
+                reference[position] if position < len(reference) else "",
+                hypothesis[position] if position < len(hypothesis) else "",
+            )
+
+
+def _worst(predictions: Predictions, seed: pa.Table, best: pa.Table, most: int) -> list[Utterance]:
+    """Those with most errors; of equals the shorter, then by name."""
+    lengths, errors = predictions.lengths(best), best["errors"].to_numpy()
+    ids = best["utterance"].to_pylist()
+    order = sorted(np.flatnonzero(errors).tolist(), key=lambda row: (-errors[row], lengths[row], ids[row]))[:most]
+    rows = best.take(pa.array(order, pa.int64())).to_pylist()
+    before = dict(zip(seed["utterance"].to_pylist(), seed["hypothesis"].to_pylist(), strict=True))
+    references = [row["reference"] for row in rows]
+    edits = align(references, [row["hypothesis"] for row in rows])
+    earlier = align(references, [before[row["utterance"]] for row in rows])
+    return [
+        Utterance(row["utterance"], row["speaker"], row.get("label") or "", row["errors"], int(lengths[place]), after, first)
+        for place, row, after, first in zip(order, rows, edits, earlier, strict=True)
+    ]
+
+
+def _length(words: int) -> str:
+    return next((_words(least, most) for least, most in LENGTHS if least <= words and (most is None or words <= most)), "")
+
+
+def _words(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least} words or more"
+    return f"{least}–{most} words" if most > least else f"{least} word"

@@ -1,0 +1,224 @@
+"""What runs have left on disk: run folders found below a path, and what is in each of them."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from fedray.engine.folder import RunFolder
+from fedray.report.predictions import NAME, Predictions
+
+ATTEMPT = re.compile(r"run-\d+")
+RISING = ("accuracy", "f1", "bleu")  # what metrics are called, at the end, that are to be large
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run folder's contents. `results` is None while the run is not finished; `rows` are the rounds that it has played."""
+
+    folder: RunFolder
+    name: str  # of the folder, as short as it can be told from the others'
+    config: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+    results: Mapping[str, Any] | None
+    machine: Mapping[str, Any]
+    failures: Sequence[Mapping[str, Any]]
+    drawn: Mapping[str, Any]  # by Tune, for the trial that the run is
+
+    @classmethod
+    def read(cls, folder: RunFolder, name: str) -> Run:
+        """ValueError: a file is damaged; it is named."""
+        try:
+            config = yaml.safe_load(folder.read_text("config.yaml"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{folder.storage.shown('config.yaml')}: is not YAML ({error}): restore it") from error
+        if not isinstance(config, Mapping):
+            raise ValueError(f"{folder.storage.shown('config.yaml')}: holds no configuration: restore it")
+        rows, failures = folder.rows("metrics.jsonl"), folder.rows("failures.jsonl")
+        return cls(folder, name, config, rows, _json(folder, "results.json"), _json(folder, "run.json") or {}, failures, _drawn(folder))
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The configuration by dotted keys, lists being values; and what Tune drew under other names (several keys may follow from it)."""
+        return dict(self.drawn) | dict(_flat(self.config, ""))
+
+    @property
+    def finished(self) -> bool:
+        return self.results is not None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds played."""
+        return int(self.rows[-1]["round"]) if self.rows else 0
+
+    @functools.cached_property
+    def predictions(self) -> Predictions | None:
+        """None: the run is not finished, or nothing was scored."""
+        return Predictions.read(self.folder) if self.finished and self.folder.exists(NAME) else None
+
+    @functools.cached_property
+    def clients(self) -> pa.Table | None:
+        """Of each client that took part: client, rounds, failures, last_round, report/*. None: the run is not finished."""
+        if not self.folder.exists("clients.parquet"):
+            return None
+        try:
+            return pq.read_table(pa.BufferReader(self.folder.storage.read("clients.parquet")))
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{self.folder.storage.shown('clients.parquet')}: is damaged ({error}): remove it to do without") from error
+
+    def column(self, metric: str) -> np.ndarray:
+        """A metric over the rounds, float64 [len(rows)]; NaN where it was not measured."""
+        values = [row.get(metric) for row in self.rows]
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+    @functools.cached_property
+    def best(self) -> Mapping[str, Any]:
+        """Scores of the best round, and "round". Of an unfinished run: of the best so far on dev, which is all that was scored."""
+        if self.results is not None:
+            return self.results["best"]
+        names = [name for name in (self.rows[0] if self.rows else ()) if name.startswith("dev/")]
+        judged = next((name for name in ("dev/wer", "dev/accuracy", *names) if name in names), None)
+        if judged is None or np.isnan(column := self.column(judged)).all():
+            return {}
+        row = self.rows[int(np.nanargmax(column) if rising(judged) else np.nanargmin(column))]
+        return {"round": row["round"]} | {name: row[name] for name in names}
+
+    @property
+    def seed_model(self) -> Mapping[str, Any]:
+        """Scores of the seed model, and "round", which is 0; empty while the run is not finished."""
+        return self.results["seed"] if self.results is not None else {}
+
+    def value(self, metric: str) -> float | None:
+        """The best round's score, else a total of the run, else the mean over the rounds; None: this run does not have it."""
+        totals = self.results or (self.rows[-1] if self.rows and metric.startswith("traffic/total") else {})
+        found = self.best.get(metric, totals.get(metric))
+        if found is None and not np.isnan(column := self.column(metric)).all():
+            found = float(np.nanmean(column))
+        return found if found is None else float(found)
+
+    @property
+    def metrics(self) -> list[str]:
+        """All that `value` knows."""
+        names = [*self.best, *(self.results or {}), *(self.rows[0] if self.rows else ())]
+        return [name for name in dict.fromkeys(names) if "/" in name]
+
+
+def rising(metric: str) -> bool:
+    """Whether large is good."""
+    return metric.endswith(RISING)
+
+
+def known_metric(metric: str, runs: Iterable[Run]) -> str:
+    """The metric, if a run has it; else a ValueError with those there are."""
+    names = list(dict.fromkeys(name for run in runs for name in run.metrics))
+    if metric not in names:
+        near = difflib.get_close_matches(metric, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none yet'}"
+        raise ValueError(f"no run has the metric {metric}; {hint}")
+    return metric
+
+
+def find(paths: Sequence[str | Path]) -> list[Run]:
+    """The runs at or below the paths, in the order of their names, unfinished ones too.
+
+    ValueError: a path holds none, or a file is damaged.
+    """
+    if not paths:
+        raise ValueError("name at least one run folder, or a folder that holds some")
+    folders: dict[str, RunFolder] = {}
+    for path in paths:
+        found = list(_below(path))
+        if not found:
+            raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a metrics.jsonl")
+        folders |= {folder.place: folder for folder in found}
+    names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in folders.values()])
+    return [Run.read(folder, name) for folder, name in zip(folders.values(), names, strict=True)]
+
+
+def _below(path: str | Path) -> list[RunFolder]:
+    """The run folder at the path, or those below it; of a trial's run-01, run-02, ... the last, which went on from another's checkpoint."""
+    folder = RunFolder(path)
+    if folder.exists("config.yaml"):
+        return [folder]
+    if folder.root is not None and not folder.root.is_dir():
+        raise ValueError(f"{folder.root}: there is no such folder; name a run folder, or one that holds some, such as runs")
+    last: dict[tuple[str, ...], str] = {}
+    for name in _walk(folder.root, "") if folder.root is not None else _listed(folder):
+        around, _, own = name.rpartition("/")
+        last[(around,) if ATTEMPT.fullmatch(own) else (around, own)] = name
+    return [RunFolder(child(folder.root or str(path), name)) for name in last.values()]
+
+
+def child(place: str | Path, name: str) -> str | Path:
+    """A folder in a folder, or in a URI, whose options come last."""
+    if isinstance(place, Path):
+        return place / name
+    head, mark, options = place.partition("?")
+    return f"{head.rstrip('/')}/{name}{mark}{options}"
+
+
+def _walk(root: Path, name: str) -> Iterator[str]:
+    """Relative names of the folders that have a config.yaml, none within another; not of Tune's checkpoints, which are copies."""
+    for entry in sorted(root.iterdir()):
+        if entry.is_dir() and not entry.name.startswith((".", "checkpoint")):
+            if (entry / "config.yaml").is_file():
+                yield f"{name}{entry.name}"
+            else:
+                yield from _walk(entry, f"{name}{entry.name}/")
+
+
+def _listed(folder: RunFolder) -> list[str]:
+    """The same on object storage."""
+    names = sorted(name.removesuffix("/config.yaml") for name in folder.storage.files() if name.endswith("/config.yaml"))
+    return [name for name in names if not any(name.startswith(f"{other}/") for other in names) and "/checkpoint" not in f"/{name}"]
+
+
+def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
+    """Tune's trials in the folders that failed, or were ended, before their run began."""
+    trials = [params.parent for path in paths if "://" not in str(path) for params in Path(path).glob("*/params.json")]
+    return sorted(trial.name for trial in trials if not any(trial.glob("run*/config.yaml")))
+
+
+def _short(places: Sequence[str]) -> list[str]:
+    """Without what all of them begin with, and without the `run` that ends a trial's."""
+    parts = [re.split(r"[/\\]", place.partition("?")[0].rstrip("/")) for place in places]
+    parts = [part[:-1] if len(part) > 1 and re.fullmatch(r"run(-\d+)?", part[-1]) else part for part in parts]
+    common = 0
+    while all(len(part) > common + 1 and part[common] == parts[0][common] for part in parts):
+        common += 1
+    return ["/".join(part[common:]) for part in parts]
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _drawn(folder: RunFolder) -> Mapping[str, Any]:
+    """params.json of the trial around the run folder."""
+    trial = folder.root.resolve().parent if folder.root is not None else None
+    return (_json(RunFolder(trial), "params.json") or {}) if trial is not None else {}
+
+
+def _json(folder: RunFolder, name: str) -> Any:
+    """None: there is no such file."""
+    if not folder.exists(name):
+        return None
+    try:
+        return json.loads(folder.read_text(name))
+    except ValueError as error:
+        raise ValueError(f"{folder.storage.shown(name)}: is damaged ({error}): `fedray resume` the run to have it written anew") from error

@@ -1,0 +1,83 @@
+"""How metrics are called and numbers are written, on the page, in tables and on axes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from statistics import mean
+
+from fedray.report.recorded import rising
+
+NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "f1": "F1"}
+SEARCHES = {"lm": "LM", "lexicon": "lexicon"}
+WHOLE = {
+    "traffic/total_bytes": "traffic",
+    "traffic/up_bytes": "traffic up",
+    "traffic/down_bytes": "traffic down",
+    "time/round_s": "time a round",
+    "time/total_s": "time",
+    "lr/client": "client learning rate",
+    "clients/failed": "failed clients",
+}
+
+
+def title(metric: str) -> str:
+    """`test/wer_lm` -> `test WER, LM`."""
+    if metric in WHOLE:
+        return WHOLE[metric]
+    part, _, name = metric.rpartition("/")
+    score, _, search = name.partition("_")
+    if score not in NAMES:
+        return metric.replace("/", " ").replace("_", " ")
+    return " ".join(filter(None, (part, NAMES[score]))) + (f", {SEARCHES.get(search, search)}" if search else "")
+
+
+def unit(metric: str) -> str:
+    if in_percent(metric):
+        return "%"
+    return "GB" if metric.endswith("_bytes") else "s" if metric.endswith("_s") else ""
+
+
+def in_percent(metric: str) -> bool:
+    name = metric.rpartition("/")[2]
+    return name.startswith(("wer", "cer")) or name.endswith("_wer") or rising(metric)
+
+
+def scaled(value: float, metric: str) -> float:
+    """In the unit that is shown."""
+    return value / 1e9 if metric.endswith("_bytes") else value
+
+
+def number(value: float | None, metric: str = "") -> str:
+    """With as many digits as mean something; empty for none."""
+    if value is None:
+        return ""
+    if in_percent(metric):
+        return f"{value:.1f}"
+    value = scaled(value, metric)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def with_unit(metric: str) -> str:
+    """`test WER (%)`."""
+    return title(metric) + (f" ({unit(metric)})" if unit(metric) else "")
+
+
+def span(values: Iterable[float]) -> str:
+    """Whole numbers: `21`, or `19–24`."""
+    found = sorted({round(value) for value in values})
+    return "" if not found else f"{found[0]}" if len(found) == 1 else f"{found[0]}–{found[-1]}"
+
+
+def duration(seconds: Iterable[float]) -> str:
+    """The mean: `48 s`, `6.2 min`, `3.1 h`."""
+    values = list(seconds)
+    if not values:
+        return ""
+    found = mean(values)
+    return f"{found:.0f} s" if found < 100 else f"{found / 60:.1f} min" if found < 6000 else f"{found / 3600:.1f} h"
+
+
+def minus(text: object) -> str:
+    """With the sign that typesetters use; hyphens between letters stay."""
+    return re.sub(r"(?<![^\W_])-(?=\d)", "−", str(text))

@@ -1,0 +1,124 @@
+"""Run folders as runs leave them, made without any run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from fedray.engine.folder import ClientRecord, RunFolder, write_clients
+
+WORDS = ("one", "two", "three", "four", "five")
+CONFIG = {
+    "cohort": {"size": 2},
+    "name": "toy",
+    "seed": 0,
+    "rounds": 3,
+    "data": {"corpus": "tsv", "root": "/nowhere", "seed": 0, "options": {"test": ["test.tsv"]}},
+    "features": {"sample_rate": 16000},
+    "algorithm": {"kind": "fednst", "alpha": 0.5, "schedule": {"kind": "exponential", "decay_steps": 8}},
+    "engine": {"actors": "auto"},
+}
+
+
+def config(**settings: Any) -> dict[str, Any]:
+    """CONFIG with dotted keys set; `__` stands for the dot."""
+    values = json.loads(json.dumps(CONFIG))
+    for key, value in settings.items():
+        *sections, last = key.split("__")
+        section = values
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[last] = value
+    return values
+
+
+def sentences(seed: int, speakers: Sequence[str] = ("ann", "bob", "cid", "dee"), each: int = 3, wrong: float = 0.3) -> list[dict[str, Any]]:
+    """Rows of predictions.tsv for one model and split: the same references for all seeds, other errors; best of two for "best"."""
+    said, heard = np.random.default_rng(7), np.random.default_rng(seed)
+    rows = []
+    for speaker in speakers:
+        for position in range(each):
+            words = [str(word) for word in said.choice(WORDS, size=int(said.integers(1, 7)))]
+            spoiled = [str(heard.choice(WORDS)) if heard.random() < wrong else word for word in words]
+            rows.append(
+                {
+                    "utterance": f"{speaker}-{position}",
+                    "speaker": speaker,
+                    "label": ("seen", "unseen")[position % 2],
+                    "reference": " ".join(words),
+                    "words": len(words),
+                    "hypothesis": " ".join(spoiled),
+                    "errors": sum(one != other for one, other in zip(words, spoiled, strict=True)),
+                }
+            )
+    return rows
+
+
+def classes(seed: int, right: float, speakers: int = 4, each: int = 5) -> list[dict[str, Any]]:
+    """The same of classification, which counts no words and has no label."""
+    said, heard = np.random.default_rng(7), np.random.default_rng(seed)
+    rows = []
+    for position in range(speakers * each):
+        target = str(said.choice(WORDS))
+        answer = target if heard.random() < right else str(heard.choice(WORDS))
+        where = {"utterance": f"clip-{position}", "speaker": f"speaker-{position % speakers}"}
+        rows.append({**where, "reference": target, "hypothesis": answer, "errors": int(target != answer)})
+    return rows
+
+
+def write(
+    folder: Path,
+    settings: Mapping[str, Any] | None = None,
+    seed_model: Sequence[Mapping[str, Any]] | None = None,
+    best: Sequence[Mapping[str, Any]] | None = None,
+    played: int | None = None,
+) -> Path:
+    """A run folder; finished unless `played` rounds are fewer than its configuration's. Predictions are those of the test split."""
+    settings = config() if settings is None else settings
+    played = settings["rounds"] if played is None else played
+    seed = settings["seed"]
+    seed_model = sentences(100 + seed, wrong=0.6) if seed_model is None else seed_model
+    best = sentences(200 + seed) if best is None else best
+    metric = "wer" if seed_model and "words" in seed_model[0] else "accuracy"
+    folder.mkdir(parents=True)
+    run = RunFolder(folder)
+    run.write_text("config.yaml", yaml.safe_dump(dict(settings), sort_keys=False))
+    run.write_json("run.json", {"fedray": "0.1.0", "torch": "2.11.0"})
+    run.rewrite("failures.jsonl", [])
+    start, end = (score(rows) for rows in (seed_model, best))
+    rows = []
+    for number in range(1, played + 1):
+        dev = start + (end - start) * number / settings["rounds"]
+        row = {"round": number, "train/loss": 3.0 / number + seed / 10, f"dev/{metric}": dev, "clients/ok": 2, "lr/client": 0.1 / number}
+        rows.append(row | {"traffic/total_bytes": 10**9 * number, "time/round_s": 2.0, "time/train_s": 1.5, "time/evaluate_s": None})
+    run.rewrite("metrics.jsonl", rows)
+    if played == settings["rounds"]:
+        models = (("seed", 0, start, seed_model), ("best", played, end, best))
+        results = {title: {"round": round, f"dev/{metric}": value, f"test/{metric}": value} for title, round, value, _ in models}
+        totals = {"clients/failed": 0, "traffic/total_bytes": 10**9 * played, "time/total_s": 60.0}
+        run.write_json("results.json", {"name": settings["name"], "rounds": played, **results, **totals})
+        run.write_table("predictions.tsv", [{"model": title, "split": "test", **row} for title, _, _, found in models for row in found])
+        clients = {f"client-{number}": ClientRecord(rounds=number % 3 + 1, last_round=played) for number in range(6)}
+        run.export("clients.parquet", lambda path: write_clients(clients, path))
+    return folder
+
+
+def score(rows: Sequence[Mapping[str, Any]]) -> float:
+    """WER or accuracy in percent."""
+    errors = sum(row["errors"] for row in rows)
+    return 100 * errors / sum(row["words"] for row in rows) if "words" in rows[0] else 100 * (1 - errors / len(rows))
+
+
+def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Speaker -> words and errors, or items and correct answers, one row at a time."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        length, hits = found.get(row["speaker"], (0, 0))
+        words = "words" in row
+        found[row["speaker"]] = (length + (row["words"] if words else 1), hits + (row["errors"] if words else 1 - row["errors"]))
+    return found

@@ -1,0 +1,111 @@
+"""A figure of each kind, from JSON to SVG; and what of them can be computed by hand."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from fedray import report
+from fedray.report import KINDS, Bars, Curves, Figure, Participation, Phases, Scatter, Speakers, Trend, drawing
+from fedray.report.canvas import INK
+from fedray.report.figures import from_description
+from tests.report.folders import config, write
+
+FIGURES: list[Figure] = [
+    Curves(("dev/wer", "train/loss"), smooth=0.8, last=2, log=True, baseline="seed"),
+    Curves(("dev/wer",), baseline=40.0, band="sd"),
+    Curves(("dev/wer",), baseline="alpha=0.1, lr=0.1"),
+    Trend("algorithm.alpha", by="algorithm.client.lr", percent=True, baseline="seed"),
+    Trend("algorithm.client.lr", metric="time/round_s", log=True),
+    Bars("time/round_s"),
+    Bars(title="Costs $5 & <more>"),
+    Scatter(("algorithm.alpha", "algorithm.client.lr", "name"), metric="test/wer"),
+    Speakers(),
+    Phases(),
+    Participation(),
+]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
+    folder = tmp_path_factory.mktemp("study")
+    for alpha in (0.1, 0.9):
+        for lr in (0.1, 10.0):
+            for seed in (0, 1):
+                settings = config(algorithm__alpha=alpha, algorithm__client__lr=lr, seed=seed)
+                write(folder / f"{alpha}-{lr}-{seed}", settings, played=3 if seed == 0 or lr == 0.1 else 2)
+    return report.read(folder)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
+def test_every_kind_survives_json_and_is_drawn(figure: Figure, found: report.Report) -> None:
+    again = from_description(json.loads(json.dumps(figure.described())), "sweep.json")
+    assert again == figure
+    drawn = drawing.draw(again, found)
+    assert drawn == drawing.draw(figure, found)  # the same bytes each time
+    assert drawn.png[:4] == b"\x89PNG" and ElementTree.fromstring(drawn.svg).tag.endswith("svg")
+    inline = drawn.inline("name")
+    assert "http" not in inline and INK not in inline and 'id="name-' in inline and "<metadata" not in inline
+
+
+def test_all_kinds_are_tested() -> None:
+    assert {type(figure) for figure in FIGURES} == set(KINDS.values())
+
+
+@pytest.mark.parametrize(
+    ("description", "words"),
+    [
+        ({"kind": "curve"}, "did you mean curves"),
+        ({"metrics": ["dev/wer"]}, "a figure has a kind|kind is missing"),
+        ({"kind": "curves"}, "metrics is missing"),
+        ({"kind": "curves", "metrics": []}, "name at least one"),
+        ({"kind": "curves", "metrics": ["dev/wer"], "smoth": 0.5}, "did you mean figure.smooth"),
+        ({"kind": "curves", "metrics": ["dev/wer"], "smooth": 1.5}, "smooth: a weight"),
+        ({"kind": "curves", "metrics": ["dev/wer"], "band": "all"}, "band: choose from"),
+        ({"kind": "trend", "key": ["a"]}, "figure.key"),
+        ({"kind": "scatter", "keys": []}, "name at least one"),
+    ],
+)
+def test_a_wrong_description_is_refused(description: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        from_description(description, "runs/x/sweep.json, figure 2")
+    assert "runs/x/sweep.json, figure 2" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        (Curves(("dev/wre",)), "did you mean dev/wer"),
+        (Curves(("dev/wer",), baseline="nobody"), "'nobody' is no group"),
+        (Trend("name"), "a trend needs numbers: name is toy"),
+        (Scatter(("algorithm.alhpa",)), "has the key algorithm.alhpa"),
+        (Speakers("dev/cer"), "no finished run has scored dev/cer"),
+    ],
+)
+def test_what_cannot_be_drawn(figure: Figure, words: str, found: report.Report) -> None:
+    with pytest.raises(ValueError, match=words):
+        drawing.draw(figure, found)
+
+
+def test_smoothing_is_the_weighted_mean_of_the_past() -> None:
+    values, weight = np.array([3.0, 1.0, 4.0, 1.0]), 0.8
+    expected = []
+    for step in range(1, 5):
+        weights = [weight ** (step - past) for past in range(1, step + 1)]
+        expected.append(sum(w * v for w, v in zip(weights, values, strict=False)) / sum(weights))
+    assert drawing.smoothed(values, weight) == pytest.approx(expected)
+    assert (drawing.smoothed(values, 0.0) == values).all()
+
+
+def test_curves_begin_with_the_seed_model_and_end_where_each_run_does(found: report.Report) -> None:
+    group = next(group for group in found.groups if group.label == "alpha=0.1, lr=10")
+    rounds, values = drawing.over_rounds(group, "dev/wer", Curves(("dev/wer",)))
+    assert rounds.tolist() == [0, 1, 2, 3] and values.shape == (2, 4)
+    done, half = group.runs
+    assert values[0].tolist() == [done.seed_model["dev/wer"], *(row["dev/wer"] for row in done.rows)]
+    assert np.isnan(values[1, [0, 3]]).all() and values[1, 1:3].tolist() == [row["dev/wer"] for row in half.rows]
+    rounds, values = drawing.over_rounds(group, "traffic/total_bytes", Curves(("traffic/total_bytes",), last=2))
+    assert rounds.tolist() == [2, 3] and values[0].tolist() == [2, 3]  # GB
