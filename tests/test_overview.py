@@ -71,7 +71,7 @@ def test_a_sound_corpus_is_counted_and_has_no_problems(folder: Path) -> None:
 
 def test_the_labelled_share_is_told(folder: Path) -> None:
     config = small_corpus.config(folder, "server", "clients", "dev")
-    assert "labelled" not in shown(config, folder)[0]
+    assert "│ labelled" not in shown(config, folder)[0]
     # A third of 3 clients is one; of 6, 2 and 1 utterances a half is 3, 1 and (to the even number) 0.
     text, _ = shown(config, folder, "data.labelled.utterances=0.5")
     assert row(text, "labelled")[1] == f"{100 * 4 / 9:.1f} % of their utterances; all of 0 clients"

@@ -11,53 +11,24 @@ import pytest
 import torch
 from torch import nn
 
-from fedray import experiment
 from fedray.core.algorithm import Algorithm
-from fedray.core.parallel import serial
-from fedray.core.types import Change, Client, Received, Server, ServerState
+from fedray.core.types import Change, Client, ServerState
 from fedray.data.dataset import Utterances
 from fedray.data.federated import SpeechData
 from fedray.data.manifest import COLUMNS, Manifest
 from fedray.data.scoring import edit_counts
-from fedray.engine import session, work
 from fedray.models import MODELS
 from fedray.models.conformer import ConformerSettings
 from fedray.training import pseudo_labels
 from tests import speech
+from tests.algorithms import by_hand
+from tests.algorithms.by_hand import arrived, client
 
 SFL = {"kind": "fedavg", "client": {"lr": 0.2, "batch": 2}, "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_ray(cache: Path) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "parallel", serial)
-        yield
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder)
-    return folder
-
-
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
-    config, source = experiment.load(speech.settings(folder, **changes))
-    data, _ = experiment.build_data(config, source)
-    algorithm = experiment.build_algorithm(config, data)
-    return algorithm, data, algorithm.init(Server(data.server(), None, 1))
-
-
-def arrived(algorithm: Algorithm, state: ServerState, round: int = 0) -> Received:
-    broadcast = algorithm.broadcast(state, round)
-    return Received(broadcast.params, broadcast.settings, round, algorithm.assets())
-
-
-def client(data: SpeechData, position: int = 0, state: Any = None) -> Client:
-    name = data.client_ids()[position]
-    work.seed_all(1, name)
-    return Client(name, data.load(name), 5, state)
+    return by_hand.build(speech.settings(folder, **changes))
 
 
 # Golden: what these versions gave when the test was written. A refactor may not change them; other CPUs round differently.
