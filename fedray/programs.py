@@ -69,7 +69,10 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     if isinstance(schedule, Schedule):
         schedule.check(config.rounds)
     parts = Parts(task, config.strategy, config.server_optimizer, config.rounds)
-    return ALGORITHMS[kind_of(config.algorithm, ALGORITHMS)](config.algorithm, parts)
+    kind = kind_of(config.algorithm, ALGORITHMS)
+    if ALGORITHMS[kind].central and len(data.client_ids()) > 1:
+        raise ConfigError(f"algorithm.kind {kind} trains in one place: set data.clients.by=pooled and cohort.size=1")
+    return ALGORITHMS[kind](config.algorithm, parts)
 
 
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
