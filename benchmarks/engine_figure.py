@@ -41,12 +41,12 @@ def ratios(axes: Axes, numbers: Numbers) -> None:
                 spread[0].append(value - min(each))
                 spread[1].append(max(each) - value)
         bars = axes.bar(places, values, 0.9 * width, yerr=spread, color=COLOURS[name], label=name, capsize=2, error_kw={"linewidth": 0.8})
-        axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, fontsize=7)
-    axes.axhline(1.0, color="black", linewidth=0.8)
+        axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=3, fontsize=7, bbox={"color": "white", "pad": 0.5, "alpha": 0.8})
+    axes.axhline(1.0, color="black", linewidth=0.8, zorder=0)  # behind the bars and their numbers
     axes.set_xticks(range(len(models)), [found["title"] for found in models.values()])
     axes.set_title("Seconds a round over the floor (1 = bare torch)")
-    axes.set_ylim(0, 1.2 * axes.get_ylim()[1])
-    axes.legend(frameon=False, fontsize=8, ncols=2)
+    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
 
 
 def client(axes: Axes, numbers: Numbers) -> None:

@@ -22,7 +22,7 @@ import yaml
 from engine_floor import BINS, FRAMES, POOL, Workload
 from engine_toys import Wide
 
-from fedray import experiment
+from fedray import experiment, programs
 from fedray.core.config import plain
 from fedray.data.dataset import Utterances
 from fedray.data.features import FeatureStore
@@ -92,7 +92,7 @@ def build(
     """The workload's configuration, and what the actors of a run in `folder` need to know."""
     data = federation(clips, workload, scored)
     config, _ = experiment.load(configuration(workload, rounds, actors))
-    return config, Program(experiment.build_algorithm(config, data), data, config.seed, ClientStore(folder / "states"))
+    return config, Program(programs.build_algorithm(config, data), data, config.seed, ClientStore(folder / "states"))
 
 
 def assignment(folder: Path, clips: Utterances, workload: Workload, rounds: int, actors: int, scored: int = 0) -> Assignment:

@@ -7,7 +7,7 @@ from pathlib import Path
 import engine_runs
 from engine_runs import Played
 
-from fedray import experiment
+from fedray import experiment, programs
 from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.folder import RunFolder
@@ -24,9 +24,9 @@ def assignment(folder: Path, speakers: int, utterances: int, cohort: int, rounds
     overrides += ["data.options.test_server_speakers=0", "algorithm.pretrain.steps=0", "algorithm.alpha=0", "evaluation.every=100"]
     overrides += [f"cohort.size={cohort}", f"rounds={rounds}", f"engine.actors={actors}"]
     config, source = experiment.load(CONFIG, overrides)
-    data, _ = experiment.build_data(config, source)
+    data, _ = programs.build_data(config, source)
     folder.mkdir(parents=True)
-    program = experiment.build_program(config, data, RunFolder(folder), 0.0)
+    program = programs.build_program(config, data, RunFolder(folder), 0.0)
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
     return Assignment(config.name, program, program.algorithm.assets(), plan, share(config.engine, session.resources()), folder)
 

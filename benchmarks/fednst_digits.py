@@ -19,7 +19,7 @@ from typing import Any
 import jiwer
 import study
 
-from fedray import experiment
+from fedray import experiment, programs
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 # Three of the twenty ways to halve the speakers, each both ways round, so that everybody is a client in three splits.
@@ -72,7 +72,7 @@ def play(seed: int, server: Sequence[str], data: Path, runs: Path) -> dict[str, 
 
 def strings(config: str, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Utterance -> the recordings that it is joined from."""
-    manifest = experiment.read_corpus(*experiment.load(study.ROOT / "configs" / "fednst" / config, overrides))["test"]
+    manifest = programs.read_corpus(*experiment.load(study.ROOT / "configs" / "fednst" / config, overrides))["test"]
     with Path(manifest[0].path).with_name("strings.tsv").open(encoding="utf-8", newline="") as file:
         return {line["utterance"]: line["recordings"].split() for line in csv.DictReader(file, delimiter="\t")}
 

@@ -6,7 +6,6 @@ Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 inter
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.table import Table
 
 from fedray.commands import parse
 from fedray.core.types import RunError
+from fedray.tokens import show_token
 
 if TYPE_CHECKING:
     from fedray import Result
@@ -29,7 +29,7 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
-    _show_token()
+    show_token()
     try:
         return COMMANDS[options.command](options)
     except ValueError as error:
@@ -41,13 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fedray: interrupted; what is in the cache stays there, and a run goes on with `fedray resume`", file=sys.stderr)
         return INTERRUPTED
-
-
-def _show_token() -> None:
-    """Ray guards what it starts with a token kept at home, but shows it to an address only if told so before it is imported."""
-    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    if "ray" not in sys.modules and (any(name in os.environ for name in names) or (Path.home() / ".ray" / "auth_token").is_file()):
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def _run(options: argparse.Namespace) -> int:

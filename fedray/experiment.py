@@ -1,9 +1,7 @@
-"""From a configuration to a run: Config -> data, task, algorithm, engine."""
+"""From a configuration to a run: Config -> data, task, algorithm, engine; a new one, or one that goes on."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib
 import json
 import os
@@ -11,37 +9,30 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import ray
-import torch
 import yaml
+from ray.util.placement_group import PlacementGroup
 
-import fedray
 from fedray import runs
 from fedray.algorithms import ALGORITHMS
 from fedray.core import config as configuration
-from fedray.core.algorithm import Algorithm, Parts
-from fedray.core.cache import cache_root, key
-from fedray.core.config import ConfigError, Source, kind_of, kinds, pick, plain
+from fedray.core.algorithm import Algorithm
+from fedray.core.config import ConfigError, Source, kinds, plain
 from fedray.core.optimizers import SERVER_OPTIMIZERS
 from fedray.core.parallel import Parallel
-from fedray.core.schedules import Schedule
 from fedray.core.strategies import STRATEGIES
-from fedray.data.corpora import CORPORA
 from fedray.data.features import FeatureSettings
-from fedray.data.federated import DataSettings, SpeechData, federate
-from fedray.data.manifest import Manifest
+from fedray.data.federated import DataSettings
 from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.folder import RunFolder
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.store import ClientStore
 from fedray.engine.work import Program
 from fedray.models import MODELS
+from fedray.programs import build_data, build_program, description
 from fedray.training.tasks import TASKS
 
 
@@ -79,113 +70,35 @@ class Result:
     results: dict[str, Any]
 
 
-def load(config: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = ()) -> tuple[Config, Source]:
-    """A checked configuration from a YAML file or a mapping. Imports what `imports` names."""
+def load(
+    config: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = (), folder: Path | None = None
+) -> tuple[Config, Source]:
+    """A checked configuration from a YAML file or a mapping. Imports what `imports` names, from `folder` too (None: the current one)."""
     source = configuration.from_mapping(config, overrides) if isinstance(config, Mapping) else configuration.read(Path(config), overrides)
+    looked = str(folder or Path.cwd())
     for module in source.values.get("imports") or []:
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, looked)
         try:
             session.ship(importlib.import_module(module))
         except ImportError as error:
             raise ConfigError(
-                f"{source.where('imports')}: imports: {module} cannot be imported ({error}); it is looked for in the current folder too"
+                f"{source.where('imports')}: imports: {module} cannot be imported ({error}); it is looked for in {looked} too"
             ) from error
         finally:
-            sys.path.remove(os.getcwd())
+            sys.path.remove(looked)
     return configuration.build(Config, source), source
 
 
-def with_absolute_paths(config: Config) -> Config:
-    """The same for a run that is resumed from another working folder, or whose actors have another."""
-    root = config.data.root and str(Path(config.data.root).expanduser().resolve())
+def with_absolute_paths(config: Config, base: Path = Path()) -> Config:
+    """The same for a run that is resumed from another working folder, or whose actors have another. `base`: what paths are relative to."""
+    root = config.data.root and str((base / Path(config.data.root).expanduser()).resolve())
     config = replace(config, data=replace(config.data, root=root))
     if getattr(config.model, "init", None) is None:
         return config
-    init = Path(config.model.init).expanduser().resolve()
+    init = (base / Path(config.model.init).expanduser()).resolve()
     if not init.is_file():
         raise ConfigError(f"model.init: there is no file {init}")
     return replace(config, model=replace(config.model, init=str(init)))
-
-
-def read_corpus(config: Config, source: Source, parallel: Parallel | None = None) -> dict[str, Manifest]:
-    """The manifests of the configuration's corpus, read or made; on Ray, unless `parallel` does without."""
-    settings = config.data
-    if settings.corpus not in CORPORA:
-        raise ConfigError(f"{source.where('data.corpus')}: data.corpus: {settings.corpus!r} is not known; known: {', '.join(CORPORA)}")
-    corpus = configuration.build(CORPORA[settings.corpus], source, "data.options", settings.options)
-    if hasattr(corpus, "client_speakers_made") and settings.clients.by == "speaker":
-        check_population(config, source, corpus.client_speakers_made())  # before minutes are spent on making it
-    root = Path(settings.root).expanduser() if settings.root is not None else None
-    splits: dict[str, Manifest] = corpus.read(root, settings.seed, cache_root() / "corpora", parallel or session.parallel)
-    return splits
-
-
-def build_data(config: Config, source: Source) -> tuple[SpeechData, dict[str, str]]:
-    """The federation, and the broken audio that `data.skip_broken` left out. A cohort too large is refused before features are made."""
-    check = functools.partial(check_population, config, source)
-    target = getattr(config.task, "label", "text")  # the column that label errors are made in
-    return federate(read_corpus(config, source), config.data, config.features, cache_root() / "features", session.parallel, check, target)
-
-
-def check_population(config: Config, source: Source, population: int) -> None:
-    try:
-        config.cohort.count(population)
-    except ValueError as error:
-        raise ConfigError(f"{source.where('cohort.size')}: {error}") from error
-
-
-def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
-    task = TASKS[kind_of(config.task, TASKS)](config.task, config.model, config.features, data)
-    schedule = getattr(config.algorithm, "schedule", None)
-    if isinstance(schedule, Schedule):
-        schedule.check(config.rounds)
-    parts = Parts(task, config.strategy, config.server_optimizer, config.rounds)
-    return ALGORITHMS[kind_of(config.algorithm, ALGORITHMS)](config.algorithm, parts)
-
-
-def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
-    algorithm, values = build_algorithm(config, data), plain(config)
-    init_cache = prepare_cache = None
-    if algorithm.init_depends:
-        code = code_version(config.imports)
-        weights = getattr(config.model, "init", None)
-        start = weights and [Path(weights).stat().st_size, Path(weights).stat().st_mtime_ns]
-        taught = data.fingerprint("server" if data.server() is not None else "clients")  # what tokens are learnt from, at the least
-        parts = {"code": code, "data": taught, "start": start, "gpu": bool(gpus)} | pick(values, algorithm.init_depends)
-        parts["classes"] = getattr(algorithm.task, "classes", None)
-        if not shares_init(algorithm):
-            parts["algorithm"] = source_of(type(algorithm))
-        init_cache = cache_root() / "init" / f"{key(parts)}.pt"
-        if algorithm.prepare_depends and algorithm.overrides("client_prepare"):
-            more = {"init": parts, "clients": data.fingerprint("clients"), "algorithm": source_of(type(algorithm))}
-            more |= pick(values, algorithm.prepare_depends)
-            prepare_cache = cache_root() / "prepared" / key(more)
-    return Program(algorithm, data, config.seed, ClientStore(folder.storage.child("states")), init_cache, prepare_cache)
-
-
-def shares_init(algorithm: Algorithm) -> bool:
-    """Whether theta_0 is the one that `init_name` stands for: a subclass with an `init` of its own makes another."""
-    named = next((cls for cls in type(algorithm).__mro__ if vars(cls).get("init_name") is not None), None)
-    return named is not None and type(algorithm).init is named.init
-
-
-def code_version(imports: Iterable[str]) -> str:
-    """A hash of all source that a cached theta_0 or client state can depend on, besides the algorithm's own."""
-    root = Path(__file__).parent
-    digest = hashlib.blake2b(digest_size=8)
-    for path in [path for floor in ("core", "data", "models", "training") for path in sorted((root / floor).rglob("*.py"))]:
-        digest.update(path.read_bytes())
-    for module in imports:
-        digest.update(source_of(sys.modules[module]).encode())
-    return digest.hexdigest()
-
-
-def source_of(thing: Any) -> str:
-    """A hash of the source of a module, or of the module that a class is from; of its bytecode where there is no file (a console)."""
-    module = thing if isinstance(thing, ModuleType) else sys.modules[thing.__module__]
-    path = Path(getattr(module, "__file__", None) or "")
-    source = path.read_bytes() if path.is_file() else ray.cloudpickle.dumps(thing)
-    return hashlib.blake2b(source, digest_size=8).hexdigest()
 
 
 def run(
@@ -207,14 +120,19 @@ def run(
     where = runs.new_place(checked.name, out)
     session.connect(lasting=detach)
     shares = share(checked.engine, session.resources())
-    data, broken = build_data(checked, source)
+    program = build(checked, source, where, shares)
+    return start(checked, program, shares, where, description(checked, program, shares), detach)
+
+
+def build(config: Config, source: Source, where: Path | str, shares: Share, parallel: Parallel | None = None) -> Program:
+    """What a run in a new folder plays; broken audio that is left out is written down there."""
+    data, broken = build_data(config, source, parallel)
     folder = RunFolder(where)
     if folder.root is not None:
         folder.root.mkdir(parents=True, exist_ok=True)
     if broken:
         folder.write_text("broken.tsv", "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items()))
-    program = build_program(checked, data, folder, shares.gpus)
-    return start(checked, program, shares, where, description(checked, program, shares), detach)
+    return build_program(config, data, folder, shares.gpus)
 
 
 def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]:
@@ -265,32 +183,29 @@ def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:
         session.ship(sys.modules[algorithm.__module__])
 
 
-def description(config: Config, program: Program, shares: Share) -> dict[str, str]:
-    """run.json: what the run's bits depend on besides its configuration."""
-    exact = "the same bits for any number of actors, on one type of CPU with these versions"
-    return {
-        "fedray": fedray.__version__,
-        "code": code_version(config.imports),
-        "algorithm": source_of(type(program.algorithm)),
-        "torch": torch.__version__,
-        "ray": ray.__version__,
-        "python": sys.version.split()[0],
-        "data": program.data.fingerprint(),
-        "deterministic": exact if not shares.gpus else "up to what CUDA does deterministically; the backward pass of CTC is not",
-    }
-
-
 def start(config: Config, program: Program, shares: Share, where: Path | str, described: Mapping[str, str], detach: bool) -> Result:
-    """Hand it to a driver, which holds the folder's lock when it writes config.yaml (every default written out) and run.json."""
+    """Hand it to a driver, and show how it goes."""
+    if config.engine.placement == "dedicated":
+        shares = share(config.engine, session.resources(), len(program.data.client_ids()))
+    assignment = assign(config, program, shares, where, described)
+    if detach:
+        session.detach(assignment)
+        return Result(where, {})
+    return Result(where, session.run(assignment))
+
+
+def assign(
+    config: Config,
+    program: Program,
+    shares: Share,
+    where: Path | str,
+    described: Mapping[str, str],
+    group: PlacementGroup | None = None,
+) -> Assignment:
+    """The driver writes config.yaml (every default written out) and run.json once it holds the folder's lock."""
     texts = {
         "run.json": json.dumps(described, indent=2) + "\n",
         "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
-    if config.engine.placement == "dedicated":
-        shares = share(config.engine, session.resources(), len(program.data.client_ids()))
-    assignment = Assignment(config.name, program, program.algorithm.assets(), plan, shares, where, texts)
-    if detach:
-        session.detach(assignment)
-        return Result(where, {})
-    return Result(where, session.run(assignment))
+    return Assignment(config.name, program, program.algorithm.assets(), plan, shares, where, texts, group)

@@ -12,11 +12,12 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from fedray import experiment
+from fedray import experiment, programs
 from fedray.core.config import ConfigError
 from fedray.data import inspection
 from fedray.data.federated import divide
 from fedray.data.inspection import Population, Problem
+from fedray.data.labelled import labelled_rows
 from fedray.data.manifest import Manifest
 from fedray.data.partition import partition
 from fedray.engine import session
@@ -34,7 +35,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
     clients: dict[str, np.ndarray] = {}
     parts: dict[str, Manifest] = {}
     try:
-        splits = experiment.read_corpus(config, source)
+        splits = programs.read_corpus(config, source)
         parts = splits  # shown as they are when they cannot be divided
         server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
@@ -99,6 +100,9 @@ def client_table(config: Config, parts: Mapping[str, Manifest], clients: Mapping
     table.add_row("held by the largest 10 %", f"{100 * held.largest_tenth:.1f} % of the utterances")
     if held.label_distance is not None:
         table.add_row("label distance (0 alike, 1 disjoint)", f"{held.label_distance:.3f} from everybody's, on average")
+    if (labelled := labelled_rows(manifest, clients, config.data.labelled, config.data.seed)) is not None:
+        whole = sum(bool(labelled[rows].all()) for rows in clients.values())
+        table.add_row("labelled", f"{100 * labelled.sum() / held.utterances.sum():.1f} % of their utterances; all of {whole:,} clients")
     if left := len(manifest) - int(held.utterances.sum()):
         table.add_row("utterances of no client", f"{left:,} of {len(manifest):,} (by data.clients)")
     batch = getattr(getattr(config.algorithm, "client", None), "batch", None)
@@ -108,7 +112,7 @@ def client_table(config: Config, parts: Mapping[str, Manifest], clients: Mapping
     if (server := parts.get("server")) is not None and len(server):
         utterances, hours = len(server) / (len(server) + len(manifest)), server.hours / (server.hours + manifest.hours)
         owned = f"{100 * utterances:.1f} % of the speech for training, {100 * hours:.1f} % in hours"
-    table.add_row("the server has", owned)
+    table.add_row("the server has", owned + (", which the client holds too" if config.data.clients.by == "pooled" else ""))
     return table
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedray import cli, experiment
+from fedray import cli, experiment, programs
 from fedray.core.config import ConfigError
 from fedray.core.types import Server
 from fedray.data.federated import SpeechData
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def built(folder: Path, **sections: Any) -> tuple[experiment.Config, SpeechData, dict[str, str]]:
     config, source = experiment.load(small_corpus.config(folder, "server", "clients", **sections))
-    return config, *experiment.build_data(config, source)
+    return config, *programs.build_data(config, source)
 
 
 def truncate(path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> No
 def trained(folder: Path, tmp_path: Path) -> LaneResult:
     """All clients in one lane of FedAvg, as a client actor trains them."""
     config, data, _ = built(folder)
-    algorithm = experiment.build_algorithm(config, data)
+    algorithm = programs.build_algorithm(config, data)
     program = Program(algorithm, data, 0, ClientStore(tmp_path / "states"))
     state = algorithm.init(Server(data.server(), None, 0))
     received = work.arrive(algorithm.broadcast(state, 0), 0, algorithm.assets(), "cpu")
@@ -129,16 +129,16 @@ def test_characters_that_make_no_tokens_are_refused_on_the_server(tmp_path: Path
     config, data, _ = built(folder)
     words = "the transcripts hold '\\xa0' (U+00A0), which cannot be tokens, first in 'four\\xa0five'; normalise the transcripts"
     with pytest.raises(ValueError, match=re.escape(words)):
-        experiment.build_algorithm(config, data)
+        programs.build_algorithm(config, data)
 
 
 def test_a_corpus_without_transcripts_asks_for_their_column(folder: Path) -> None:
     values = small_corpus.config(folder, "server", "clients")
     del values["data"]["options"]["text_column"]
     config, source = experiment.load(values)
-    data, _ = experiment.build_data(config, source)
+    data, _ = programs.build_data(config, source)
     with pytest.raises(ValueError, match=r"no characters in the transcripts .* not named in data\.options"):
-        experiment.build_algorithm(config, data)
+        programs.build_algorithm(config, data)
 
 
 # --- configuration ---
@@ -183,10 +183,10 @@ def test_a_wrong_option_of_the_corpus_is_named(folder: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"config\.yaml:1: unknown key data\.options\.text_colum; did you mean data\.options\.text_column"
     ):
-        experiment.read_corpus(config, source)
+        programs.read_corpus(config, source)
     config, source = experiment.load(path, ["data.corpus=tvs"])
     with pytest.raises(ConfigError, match=r"command line: data\.corpus: 'tvs' is not known; .*known: embedded.*tsv"):
-        experiment.read_corpus(config, source)
+        programs.read_corpus(config, source)
 
 
 def test_a_cohort_larger_than_the_population_is_refused_before_anything_is_computed(folder: Path) -> None:
@@ -210,5 +210,5 @@ def test_a_cohort_too_large_for_the_embedded_corpus_is_refused_before_it_is_made
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path))
     config = Path(__file__).parent.parent / "configs" / "fednst" / "embedded.yaml"
     with pytest.raises(ConfigError, match="cohort.size is 61, but the population has only 60 clients"):
-        experiment.build_data(*experiment.load(config, ["cohort.size=61"]))
+        programs.build_data(*experiment.load(config, ["cohort.size=61"]))
     assert not list(tmp_path.iterdir())

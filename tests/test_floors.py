@@ -15,9 +15,9 @@ BELOW = {
     "training": {"core", "data", "models"},
     "algorithms": {"core", "training", "models"},
     "engine": {"core"},
-    "report": {"core", "data", "engine", "experiment"},
+    "report": {"core", "data", "engine", "experiment", "programs"},
 }
-RAY = {"engine", "experiment", "sweep", "cli", "doctor"}
+RAY = {"engine", "experiment", "programs", "sweep", "cli", "doctor"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 
 

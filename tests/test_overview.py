@@ -69,6 +69,19 @@ def test_a_sound_corpus_is_counted_and_has_no_problems(folder: Path) -> None:
     assert "the headers of all 15 audio files were read" in text
 
 
+def test_the_labelled_share_is_told(folder: Path) -> None:
+    config = small_corpus.config(folder, "server", "clients", "dev")
+    assert "│ labelled" not in shown(config, folder)[0]
+    # A third of 3 clients is one; of 6, 2 and 1 utterances a half is 3, 1 and (to the even number) 0.
+    text, _ = shown(config, folder, "data.labelled.utterances=0.5")
+    assert row(text, "labelled")[1] == f"{100 * 4 / 9:.1f} % of their utterances; all of 0 clients"
+    text, _ = shown(config, folder, "data.labelled.clients=0.33")
+    assert row(text, "labelled")[1].endswith("all of 1 clients")
+    text, _ = shown(config, folder, "data.clients.by=pooled")
+    assert row(text, "number")[1] == "1, divided by pooled"
+    assert row(text, "the server has")[1].endswith("which the client holds too")
+
+
 def test_label_distance_is_the_mean_total_variation() -> None:
     # Client 0 has labels 0 0 1, client 1 has 1 1 2 and one without; everybody together 2/6, 3/6, 1/6.
     owners, labels = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 2, -1])

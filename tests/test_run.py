@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,6 +97,21 @@ def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_
     assert bits(resumed.folder, 3) == bits(straight.folder, 3)
     scores = {k: v for k, v in resumed.results.items() if not k.startswith("time/")}
     assert scores == {k: v for k, v in straight.results.items() if not k.startswith("time/")}
+
+
+def test_central_training_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
+    """The moments and the place in the epoch are its client's state."""
+    base = speech.settings(corpus, cohort={"size": 1})
+    base["data"] = {**base["data"], "clients": {"by": "pooled"}}
+    base["algorithm"] = {"kind": "sl", "utterances": 10, "adamw": {"warmup": 2, "batch": 4}, "pretrain": base["algorithm"]["pretrain"]}
+    straight = fedray.run(base, out=tmp_path / "straight")
+    cut = tmp_path / "cut"
+    shutil.copytree(straight.folder, cut)
+    shutil.rmtree(cut / "checkpoints" / "round_000003")
+    (cut / "results.json").unlink()
+    resumed = fedray.resume(cut)
+    assert rows(resumed.folder) == rows(straight.folder) and bits(resumed.folder, 3) == bits(straight.folder, 3)
+    assert [row["clients/ok"] for row in rows(straight.folder)] == [1, 1, 1]
 
 
 def test_resume_refuses_another_run(straight: fedray.Result, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ Mehmood, Dobrowolska, Saravanan, Ozay. FedNST: Federated Noisy Student Training 
         Delta   <- alpha Delta_S + (1 - alpha) Delta_C
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
+Of a client's labelled utterances (`data.labelled`, the paper's figure 2) y_j is the transcript; they count as the surest labels.
 Batch norm is the paper's modified sBN (`buffers: frozen`): statistics of the batch while training, running statistics kept from theta_0.
 Ours: `relabel: N` has a client label its speech with the model it receives, and anew when its labels are N rounds old;
 `confidence` trains on the surest labels only; both are off in the paper.

@@ -35,6 +35,7 @@ class Algorithm(ABC):
     init_depends: ClassVar[tuple[str, ...]] = ()  # keys that init depends on: it is cached under their values; () = never
     init_name: ClassVar[str | None] = None  # algorithms whose init makes the same from the same keys share a cache by giving it one name
     prepare_depends: ClassVar[tuple[str, ...]] = ()  # the same for client_prepare, besides init's
+    central: ClassVar[bool] = False  # whether it trains in one place, on a population of one client
     best: tuple[str, str] = (
         "dev/loss",
         "min",

@@ -92,6 +92,19 @@ def _discard(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def below(place: str, name: str) -> str:
+    """The path or URI of what lies in a folder; a URI keeps its query."""
+    path, mark, query = place.partition("?") if "://" in place else (place, "", "")
+    return f"{path.rstrip('/')}/{name}{mark}{query}"
+
+
+def parent(place: str) -> tuple[str, str]:
+    """The folder that a path or URI lies in, and its name there."""
+    path, mark, query = place.partition("?") if "://" in place else (place, "", "")
+    folder, _, name = path.rstrip("/").rpartition("/")
+    return f"{folder}{mark}{query}", name
+
+
 class Storage(ABC):
     """A folder; names in it are relative, with `/`. It pickles, and is opened anew where it arrives.
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import torch
 
 from fedray.data.features import FeatureStore
+from fedray.data.joined import JoinedFeatures
 from fedray.data.manifest import Manifest
 
 POOL = 8  # batches: lengths are sorted within pools of so many, so that batches are tight and still differ from epoch to epoch
@@ -21,10 +22,14 @@ POOL = 8  # batches: lengths are sorted within pools of so many, so that batches
 class Utterances:
     """Rows of a manifest with their features: what a client, the server or a test set holds. Positions count from 0 within it."""
 
-    def __init__(self, manifest: Manifest, features: FeatureStore, rows: np.ndarray) -> None:
+    def __init__(
+        self, manifest: Manifest, features: FeatureStore | JoinedFeatures, rows: np.ndarray, labelled: np.ndarray | None = None
+    ) -> None:
+        """`labelled`: bool, one a row; None: nothing is said of labels."""
         self.manifest = manifest
         self.features = features
         self.rows = np.asarray(rows, dtype=np.int64)
+        self.labelled = labelled
         self.lengths: np.ndarray = features.frames[self.rows]  # int64 [len], frames
         assert (self.lengths > 0).all(), "rows of broken audio must be left out (FeatureStore.broken)"
 
@@ -33,11 +38,16 @@ class Utterances:
 
     def __getstate__(self) -> dict[str, Any]:
         # Without the columns that were read here: each process reads those it needs.
-        return {name: self.__dict__[name] for name in ("manifest", "features", "rows", "lengths")}
+        return {name: self.__dict__[name] for name in ("manifest", "features", "rows", "labelled", "lengths")}
 
     def take(self, positions: np.ndarray) -> Utterances:
         """The utterances at these positions (not rows of the manifest), in this order."""
-        return Utterances(self.manifest, self.features, self.rows[positions])
+        return Utterances(self.manifest, self.features, self.rows[positions], None if self.labelled is None else self.labelled[positions])
+
+    @property
+    def unlabelled(self) -> np.ndarray:
+        """The positions, ascending, that are not labelled: all where nothing is said of labels."""
+        return np.arange(len(self)) if self.labelled is None else np.flatnonzero(~self.labelled)
 
     @functools.cached_property
     def _own(self) -> Manifest:

@@ -81,6 +81,11 @@ class FeatureStore:
         return self._data[self._offsets[row] : self._offsets[row + 1]]
 
     @property
+    def name(self) -> str:
+        """Of the entry in the cache: it follows from the audio and the settings."""
+        return self.folder.name
+
+    @property
     def bins(self) -> int:
         return self._description["bins"]
 

@@ -15,6 +15,8 @@ from fedray.core.parallel import Parallel
 from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.dataset import Utterances, shard
 from fedray.data.features import FeatureSettings, FeatureStore, build_features
+from fedray.data.joined import JoinedFeatures
+from fedray.data.labelled import LabelledSettings, labelled_rows
 from fedray.data.manifest import Manifest
 from fedray.data.partition import PartitionSettings, partition, split_by_speakers
 
@@ -36,10 +38,20 @@ class DataSettings:
     options: dict[str, Any] = field(default_factory=dict)  # the corpus' own settings
     server: ServerDataSettings = field(default_factory=ServerDataSettings)
     clients: PartitionSettings = field(default_factory=PartitionSettings)
-    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
+    labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
+    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the same
     dev_share: float | None = None  # of the training speakers, where the corpus has no development set
     test_share: float | None = None  # the same for a test set
     skip_broken: bool = False  # leave out audio that cannot be read, counted, instead of ending with an error
+
+    def __post_init__(self) -> None:
+        if self.clients.by == "pooled" and self.corruption.clients < 1:
+            raise ValueError("data.corruption.clients hits a share of the clients, and data.clients.by=pooled makes one of all: remove it")
+        if self.clients.by == "pooled" and self.labelled.clients > 0:
+            raise ValueError(
+                "data.labelled.clients labels a share of the clients, and data.clients.by=pooled makes one of all: "
+                "set data.labelled.utterances instead"
+            )
 
 
 class SpeechData:
@@ -87,11 +99,13 @@ class SpeechData:
         sets: dict[str, Utterances | None] = {"clients": self._clients, "server": self._server, **self._splits}
         chosen = sets if part == "all" else {part: sets[part]}
         described: dict[str, Any] = {
-            name: None if data is None else [data.manifest.fingerprint(), str(data.features.folder.name), data.rows.tolist()]
+            name: None if data is None else [data.manifest.fingerprint(), data.features.name, data.rows.tolist()]
             for name, data in chosen.items()
         }
         if part != "server":
             described["partition"] = [self._ids, self._members.tolist(), self._offsets.tolist()]
+            if self._clients.labelled is not None:
+                described["labelled"] = np.flatnonzero(self._clients.labelled).tolist()
         return key(described)
 
     def training(self) -> list[Utterances]:
@@ -128,6 +142,17 @@ def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Mani
     else:
         raise ValueError(f"the corpus has the splits {', '.join(splits)}, but neither train nor clients: see data.options")
     return server, clients, splits
+
+
+def pooled(clients: Utterances, server: Utterances) -> Utterances:
+    """What all have together, the server's utterances labelled; features are read from the two stores as they are."""
+    theirs = np.zeros(len(clients), bool) if clients.labelled is None else clients.labelled
+    return Utterances(
+        Manifest.concat([clients.manifest, server.manifest]),
+        JoinedFeatures(clients.features, server.features),
+        np.concatenate([clients.rows, len(clients.manifest) + server.rows]),
+        np.concatenate([theirs, np.ones(len(server), bool)]),
+    )
 
 
 def federate(
@@ -169,5 +194,11 @@ def federate(
     scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}
     # Every row that is sound stays in place: clients point at rows of their manifest.
     place = np.cumsum(sound) - 1
-    everyone = Utterances(wrong, store, np.flatnonzero(sound))
-    return SpeechData(everyone, {client: place[mine] for client, mine in kept.items()}, scored_utterances, whole(server)), broken
+    members = {client: place[mine] for client, mine in kept.items()}
+    labelled = labelled_rows(clients, kept, settings.labelled, settings.seed)
+    everyone = Utterances(wrong, store, np.flatnonzero(sound), None if labelled is None else labelled[sound])
+    own = whole(server)
+    if settings.clients.by == "pooled" and own is not None:
+        everyone = pooled(everyone, own)
+        members = {client: np.arange(len(everyone)) for client in members}
+    return SpeechData(everyone, members, scored_utterances, own), broken

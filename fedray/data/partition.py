@@ -25,6 +25,7 @@ class PartitionSettings:
     silos       the speakers dealt to `count` clients of equal hours, the longest first; the seed only settles ties
     iid         the utterances dealt to `count` clients at random, in equal numbers
     dirichlet   each label's utterances dealt to `count` clients in shares drawn from Dirichlet(`alpha`) (Hsu et al., 2019)
+    pooled      one client, "all", that holds everybody's utterances and the server's too: for central training
     """
 
     by: str = "speaker"
@@ -150,7 +151,16 @@ def _dirichlet(manifest: Manifest, settings: PartitionSettings, seed: int) -> Cl
     )
 
 
-PARTITIONS = {"speaker": _by_speaker, "k_speakers": _by_k_speakers, "silos": _silos, "iid": _iid, "dirichlet": _dirichlet}
+def _pooled(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    for name, idle in (("count", None), ("min_utterances", 1), ("max_utterances", None)):
+        if getattr(settings, name) != idle:
+            raise ValueError(f"data.clients.{name} chooses among clients, and data.clients.by=pooled makes one of all: remove it")
+    return {"all": np.arange(len(manifest))}
+
+
+PARTITIONS = {
+    "speaker": _by_speaker, "k_speakers": _by_k_speakers, "silos": _silos, "iid": _iid, "dirichlet": _dirichlet, "pooled": _pooled
+}  # fmt: skip
 
 
 def _count(settings: PartitionSettings, available: int, what: str) -> int:

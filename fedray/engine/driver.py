@@ -9,13 +9,15 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine.actors import ClientActor
@@ -23,13 +25,14 @@ from fedray.engine.events import Event, Events
 from fedray.engine.folder import RunFolder
 from fedray.engine.holding import scratch
 from fedray.engine.play import Play
-from fedray.engine.pool import Pool, Stopped
+from fedray.engine.pool import Job, Pool, Stopped
 from fedray.engine.resources import DRIVER_CPUS, Share
 from fedray.engine.rounds import Plan, Rounds
 from fedray.engine.work import Program
 
 NAMESPACE = "fedray"
 ATTACH = "driver.json"  # where the driver of a run folder is found while it is at work
+DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2  # of a placement group: the driver's, and the first client actor's; 0 is that of its maker
 LINGER_SECONDS = 10.0  # how long a detached driver stays for those who watch its end
 
 
@@ -44,6 +47,7 @@ class Assignment:
     share: Share
     folder: Path | str  # of the run: a path, or the URI of an object store
     texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written once the folder is locked
+    group: PlacementGroup | None = None  # what is reserved for it: see `bundle`
 
 
 class Driver:
@@ -54,6 +58,7 @@ class Driver:
         self.folder = RunFolder(assignment.folder)
         self.log = Events()
         self._wish = "no"  # of the user, for the end: no | after the round | now
+        self._pinned: frozenset[int] | None = None
 
     def events(self, after: int, timeout: float) -> list[Event]:
         return self.log.after(after, timeout)
@@ -64,6 +69,10 @@ class Driver:
     def stop(self, now: bool) -> None:
         """End after the current round with a checkpoint, or at once."""
         self._wish = "now" if now else "after the round"
+
+    def pin(self, rounds: list[int]) -> None:
+        """Keep the checkpoints of these rounds, which others name, and all newer ones: from now on, until the next call."""
+        self._pinned = frozenset(rounds)
 
     def run(self) -> dict[str, Any]:
         """Play the run to its end; returns what results.json holds. The last event tells how it ended."""
@@ -79,26 +88,43 @@ class Driver:
             if self.detached:  # nobody else ends it
                 threading.Timer(LINGER_SECONDS, os._exit, (0,)).start()
 
+    def prepare(self, clients: Sequence[str]) -> None:
+        """Have theta_0 and the first states of these clients made, which stay in the cache for the runs that need them."""
+        algorithm = self.assignment.program.algorithm
+        with self._actors() as (pool, rounds):
+            rounds.start(pool.run({0: Job("init", ())})[0])
+            if algorithm.overrides("client_prepare"):
+                lanes, _ = rounds.prepare(clients)
+                rounds.check([failure for lane in lanes for failure in lane.failures], len(clients))
+
     def _run(self) -> dict[str, Any]:
-        run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
-        play = Play(self.assignment.name, self.assignment.program, self.assignment.plan, self.folder, self.note, lambda: self._wish)
-        pool = None
+        name, program, plan = self.assignment.name, self.assignment.program, self.assignment.plan
+        play = Play(name, program, plan, self.folder, self.note, lambda: self._wish, lambda: self._pinned)
         try:
             self._open()
-            pool = self._pool(run)
-            asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
-            rounds = Rounds(self.assignment.program, self.assignment.plan, pool, scratch(run), asset_bytes, self.note)
-            return play.run(pool, rounds)
+            with self._actors() as (pool, rounds):
+                return play.run(pool, rounds)
         except Stopped:
             return play.stopped()
         except Exception:  # whatever it is: kept with its traceback beside the run, and passed on
             self._keep("error.txt", traceback.format_exc())
             raise
         finally:
+            self.folder.remove(ATTACH)
+
+    @contextmanager
+    def _actors(self) -> Iterator[tuple[Pool, Rounds]]:
+        """The client actors, and the rounds that are played on them; nothing of them stays."""
+        run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
+        pool = None
+        try:
+            pool = self._pool(run)
+            asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
+            yield pool, Rounds(self.assignment.program, self.assignment.plan, pool, scratch(run), asset_bytes, self.note)
+        finally:
             if pool is not None:
                 pool.close()
             shutil.rmtree(scratch(run), ignore_errors=True)
-            self.folder.remove(ATTACH)
 
     def _open(self) -> None:
         """Say what runs here, and where its driver is."""
@@ -125,8 +151,9 @@ class Driver:
         if several:
             self.folder.write_text("probe/driver", run)
 
-        def make() -> Any:
-            remote = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0)(ClientActor)
+        def make(slot: int) -> Any:
+            where = bundle(self.assignment.group, CLIENT_BUNDLE + slot)
+            remote = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0, scheduling_strategy=where)(ClientActor)
             return remote.remote(program, assets, share.gpus, hold, own, run, me)
 
         self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
@@ -147,9 +174,14 @@ def name_of(place: str) -> str:
     return f"driver of {place}"
 
 
+def bundle(group: PlacementGroup | None, index: int) -> Any:
+    """The scheduling strategy of an actor that has a bundle of its own: unpinned, a small one would take a large one's."""
+    return None if group is None else PlacementGroupSchedulingStrategy(group, index)
+
+
 def start(assignment: Assignment, detached: bool = False) -> Any:
-    """A driver actor on this node, which holds the run folder. `detached`: it outlives the process that made it."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    """A driver actor on this node or in its bundle, which holds the run folder. `detached`: it outlives the process that made it."""
+    here = bundle(assignment.group, DRIVER_BUNDLE) or NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     life = {"lifetime": "detached"} if detached else {}
     place = RunFolder(assignment.folder).place
     remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +21,10 @@ METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl
 
 
 class Play:
-    """Plays a run in its folder, which the caller holds. `wish()`: no | after the round | now, what the user wants of the end."""
+    """Plays a run in its folder, which the caller holds. `wish()`: no | after the round | now, what the user wants of the end.
+
+    `pinned()`: rounds whose checkpoints somebody else names; these and newer ones are kept (None: nobody names any).
+    """
 
     def __init__(
         self,
@@ -31,12 +34,15 @@ class Play:
         folder: RunFolder,
         note: Callable[[str, dict[str, Any]], None],
         wish: Callable[[], str],
+        pinned: Callable[[], Collection[int] | None] = lambda: None,
     ) -> None:
-        self.name, self.program, self.plan, self.folder, self.note, self.wish = name, program, plan, folder, note, wish
+        self.name, self.program, self.plan, self.folder, self.note = name, program, plan, folder, note
+        self.wish, self.pinned = wish, pinned
         assert isinstance(program.states, ClientStore)
         self.states = program.states
         self._watch = Stopwatch()
         self._columns: list[str] = []  # of metrics.jsonl
+        self._best: dict[int, int] = {}  # round -> the best one by then
         self._superseded: list[tuple[str, int, int]] = []  # client, version, and the round from which on another one is current
 
     def run(self, pool: Pool, rounds: Rounds) -> dict[str, Any]:
@@ -70,6 +76,7 @@ class Play:
             for table in (METRICS, FAILURES, LEFT_OUT):
                 self.folder.rewrite(table, [row for row in self.folder.rows(table) if row["round"] <= progress.round])
             self._columns = list(next(iter(self.folder.rows(METRICS)), {}))
+            self._best = {round: int(best["round"]) for round in saved if (best := self.folder.load(round).best) is not None}
             self._collect_after_resume(saved)
             self.note("phase", {"text": f"going on after round {progress.round}"})
             return initial, progress
@@ -78,7 +85,7 @@ class Play:
         rounds.start(progress.state)
         if self.plan.engine.prepare == "all" and self.program.algorithm.overrides("client_prepare"):
             self.note("phase", {"text": "preparing all clients"})
-            lanes, down_bytes = rounds.prepare_all(progress)
+            lanes, down_bytes = rounds.prepare(self.program.data.client_ids())
             failures = [failure for lane in lanes for failure in lane.failures]
             self.folder.rewrite(FAILURES, [])  # of an attempt that was cut off
             self._append_failures(failures, 0)
@@ -105,6 +112,8 @@ class Play:
         if "dev" in self.program.data.splits() and (after.round % self.plan.evaluation.every == 0 or last):
             scored = rounds.evaluate(state, after.round, ["dev"], final=False)["dev"]
         self._judge(after, scored)
+        if after.best is not None:
+            self._best[after.round] = int(after.best["round"])
         after.totals["seconds"] = progress.totals["seconds"] + watch()
         row = self._row(progress, after, outcome, scored)
         row |= {"time/round_s": watch(), "time/train_s": trained, "time/idle_share": 1 - (pool.busy_seconds - busy) / (watch() * pool.size)}
@@ -172,7 +181,15 @@ class Play:
     def _prune(self, progress: Progress) -> None:
         latest = self.folder.saved_rounds()[-self.plan.engine.keep :]
         best = {int(progress.best["round"])} if progress.best else set()
-        self.folder.prune({0, *latest} | best)
+        self.folder.prune({0, *latest} | best | self._pinned())
+
+    def _pinned(self) -> set[int]:
+        """The rounds that somebody names, those after them, and the best ones that these name in turn."""
+        pinned = self.pinned()
+        if pinned is None:
+            return set()
+        kept = {*pinned, *(round for round in self.folder.saved_rounds() if round > max(pinned, default=0))}
+        return kept | {self._best[round] for round in kept if round in self._best}
 
     def _collect(self, superseded: list[tuple[str, int, int]]) -> None:
         """Remove versions of client states, current in rounds [from, to), that no checkpoint names."""

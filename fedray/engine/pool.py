@@ -44,11 +44,11 @@ class Actor:
 
 
 class Pool:
-    """`make()` gives an actor. `folder`: where actors leave word if they are on several nodes (None: never)."""
+    """`make(slot)` gives an actor. `folder`: where actors leave word if they are on several nodes (None: never)."""
 
     def __init__(
         self,
-        make: Callable[[], Any],
+        make: Callable[[int], Any],
         size: int,
         replacements: int,
         stopped: Callable[[], bool] = lambda: False,
@@ -68,7 +68,7 @@ class Pool:
         self._await_all()
 
     def _start(self, slot: int) -> None:
-        actor = Actor(self._numbers, slot, self._make())
+        actor = Actor(self._numbers, slot, self._make(slot))
         self._numbers += 1
         self._starting[actor.handle.ping.remote(self._folder)] = (actor, time.monotonic())
 

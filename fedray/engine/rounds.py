@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -166,9 +166,8 @@ class Rounds:
             results[key].partial.updates = sums[key]
         return results | {key: trained[key] for key in jobs if key == "server"}, where
 
-    def prepare_all(self, progress: Progress) -> tuple[list[LaneResult], int]:
-        """Give every client its first state, in lanes of about 32; the lanes, and the bytes that went down."""
-        ids = [client for client in self.program.data.client_ids() if client not in progress.clients]
+    def prepare(self, ids: Sequence[str]) -> tuple[list[LaneResult], int]:
+        """Give these clients their first state, in lanes of about 32; the lanes, and the bytes that went down."""
         pieces = [ids[i : i + 32] for i in range(0, len(ids), 32)]
         jobs: dict[Hashable, Job] = {
             n: Job("prepare_lane", (Lane(n, 0, tuple((client, None) for client in piece), marker=self.markers / f"lane_{n}"), self.first))

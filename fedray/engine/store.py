@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from fedray.core import serialize
@@ -35,6 +37,19 @@ class ClientStore:
     def remove_all(self, named: Iterable[tuple[str, int]]) -> None:
         """These (client, version); on object storage side by side."""
         self.storage.remove(*(self.name(client, version) for client, version in named))
+
+    def adopt(self, other: ClientStore, named: Iterable[tuple[str, int]]) -> None:
+        """Have these (client, version) of another store: linked where both lie on one disk, since a version is never written again."""
+        for client, version in named:
+            name = self.name(client, version)
+            mine, theirs = (storage.local and storage.local / name for storage in (self.storage, other.storage))
+            if mine is not None and theirs is not None:
+                mine.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(OSError):  # another disk, or one without links
+                    mine.unlink(missing_ok=True)
+                    os.link(theirs, mine)
+                    continue
+            self.storage.write(name, other.storage.read(name))
 
     def keep_only(self, named: set[tuple[str, int]]) -> None:
         """Remove every version that is not among these (client, version), and what killed writers left: rounds that were not committed."""

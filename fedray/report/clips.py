@@ -26,12 +26,12 @@ def embedded(folder: RunFolder, utterances: Sequence[str]) -> dict[str, str]:
 
     ValueError or OSError: the corpus, or a file of it, is not on this machine, or would have to be made first. No Ray is started.
     """
-    from fedray import experiment  # a second to import, and most of a report does without
+    from fedray import experiment, programs  # a second to import, and most of a report does without
 
     config, source = experiment.load(yaml.safe_load(folder.read_text("config.yaml")))
     wanted = pa.array(utterances, pa.large_string())
     clips = {}
-    for manifest in experiment.read_corpus(config, source, briefly).values():
+    for manifest in programs.read_corpus(config, source, briefly).values():
         rows = manifest.table.filter(pc.is_in(manifest.table["utterance"], value_set=wanted))
         for row in Manifest(rows):
             wave = audio.read(row.path, config.features.sample_rate, row.offset, min(row.seconds, LONGEST))

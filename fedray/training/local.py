@@ -14,6 +14,7 @@ import torch
 from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
+from fedray.core.types import State
 from fedray.data.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
 from fedray.training.task import Task
@@ -33,10 +34,9 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
-class PretrainSettings:
+class AdamWSettings:
     """AdamW with linear warm-up, then half a cosine down to nothing."""
 
-    steps: int = 2600  # 0: keep the initial weights
     lr: float = 3e-3
     warmup: int = 100  # steps
     batch: int = 8
@@ -45,8 +45,29 @@ class PretrainSettings:
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, clip=self.clip)
-        if min(self.steps, self.warmup, self.weight_decay) < 0:
-            raise ValueError("steps, warmup and weight_decay must not be below 0")
+        if min(self.warmup, self.weight_decay) < 0:
+            raise ValueError("warmup and weight_decay must not be below 0")
+
+    def rate(self, done: int, steps: int) -> float:
+        """The learning rate of the next of so many steps."""
+        warm = min(1.0, (done + 1) / max(1, self.warmup))
+        decay = max(0, done - self.warmup) / max(1, steps - self.warmup)
+        return self.lr * warm * 0.5 * (1 + math.cos(math.pi * decay))
+
+    def optimizer(self, flat: FlatModel) -> torch.optim.AdamW:
+        parameter = torch.nn.Parameter(flat.values[: flat.layout.trainable])
+        parameter.grad = flat.gradient
+        return torch.optim.AdamW([parameter], lr=self.lr, weight_decay=self.weight_decay)
+
+
+@dataclass(frozen=True)
+class PretrainSettings(AdamWSettings):
+    steps: int = 2600  # 0: keep the initial weights
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps < 0:
+            raise ValueError("steps must not be below 0")
 
 
 def sgd(
@@ -106,20 +127,47 @@ def pretrain(
     if not len(data):
         raise ValueError("there is no utterance to train the seed model on")
     flat = task.flat(device)
-    parameter = torch.nn.Parameter(flat.values[: flat.layout.trainable])
-    parameter.grad = flat.gradient
-    optimizer = torch.optim.AdamW([parameter], lr=settings.lr, weight_decay=settings.weight_decay)
+    optimizer = settings.optimizer(flat)
     generator = np.random.default_rng(seed)
     flat.model.train()
     done = 0
     while done < settings.steps:
         for batch in batches(data, settings.batch, generator):
-            warm = min(1.0, (done + 1) / max(1, settings.warmup))
-            decay = max(0, done - settings.warmup) / max(1, settings.steps - settings.warmup)
-            optimizer.param_groups[0]["lr"] = settings.lr * warm * 0.5 * (1 + math.cos(math.pi * decay))
+            optimizer.param_groups[0]["lr"] = settings.rate(done, settings.steps)
             step(task, flat, batch, targets, settings.clip, device)
             optimizer.step()
             done += 1
             progress(done, settings.steps, "training the seed model")
             if done == settings.steps:
                 break
+
+
+def adamw(
+    task: Task,
+    data: Utterances,
+    targets: Sequence[Any],
+    settings: AdamWSettings,
+    moments: State,
+    steps: int,
+    seed: int,
+    frozen: bool,
+    device: str,
+) -> tuple[Metrics, State]:
+    """One pass that may be one of many: trains as `sgd` does; returns the mean loss an utterance, and the moments for the next pass.
+
+    `moments`: what the pass before returned, empty at first. `steps`: of all passes together; the rate has come down to nothing then.
+    """
+    flat = task.flat(device)
+    optimizer = settings.optimizer(flat)
+    if moments:
+        copies = {name: torch.as_tensor(value).clone() for name, value in moments.items()}  # what came in stays as it is
+        optimizer.load_state_dict({"state": {0: copies}, "param_groups": optimizer.state_dict()["param_groups"]})
+    done, total = int(moments.get("step", 0)), 0.0
+    flat.model.train()
+    with frozen_statistics(flat.model) if frozen else nullcontext():
+        for batch in batches(data, settings.batch, np.random.default_rng(seed)):
+            optimizer.param_groups[0]["lr"] = settings.rate(done, steps)
+            total += step(task, flat, batch, targets, settings.clip, device) * len(batch)
+            optimizer.step()
+            done += 1
+    return Metrics(loss=(total, len(data))), optimizer.state_dict()["state"][0]

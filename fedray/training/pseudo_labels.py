@@ -31,24 +31,28 @@ class ConfidenceSettings:
 
 
 def label(task: Recognition, data: Utterances, received: Received) -> dict[str, Any]:
-    """PSEUDOLABEL (FedNST, algorithm 2): y = f(x; theta, phi) for every utterance, by the search of `task.decode`. A client state."""
-    (hypotheses,) = task.transcribe(received.params, data, [task.search(received.assets)], received.device)
-    return {
-        "texts": [hypothesis.text for hypothesis in hypotheses],
-        "confidence": np.array([hypothesis.confidence for hypothesis in hypotheses]),
-        "round": received.round,
-    }
+    """PSEUDOLABEL (FedNST, algorithm 2): y = f(x; theta, phi), by the search of `task.decode`. A client state.
+
+    Utterances that are labelled keep their transcripts, which are surer than any hypothesis; ValueError names one that has none.
+    """
+    unlabelled = data.unlabelled
+    task.targets(data.take(np.setdiff1d(np.arange(len(data)), unlabelled)))  # only to refuse what cannot be trained on
+    (hypotheses,) = task.transcribe(received.params, data.take(unlabelled), [task.search(received.assets)], received.device)
+    texts, confidence = list(data.texts), np.full(len(data), np.inf)
+    for position, hypothesis in zip(unlabelled, hypotheses, strict=True):
+        texts[position], confidence[position] = hypothesis.text, hypothesis.confidence
+    return {"texts": texts, "confidence": confidence, "round": received.round}
 
 
 def most_confident(labels: State, share: float) -> np.ndarray:
-    """Positions, ascending, of the share of labels with the highest confidence; at least one."""
+    """Positions, ascending, of the share of labels with the highest confidence; at least one, and all transcripts."""
     confidence = labels["confidence"]
-    count = max(1, round(share * len(confidence)))
+    count = max(1, np.isposinf(confidence).sum(), round(share * len(confidence)))
     return np.sort(np.argsort(-confidence, kind="stable")[:count])
 
 
 def quality(labels: Mapping[str, Any], data: Utterances) -> Metrics:
-    """label_wer in percent, where a simulation knows the truth; algorithms do not use it."""
-    pairs = [(truth, text) for truth, text in zip(data.texts, labels["texts"], strict=True) if truth]
+    """label_wer of the pseudo-labels in percent, where a simulation knows the truth; algorithms do not use it. Of none: NaN."""
+    pairs = [(data.texts[position], labels["texts"][position]) for position in data.unlabelled if data.texts[position]]
     counts = edit_counts([truth for truth, _ in pairs], [text for _, text in pairs])
     return Metrics(label_wer=(100.0 * sum(c.errors for c in counts), sum(c.length for c in counts)))

@@ -11,23 +11,15 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedray import experiment
 from fedray.core.algorithm import Algorithm
-from fedray.core.parallel import serial
-from fedray.core.types import Change, Client, Layer, Received, Server, ServerState
+from fedray.core.types import Change, Layer, ServerState
 from fedray.data.dataset import batches
 from fedray.data.federated import SpeechData
-from fedray.engine import session, work
 from fedray.models import MODELS
 from fedray.models.crnn import CRNNSettings
 from tests import keywords
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_ray(cache: Path) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "parallel", serial)
-        yield
+from tests.algorithms import by_hand
+from tests.algorithms.by_hand import arrived, client
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
-    config, source = experiment.load(keywords.settings(folder, **changes))
-    data, _ = experiment.build_data(config, source)
-    algorithm = experiment.build_algorithm(config, data)
-    return algorithm, data, algorithm.init(Server(data.server(), None, 1))
-
-
-def arrived(algorithm: Algorithm, state: ServerState, round: int = 0) -> Received:
-    broadcast = algorithm.broadcast(state, round)
-    return Received(broadcast.params, broadcast.settings, round, algorithm.assets())
-
-
-def client(data: SpeechData, position: int = 0) -> Client:
-    name = data.client_ids()[position]
-    work.seed_all(1, name)
-    return Client(name, data.load(name), 5)
+    return by_hand.build(keywords.settings(folder, **changes))
 
 
 # Golden: what this version gave when the test was written. A refactor may not change them; other CPUs round differently.

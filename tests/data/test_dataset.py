@@ -49,6 +49,15 @@ def test_values_and_their_codes(tmp_path: Path) -> None:
     assert codes(everything.manifest, "translation", ["oui"]).tolist() == [-1, -1, -1], "null is none of them"
 
 
+def test_what_is_labelled_follows_the_rows(tmp_path: Path) -> None:
+    everything = utterances_of(tmp_path, [5, 3, 4])
+    assert everything.labelled is None and everything.take(np.array([2])).labelled is None
+    assert everything.unlabelled.tolist() == [0, 1, 2], "nothing is said"
+    everything = Utterances(everything.manifest, everything.features, everything.rows, np.array([True, False, False]))
+    part = pickle.loads(pickle.dumps(everything)).take(np.array([2, 0, 1]))
+    assert part.labelled.tolist() == [False, True, False] and part.unlabelled.tolist() == [0, 2]
+
+
 def test_a_pickle_holds_no_columns_that_were_read(tmp_path: Path) -> None:
     everything = utterances_of(tmp_path, [3] * 1000)
     before = len(pickle.dumps(everything))

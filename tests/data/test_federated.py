@@ -12,8 +12,10 @@ import pytest
 from fedray.core.parallel import serial
 from fedray.data.corpora.tsv import Tsv
 from fedray.data.corruption import CorruptionSettings
+from fedray.data.dataset import collate
 from fedray.data.features import FeatureSettings
 from fedray.data.federated import DataSettings, ServerDataSettings, SpeechData, divide, federate
+from fedray.data.labelled import LabelledSettings
 from fedray.data.manifest import Manifest
 from fedray.data.partition import PartitionSettings
 from tests import speech
@@ -78,6 +80,64 @@ def test_a_fingerprint_follows_its_part(splits: dict[str, Manifest], tmp_path: P
     assert base.fingerprint("server") == grouped.fingerprint("server")
     assert base.fingerprint("clients") != grouped.fingerprint("clients")
     assert base.fingerprint() == build(splits, tmp_path, settings).fingerprint()
+
+
+def test_clients_know_what_is_labelled(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(server=ServerDataSettings(share=0.25))
+    silent, half = (build(splits, tmp_path, replace(settings, labelled=LabelledSettings(utterances=share))) for share in (0.0, 1 / 3))
+    assert all(silent.load(client).labelled is None for client in silent.client_ids())
+    assert all(half.load(client).labelled.sum() == 1 for client in half.client_ids()), "of 3"
+    assert half.server().labelled is None and half.evaluation("test").labelled is None
+    assert half.fingerprint("server") == silent.fingerprint("server")
+    other = build(splits, tmp_path, replace(settings, labelled=LabelledSettings(utterances=2 / 3)))
+    assert len({data.fingerprint("clients") for data in (silent, half, other)}) == 3
+    assert silent.fingerprint() == build(splits, tmp_path, settings).fingerprint()
+
+
+def test_pooled_data_are_everybodys_once(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(server=ServerDataSettings(share=0.25), corruption=CorruptionSettings(snr_db=20.0))
+    base = build(splits, tmp_path, settings)
+    apart = [base.server(), *(base.load(client) for client in base.client_ids())]
+    frames = {name: data.features[row] for data in apart for name, row in zip(data.ids, data.rows, strict=True)}
+    texts = {name: text for data in apart for name, text in zip(data.ids, data.texts, strict=True)}
+    stores = sorted(tmp_path.glob("features-*"))
+    data = build(splits, tmp_path, replace(settings, clients=PartitionSettings(by="pooled")))
+    assert sorted(tmp_path.glob("features-*")) == stores, "no feature was computed again"
+    assert list(data.client_ids()) == ["all"] and data.cost("all") == len(frames)
+    pool = data.load("all")
+    assert len(set(pool.ids)) == len(pool) and set(pool.ids) == set(frames)
+    assert dict(zip(pool.ids, pool.texts, strict=True)) == texts
+    for name, row, length in zip(pool.ids, pool.rows, pool.lengths, strict=True):
+        np.testing.assert_array_equal(pool.features[row], frames[name])
+        assert length == len(frames[name])
+    assert {name for name, known in zip(pool.ids, pool.labelled, strict=True) if known} == set(base.server().ids)
+    assert data.server().ids == base.server().ids and data.fingerprint("server") == base.fingerprint("server")
+    assert data.fingerprint("clients") != base.fingerprint("clients") and data.transcripts() == base.transcripts()
+    arrived = pickle.loads(pickle.dumps(data)).load("all")
+    some = np.array([0, len(pool) - 1])
+    assert arrived.features.name == pool.features.name
+    np.testing.assert_array_equal(collate(arrived, some).features, collate(pool, some).features)
+
+
+def test_of_pooled_data_the_clients_share_may_be_labelled(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(
+        server=ServerDataSettings(share=0.25), clients=PartitionSettings(by="pooled"), labelled=LabelledSettings(utterances=0.5)
+    )
+    data = build(splits, tmp_path, settings)
+    server = set(data.server().ids)
+    pool = data.load("all")
+    assert all(known for name, known in zip(pool.ids, pool.labelled, strict=True) if name in server)
+    assert pool.labelled.sum() == len(server) + (len(pool) - len(server)) / 2
+    alone = build(splits, tmp_path, DataSettings(clients=PartitionSettings(by="pooled")))
+    assert alone.server() is None and len(alone.load("all")) == len(pool) and alone.load("all").labelled is None
+
+
+def test_shares_of_clients_mean_nothing_where_all_are_one() -> None:
+    pooled = PartitionSettings(by="pooled")
+    with pytest.raises(ValueError, match=r"data.corruption.clients hits a share of the clients, and data.clients.by=pooled"):
+        DataSettings(clients=pooled, corruption=CorruptionSettings(snr_db=10.0, clients=0.5))
+    with pytest.raises(ValueError, match=r"set data.labelled.utterances instead"):
+        DataSettings(clients=pooled, labelled=LabelledSettings(clients=0.5))
 
 
 def test_what_all_are_trained_on_is_what_the_clients_kept(splits: dict[str, Manifest], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def named(manifest: Manifest, clients: dict[str, np.ndarray]) -> dict[str, set[s
 
 @pytest.mark.parametrize("by", PARTITIONS)
 def test_every_row_has_one_client_whatever_the_order(by: str) -> None:
-    settings = PartitionSettings(by=by, count=None if by in ("speaker", "k_speakers") else 4)
+    settings = PartitionSettings(by=by, count=None if by in ("speaker", "k_speakers", "pooled") else 4)
     manifest = corpus()
     clients = partition(manifest, settings, seed=1)
     assert sorted(np.concatenate(list(clients.values()))) == list(range(len(manifest)))
@@ -42,7 +42,7 @@ def test_every_row_has_one_client_whatever_the_order(by: str) -> None:
     shuffled = corpus(np.random.default_rng(0).permutation(len(manifest)))
     again = partition(shuffled, settings, seed=1)
     assert named(shuffled, again) == named(manifest, clients)
-    if by not in ("speaker", "silos"):  # what follows from the data alone
+    if by not in ("speaker", "silos", "pooled"):  # what follows from the data alone
         other = partition(manifest, settings, seed=2)
         assert named(manifest, other) != named(manifest, clients)
 
@@ -126,6 +126,8 @@ def test_dirichlet_errors_name_the_remedy() -> None:
         (PartitionSettings(by="silos", count=6), "5 speakers cannot be divided among 6 clients"),
         (PartitionSettings(by="dirichlet", count=2, alpha=0), "alpha must be above 0"),
         (PartitionSettings(by="k_speakers", speakers_per_client=0), "speakers_per_client must be at least 1"),
+        (PartitionSettings(by="pooled", count=1), "data.clients.count chooses among clients, and data.clients.by=pooled makes one of all"),
+        (PartitionSettings(by="pooled", max_utterances=9), "data.clients.max_utterances chooses among clients"),
     ],
 )
 def test_settings_that_cannot_be(settings: PartitionSettings, words: str) -> None:

@@ -1,0 +1,20 @@
+"""Sweeps: Ray Tune over whole runs. A file in sweeps/ is one question: a base configuration, a search space, the metric, what to draw."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault(
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0"
+)  # a trial's checkpoint is a pointer: nothing is copied
+
+from fedray.tokens import show_token
+
+show_token()  # before Ray is imported
+
+from ray import tune  # noqa: E402
+
+from fedray.sweep.command import main  # noqa: E402
+from fedray.sweep.study import Sweep  # noqa: E402
+
+__all__ = ["Sweep", "main", "tune"]

@@ -1,0 +1,26 @@
+"""FedNST, figure 2: true transcripts of some clients, or of some utterances of each; with and without the server's data mixed in.
+
+python sweeps/fednst_labelled_share.py
+"""
+
+import sys
+
+from fedray.report.figures import Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fednst_labelled_share",
+    question="What are true transcripts on the clients worth, and when does mixing in the server's data help?",
+    base="configs/fednst/embedded.yaml",
+    space={
+        "of": tune.grid_search(["clients", "utterances"]),
+        "share": tune.grid_search([0.0, 0.25, 0.5, 1.0]),
+        "algorithm.alpha": tune.grid_search([0.0, 0.3]),
+    },
+    settings=["data.labelled.{of}={share}"],
+    figures=[Trend("share", "test/wer", by="algorithm.alpha", percent=True)],
+    small=["rounds=2", "algorithm.pretrain.steps=200"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

@@ -1,0 +1,26 @@
+"""FedNST, figure 1: lambda, the rounds in which the clients' learning rate falls to mu = 1/2 of itself, scaled to the rounds of the run.
+
+    python sweeps/fednst_lambda.py
+
+The paper's 1,000 rounds with lambda = 250 ... 4,000 are 40 rounds with lambda = 10 ... 160 here.
+"""
+
+import sys
+
+from fedray.report.figures import Curves
+
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fednst_lambda",
+    question="How fast should the clients' learning rate fall?",
+    base="configs/fednst/embedded.yaml",
+    settings=["rounds=40", "algorithm.schedule={kind: exponential, decay_rate: 0.5}"],
+    space={"algorithm.schedule.decay_steps": tune.grid_search([5, 10, 20, 40, 160])},
+    metric="dev/wer",
+    figures=[Curves(("dev/wer",), smooth=0.8, last=30), Curves(("lr/client",), log=True)],
+    small=["rounds=2", "algorithm.pretrain.steps=200"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

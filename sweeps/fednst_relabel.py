@@ -1,0 +1,24 @@
+"""FedNST, table 4: labels made once by the seed model, or anew in every round by the model of the round; the word error rate and the time.
+
+    python sweeps/fednst_relabel.py
+
+One trial at a time, each on all cores, since the time of a round is what is asked.
+"""
+
+import sys
+
+from fedray.report.figures import Bars, Curves, Phases
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fednst_relabel",
+    question="Is it worth labelling anew in every round?",
+    base="configs/fednst/embedded.yaml",
+    space={"algorithm.relabel": tune.grid_search(["once", "every_round"])},
+    figures=[Bars("time/round_s"), Bars("test/wer"), Curves(("dev/wer", "train/label_wer")), Phases()],
+    small=["rounds=2", "algorithm.pretrain.steps=200"],
+    at_once=1,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

@@ -1,0 +1,24 @@
+"""FedNST, table 3: less labelled speech on the server, so a worse seed model and worse labels; the clients stay the same.
+
+    python sweeps/fednst_seed_hours.py
+
+A labelled speaker has 60 utterances, so 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled speech, as the
+paper's 120 to 480 hours are of LibriSpeech's half.
+"""
+
+import sys
+
+from fedray.report.figures import Curves, Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fednst_seed_hours",
+    question="How much labelled speech does the server need?",
+    base="configs/fednst/embedded.yaml",
+    space={"data.options.server_speakers": tune.grid_search([10, 20, 30, 40])},
+    figures=[Trend("data.options.server_speakers", "test/wer"), Curves(("dev/wer",))],
+    small=["rounds=2", "algorithm.pretrain.steps=200"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

@@ -1,0 +1,31 @@
+"""FedNST, section 4: what the server does with the mean change: take it (FedAvg), with momentum (FedAvgM), or adaptively (FedAdam).
+
+    python sweeps/fednst_server_optimizer.py
+
+The paper found plain averaging best for noisy student training.
+"""
+
+import sys
+
+from fedray.report.figures import Bars, Curves
+from fedray.sweep import Sweep, main, tune
+
+OPTIMIZERS = {
+    "FedAvg": "{kind: sgd, lr: 1.0}",
+    "FedAvgM": "{kind: momentum, lr: 0.3, beta: 0.9}",
+    "FedAdam 1e-3": "{kind: adam, lr: 1e-3}",
+    "FedAdam 3e-4": "{kind: adam, lr: 3e-4}",
+}
+SWEEP = Sweep(
+    name="fednst_server_optimizer",
+    question="Does the server need more than the mean?",
+    base="configs/fednst/embedded.yaml",
+    space={"optimizer": tune.grid_search(list(OPTIMIZERS))},
+    names={"optimizer": OPTIMIZERS},
+    settings=["server_optimizer={optimizer}"],
+    figures=[Curves(("dev/wer",), baseline="seed"), Bars("test/wer")],
+    small=["rounds=2", "algorithm.pretrain.steps=200"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

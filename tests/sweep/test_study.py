@@ -1,0 +1,101 @@
+"""What a sweep may ask, and which configuration each trial gets."""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import tune
+
+from fedray.sweep import Sweep, study, tuning
+from fedray.sweep.study import Study
+
+ROOT = Path(__file__).parents[2]
+SWEEPS = sorted((ROOT / "sweeps").glob("*.py"))
+
+
+def sweep(**changes: Any) -> Sweep:
+    asked = Sweep("speed", "How fast?", "base.yaml", {"algorithm.client.lr": tune.grid_search([0.1, 0.2])})
+    return replace(asked, **changes)
+
+
+def trials_of(asked: Sweep, overrides: list[str] | None = None, smoke: bool = False) -> Study:
+    settings = [*asked.settings, *(asked.small if smoke else ())]
+    bases = study.read_bases(asked, ROOT / "sweeps" / "file.py")
+    return Study("/nowhere", asked.base, bases, asked.names, settings, overrides or [], str(ROOT), asked.metric, 2)
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "base.yaml"
+    path.write_text("name: a\nrounds: 7\nalgorithm: {kind: fedavg, client: {lr: 0.9, batch: 3}}\ncohort: {size: 2}\n")
+    return path
+
+
+def test_overrides_beat_settings_which_beat_the_base_and_swept_values_beat_all(base: Path) -> None:
+    asked = sweep(settings=["rounds=5", "algorithm.client.batch=4"])
+    config, _ = trials_of(asked, ["rounds=6"]).config({"algorithm.client.lr": 0.2})
+    assert (config.rounds, config.algorithm.client.batch, config.algorithm.client.lr, config.name) == (6, 4, 0.2, "a")
+
+
+def test_names_and_keys_in_braces_stand_for_the_trials_values(base: Path) -> None:
+    (base.parent / "other.yaml").write_text("extends: base.yaml\nname: b\n")
+    asked = sweep(
+        base="{method}.yaml",
+        space={"method": tune.grid_search(["A", "B"]), "seed": tune.grid_search([3, 4])},
+        names={"method": {"A": "base", "B": "other"}},
+        settings=["data.seed={seed}"],
+    )
+    study.check_space(asked, [])
+    config, _ = trials_of(asked).config({"method": "B", "seed": 4})
+    assert (config.name, config.seed, config.data.seed) == ("b", 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "overrides", "says"),
+    [
+        ({}, ["algorithm.client.lr=1"], "algorithm.client.lr is what speed sweeps"),
+        ({}, ["algorithm={kind: fednst}"], "algorithm is what speed sweeps"),
+        ({"space": {"rounds": tune.grid_search([1])}}, ["rounds=2"], "rounds is what speed sweeps"),
+        ({"space": {"engine.actors": tune.grid_search([1])}}, [], "engine.actors cannot be swept"),
+        ({"space": {"method": tune.grid_search(["A"])}}, [], "method is no key of the configuration"),
+        ({"space": {"m": tune.grid_search(["A"])}, "settings": ["name={m}"], "names": {"m": {}}}, [], "does not say what m=A stands for"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(changes: dict[str, Any], overrides: list[str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        study.check_space(sweep(**changes), overrides)
+
+
+def test_an_unknown_key_or_file_is_named(base: Path) -> None:
+    with pytest.raises(ValueError, match="algorithm.client.rate"):
+        trials_of(sweep()).check({"algorithm.client.rate": tune.grid_search([1.0])})
+    with pytest.raises(ValueError, match="there is no file absent.yaml"):
+        study.read_bases(sweep(base="absent.yaml"), Path("file.py"))
+
+
+def test_a_grid_is_drawn_from_where_the_search_draws_and_a_range_has_no_grid() -> None:
+    space = {"a.b": tune.grid_search([1, 2]), "c.d": tune.uniform(0, 1)}
+    drawn = tuning.space_for(space, "random")
+    assert study.options(drawn["a.b"]) == [1, 2] and drawn["c.d"] is space["c.d"]
+    with pytest.raises(ValueError, match="--search grid: c.d is drawn from a range"):
+        tuning.space_for(space, "grid")
+
+
+def test_smoke_plays_the_ends_of_one_key() -> None:
+    small = study.smoke({"a.b": tune.grid_search([5]), "c.d": tune.grid_search([1, 2, 3]), "e.f": tune.choice([7, 8])})
+    assert {key: study.options(domain) for key, domain in small.items()} == {"a.b": [5], "c.d": [1, 3], "e.f": [7]}
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path) -> None:
+    asked = runpy.run_path(str(path))["SWEEP"]
+    assert asked.name == path.stem and asked.question.endswith("?")
+    study.check_space(asked, [])
+    trials_of(asked).check(asked.space)
+    trials_of(asked, smoke=True).check(asked.space)
+    assert all(figure.described()["kind"] for figure in asked.figures)

@@ -1,0 +1,115 @@
+"""Whole sweeps of a corpus of tones: their trials are the runs that `fedray run` plays, and kill -9 costs no row."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from ray import tune
+
+import fedray
+from fedray.sweep import main
+from tests import speech
+from tests.engine.runs import bits, rows
+from tests.sweep.tones import SWEEP
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ENGINE = ["engine.actors=1"]
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working folder, with tones.yaml, whose paths are relative to it."""
+    folder = tmp_path_factory.mktemp("sweep")
+    (folder / "corpus").mkdir()
+    speech.write_corpus(folder / "corpus", speakers=9)
+    settings = speech.settings(Path("corpus"), engine={"lanes": 2})
+    (folder / "tones.yaml").write_text(yaml.safe_dump(settings))
+    monkeypatch.chdir(folder)
+    yield folder
+
+
+def table(trial: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (trial / "result.json").read_text().splitlines()]
+
+
+def trials(experiment: Path) -> list[Path]:
+    return sorted(path.parent for path in experiment.glob("*/params.json"))
+
+
+def test_a_trial_is_the_run_that_fedray_run_plays(place: Path) -> None:
+    sweep = replace(SWEEP, space={"algorithm.client.lr": tune.grid_search([0.1, 0.2])})
+    assert main(sweep, [*ENGINE, "rounds=2"]) == 0
+    found = trials(place / "runs" / "tones")
+    assert [path.name for path in found] == ["00000_lr=0.1", "00001_lr=0.2"]
+    for trial in found:
+        assert [row["round"] for row in table(trial)] == [1, 2]
+        assert table(trial)[-1]["best/test/wer"] == json.loads((trial / "run" / "results.json").read_text())["best"]["test/wer"]
+    alone = fedray.run("tones.yaml", ["algorithm.client.lr=0.1", "rounds=2"], out="alone")
+    assert bits(alone.folder, 2) == bits(found[0] / "run", 2) and rows(alone.folder) == rows(found[0] / "run")
+    assert (place / "runs" / "tones" / "report.html").exists() and not (place / "runs" / "tones" / ".prepare").exists()
+
+
+def test_a_folder_with_a_sweep_is_not_overwritten(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "there").mkdir()
+    (place / "there" / "sweep.json").write_text("{}")
+    assert main(SWEEP, ["--out", "there"]) == 2
+    assert "holds a sweep already: go on with --resume" in capsys.readouterr().err
+    assert main(SWEEP, ["--out", "nowhere", "--resume"]) == 2
+    assert "holds no sweep to go on with" in capsys.readouterr().err
+
+
+def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(SWEEP, ["engine.actors=8", "engine.cpus_per_client=1"]) == 2
+    assert "engine.actors=8 of engine.cpus_per_client=1 need 8 cores" in capsys.readouterr().err
+
+
+def test_population_based_training_goes_on_from_the_better_half(place: Path) -> None:
+    """The trial that learns nothing takes over the other's checkpoints, in run folders of its own."""
+    space = {"algorithm.client.lr": tune.grid_search([1e-6, 0.2])}
+    sweep = replace(SWEEP, space=space, metric="train/loss", samples=2)
+    assert main(sweep, [*ENGINE, "rounds=6", "--scheduler", "pbt", "--search", "grid"]) == 0
+    runs = [sorted(path.name for path in trial.glob("run*") if path.is_dir()) for trial in trials(place / "runs" / "tones")]
+    assert any(len(names) > 1 for names in runs)
+    for trial, names in zip(trials(place / "runs" / "tones"), runs, strict=True):
+        newest = trial / names[-1]
+        assert [row["round"] for row in rows(newest)] == list(range(1, 7))
+        assert (newest / "results.json").exists()
+        reported = [(row["run"], row["round"]) for row in table(trial)]
+        assert len(set(reported)) == len(reported) and reported[-1] == (names[-1], 6)
+
+
+def test_kill_everything_then_resume(place: Path) -> None:
+    """Finished trials stay, unfinished ones go on, and no row is there twice."""
+    command = [sys.executable, str(Path(__file__).parent / "tones.py"), "--max-concurrent", "1"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    experiment = place / "runs" / "tones"
+    sweep = subprocess.Popen([*command, *ENGINE, "rounds=12"], env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not (len(list(experiment.glob("*/run/results.json"))) and len(list(experiment.glob("00001*/run/metrics.jsonl")))):
+        assert time.monotonic() < until and sweep.poll() is None
+        time.sleep(0.1)
+    family = psutil.Process(sweep.pid).children(recursive=True)
+    for process in [psutil.Process(sweep.pid), *family]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+    sweep.wait()
+    finished = (experiment / "00000_lr=0.05" / "run" / "results.json").stat().st_mtime_ns
+    again = subprocess.run([*command, "--resume"], env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert (experiment / "00000_lr=0.05" / "run" / "results.json").stat().st_mtime_ns == finished
+    assert len(trials(experiment)) == 3
+    for trial in trials(experiment):
+        assert [row["round"] for row in table(trial)] == [row["round"] for row in rows(trial / "run")] == list(range(1, 13))

@@ -1,0 +1,50 @@
+"""A trial that takes over another's checkpoint stands where that one stood, whatever becomes of the other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from fedray.core.types import ServerState
+from fedray.engine.folder import ClientRecord, Progress, RunFolder
+from fedray.engine.store import ClientStore
+from fedray.sweep.trial import take_over
+
+
+def played(folder: Path, rounds: int) -> RunFolder:
+    """Client "a" takes part in every round, "b" in the first one only; round 1 is the best."""
+    run, states = RunFolder(folder), ClientStore(folder / "states")
+    clients: dict[str, ClientRecord] = {}
+    for done in range(rounds + 1):
+        for client in ("a", "b") if done == 1 else ("a",) if done else ():
+            states.save(client, done, {"round": done})
+            clients = clients | {client: ClientRecord(version=done, rounds=done, last_round=done)}
+        best = {"round": 1, "value": 0.5} if done else None
+        run.save(Progress(ServerState(np.full(3, done, np.float32)), done, dict(clients), best=best))
+    run.rewrite("metrics.jsonl", [{"round": done} for done in range(1, rounds + 1)])
+    return run
+
+
+def test_a_run_that_is_taken_over_has_checkpoints_states_and_rows_of_its_own(tmp_path: Path) -> None:
+    source, target = played(tmp_path / "source", 4), RunFolder(tmp_path / "target")
+    take_over(source, 3, target)
+    shutil.rmtree(tmp_path / "source")
+    assert target.saved_rounds() == [0, 1, 3]  # the initial one, the best, and where it stands
+    progress = target.load(3)
+    assert progress.state.params.tolist() == [3, 3, 3] and progress.best == {"round": 1, "value": 0.5}
+    assert [row["round"] for row in target.rows("metrics.jsonl")] == [1, 2, 3]
+    states = ClientStore(tmp_path / "target" / "states")
+    versions = {(client, record.version) for saved in (1, 3) for client, record in target.load_clients(saved).items()}
+    assert versions == {("a", 1), ("a", 3), ("b", 1)}
+    assert all(states.load(client, version) == {"round": version} for client, version in versions)
+
+
+def test_states_are_linked_not_copied(tmp_path: Path) -> None:
+    source, target = played(tmp_path / "source", 2), RunFolder(tmp_path / "target")
+    take_over(source, 2, target)
+    mine, theirs = (ClientStore(tmp_path / name / "states").storage.local / "a" / "000002.pt" for name in ("source", "target"))
+    assert mine.stat().st_ino == theirs.stat().st_ino
+    ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # written anew, it is another file
+    assert ClientStore(tmp_path / "source" / "states").load("a", 2) == {"round": 2}
