@@ -8,7 +8,6 @@ The paper's 1,000 rounds with lambda = 250 ... 4,000 are 40 rounds with lambda =
 import sys
 
 from fedray.report.figures import Curves
-
 from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(

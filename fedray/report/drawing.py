@@ -89,7 +89,9 @@ def trend(figure: Trend, report: Report) -> Canvas:
         value = group.runs[0].settings.get(figure.key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"a trend needs numbers: {figure.key} is {grouping.shown(value)} in {group.label}")
-        by = "" if figure.by is None else f"{_short(figure.by)}={grouping.shown(group.runs[0].settings.get(figure.by))}"
+        others = [key for key in report.asked.keys if key not in (figure.key, figure.by, *grouping.SEEDS)]
+        apart = [*([figure.by] if figure.by is not None else []), *others]
+        by = ", ".join(f"{_short(key)}={grouping.shown(group.runs[0].settings.get(key))}" for key in apart)
         if scores := group.values(metric):
             lines.setdefault(by, []).append((value * (100 if figure.percent else 1), [scaled(score, metric) for score in scores]))
     drawn, axes = canvas.new(figure.title or f"{title(metric)} by {_short(figure.key)}")

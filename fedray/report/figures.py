@@ -46,7 +46,8 @@ class Curves(Figure):
 
 @dataclass(frozen=True)
 class Trend(Figure):
-    """A result against a key that is a number: a line for each value of another key, with the least and the most of the runs."""
+    """A result against a key that is a number, with the least and the most of the runs: a line for each value of another key, and of
+    what else the sweep sweeps."""
 
     key: str
     metric: str = "test/wer"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -142,7 +144,6 @@ def _usual(report: Report) -> list[Figure]:
     rates = tuple(sorted(name for name in has if name.startswith("lr/")))
     found += [Curves(rates[:1] if not alone else rates, title="Learning rate" if alone else "")] if rates else []
     found += [Curves(("traffic/total_bytes",), title="Traffic, up and down")] if "traffic/total_bytes" in has else []
-    split, _, _ = report.metric.rpartition("/")
     if any(run.predictions is not None and run.predictions.counts("best", report.metric) for run in report.runs):
         found.append(Speakers(report.metric))
     found += [Phases()] if "time/round_s" in has else []
@@ -150,14 +151,16 @@ def _usual(report: Report) -> list[Figure]:
 
 
 def named(figures: Sequence[Figure]) -> dict[str, Figure]:
-    """A file name each: the kind, and what is drawn."""
-    names: dict[str, Figure] = {}
+    """A file name each: the kind, and the metric that is drawn; the second of that name has a number."""
+    found: dict[str, Figure] = {}
+    times: Counter[str] = Counter()
     for figure in figures:
         values = figure.described()
-        metric = values.get("metric") or "-".join(values.get("metrics", ())[:1])
-        name = "-".join(filter(None, (values["kind"], metric.replace("/", "-").replace("_", "-"))))
-        names[name if name not in names else f"{name}-{len(names)}"] = figure
-    return names
+        metrics = [values["metric"]] if "metric" in values else values.get("metrics", [])[:1]
+        name = re.sub(r"[^\w.]+|_", "-", "-".join([values["kind"], *metrics]))
+        times[name] += 1
+        found[name if times[name] == 1 else f"{name}-{times[name]}"] = figure
+    return found
 
 
 def _numeric(value: Any) -> bool:

@@ -44,7 +44,13 @@ class Predictions:
             raise ValueError(f"{shown}: {str(error).splitlines()[0]}: {remedy}") from error
         if missing := [name for name in NEEDED if name not in table.column_names]:
             raise ValueError(f"{shown}: has no column {', '.join(missing)}: {remedy}")
-        return cls(table)
+        found = cls(table)
+        if any(table[name].null_count for name in ("words", "errors") if name in table.column_names):
+            raise ValueError(f"{shown}: a row has no words or errors: {remedy}")
+        utterances = [[set(found.rows(model, split)["utterance"].to_pylist()) for model in MODELS] for split in found.splits]
+        if any(seed != best for seed, best in utterances):
+            raise ValueError(f"{shown}: the seed model and the best one have not scored the same utterances: {remedy}")
+        return found
 
     @property
     def recognition(self) -> bool:
@@ -72,7 +78,7 @@ class Predictions:
         """
         split, _, name = metric.rpartition("/")
         column = self.metrics.get(name)
-        if column is None or not len(rows := self.rows(model, split)):
+        if column is None or not len(rows := self.rows(model, split)) or rows[column].null_count:
             return None
         units = rows[unit].combine_chunks().dictionary_encode()
         lengths, errors = self.lengths(rows), rows[column].to_numpy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from fedray.core.storage import below
 from fedray.engine.folder import RunFolder
-from fedray.report.predictions import NAME, Predictions
+from fedray.report.predictions import MODELS, NAME, Predictions
 
-ATTEMPT = re.compile(r"run-\d+")
+REMEDY = "restore it, or remove it to do without"
 RISING = ("accuracy", "f1", "bleu")  # what metrics are called, at the end, that are to be large
 
 
@@ -32,21 +34,24 @@ class Run:
     config: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     results: Mapping[str, Any] | None
-    machine: Mapping[str, Any]
+    versions: Mapping[str, Any]
     failures: Sequence[Mapping[str, Any]]
     drawn: Mapping[str, Any]  # by Tune, for the trial that the run is
 
     @classmethod
-    def read(cls, folder: RunFolder, name: str) -> Run:
-        """ValueError: a file is damaged; it is named."""
+    def read(cls, folder: RunFolder, name: str, trial: RunFolder | None = None) -> Run:
+        """`trial`: the folder around it, which has params.json if Tune made it. ValueError: a file is damaged; it is named."""
         try:
             config = yaml.safe_load(folder.read_text("config.yaml"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ValueError(f"{folder.storage.shown('config.yaml')}: is not YAML ({error}): restore it") from error
         if not isinstance(config, Mapping):
             raise ValueError(f"{folder.storage.shown('config.yaml')}: holds no configuration: restore it")
-        rows, failures = folder.rows("metrics.jsonl"), folder.rows("failures.jsonl")
-        return cls(folder, name, config, rows, _json(folder, "results.json"), _json(folder, "run.json") or {}, failures, _drawn(folder))
+        results, versions = _json(folder, "results.json"), _json(folder, "run.json") or {}
+        if results is not None and not all(isinstance(results.get(model), Mapping) for model in MODELS):
+            raise ValueError(f"{folder.storage.shown('results.json')}: lacks the scores of seed or best: {REMEDY}")
+        rows, failures = _rows(folder, "metrics.jsonl"), _rows(folder, "failures.jsonl")
+        return cls(folder, name, config, rows, results, versions, failures, _json(trial, "params.json") or {} if trial else {})
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -136,36 +141,43 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
     """
     if not paths:
         raise ValueError("name at least one run folder, or a folder that holds some")
-    folders: dict[str, RunFolder] = {}
+    folders: dict[str, tuple[RunFolder, RunFolder | None]] = {}
     for path in paths:
-        found = list(_below(path))
+        found = _below(path)
         if not found:
             raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a metrics.jsonl")
-        folders |= {folder.place: folder for folder in found}
-    names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in folders.values()])
-    return [Run.read(folder, name) for folder, name in zip(folders.values(), names, strict=True)]
+        folders |= {folder.place: (folder, trial) for folder, trial in found}
+    named = [trial or folder for folder, trial in folders.values()]
+    names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
+    return [Run.read(folder, name, trial) for (folder, trial), name in zip(folders.values(), names, strict=True)]
 
 
-def _below(path: str | Path) -> list[RunFolder]:
-    """The run folder at the path, or those below it; of a trial's run-01, run-02, ... the last, which went on from another's checkpoint."""
-    folder = RunFolder(path)
+def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
+    """The run folder at the path, or those below it; each with its trial, if it is one's.
+
+    Of a trial's run, run-01, run-02, ... the last, which went on from another's checkpoint.
+    """
+    folder, place = RunFolder(path), os.fspath(path)
     if folder.exists("config.yaml"):
-        return [folder]
+        return [(folder, _trial(RunFolder(folder.root.resolve().parent)) if folder.root is not None else None)]
     if folder.root is not None and not folder.root.is_dir():
         raise ValueError(f"{folder.root}: there is no such folder; name a run folder, or one that holds some, such as runs")
-    last: dict[tuple[str, ...], str] = {}
+    around: dict[str, list[str]] = {}
     for name in _walk(folder.root, "") if folder.root is not None else _listed(folder):
-        around, _, own = name.rpartition("/")
-        last[(around,) if ATTEMPT.fullmatch(own) else (around, own)] = name
-    return [RunFolder(child(folder.root or str(path), name)) for name in last.values()]
+        outer, _, own = name.rpartition("/")
+        around.setdefault(outer, []).append(own)
+    found = []
+    for outer, names in around.items():
+        trial = _trial(RunFolder(below(place, outer) if outer else place))
+        if trial is not None:
+            names = names[-1:]
+        found += [(RunFolder(below(place, "/".join(filter(None, (outer, name))))), trial) for name in names]
+    return found
 
 
-def child(place: str | Path, name: str) -> str | Path:
-    """A folder in a folder, or in a URI, whose options come last."""
-    if isinstance(place, Path):
-        return place / name
-    head, mark, options = place.partition("?")
-    return f"{head.rstrip('/')}/{name}{mark}{options}"
+def _trial(folder: RunFolder) -> RunFolder | None:
+    """The folder, if Tune made it for a trial: then all that are in it are attempts at one run."""
+    return folder if folder.exists("params.json") else None
 
 
 def _walk(root: Path, name: str) -> Iterator[str]:
@@ -191,9 +203,8 @@ def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
 
 
 def _short(places: Sequence[str]) -> list[str]:
-    """Without what all of them begin with, and without the `run` that ends a trial's."""
+    """Without what all of them begin with."""
     parts = [re.split(r"[/\\]", place.partition("?")[0].rstrip("/")) for place in places]
-    parts = [part[:-1] if len(part) > 1 and re.fullmatch(r"run(-\d+)?", part[-1]) else part for part in parts]
     common = 0
     while all(len(part) > common + 1 and part[common] == parts[0][common] for part in parts):
         common += 1
@@ -208,17 +219,22 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def _drawn(folder: RunFolder) -> Mapping[str, Any]:
-    """params.json of the trial around the run folder."""
-    trial = folder.root.resolve().parent if folder.root is not None else None
-    return (_json(RunFolder(trial), "params.json") or {}) if trial is not None else {}
+def _rows(folder: RunFolder, name: str) -> list[dict[str, Any]]:
+    rows = folder.rows(name)
+    odd = next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict) or not isinstance(row.get("round"), int)), None)
+    if odd is not None:
+        raise ValueError(f"{folder.storage.shown(name)}:{odd}: is no row of a round: remove the line to go on without it")
+    return rows
 
 
-def _json(folder: RunFolder, name: str) -> Any:
-    """None: there is no such file."""
+def _json(folder: RunFolder, name: str) -> dict[str, Any] | None:
+    """An object; None: there is no such file."""
     if not folder.exists(name):
         return None
     try:
-        return json.loads(folder.read_text(name))
+        values = json.loads(folder.read_text(name))
     except ValueError as error:
-        raise ValueError(f"{folder.storage.shown(name)}: is damaged ({error}): `fedray resume` the run to have it written anew") from error
+        raise ValueError(f"{folder.storage.shown(name)}: is damaged ({error}): {REMEDY}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{folder.storage.shown(name)}: holds no object: {REMEDY}")
+    return values

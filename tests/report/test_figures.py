@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,12 @@ def test_a_wrong_description_is_refused(description: dict[str, object], words: s
 def test_what_cannot_be_drawn(figure: Figure, words: str, found: report.Report) -> None:
     with pytest.raises(ValueError, match=words):
         drawing.draw(figure, found)
+
+
+def test_what_else_is_swept_tells_a_trends_lines_apart(found: report.Report) -> None:
+    asked = replace(found.asked, keys=("algorithm.alpha", "algorithm.client.lr", "seed"))
+    drawn = drawing.draw(Trend("algorithm.alpha"), replace(found, asked=asked))
+    assert "lr=0.1" in drawn.svg and "lr=10" in drawn.svg
 
 
 def test_smoothing_is_the_weighted_mean_of_the_past() -> None:

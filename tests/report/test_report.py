@@ -16,10 +16,10 @@ import pytest
 from rich.console import Console
 
 from fedray import cli, report
+from fedray.core.storage import below
 from fedray.engine.folder import RunFolder
 from fedray.report import bootstrap
 from fedray.report.groups import short_names
-from fedray.report.recorded import child
 from fedray.report.words import minus
 from tests.report.folders import classes, config, counts, score, sentences, write
 from tests.stores import s3
@@ -172,11 +172,10 @@ def test_folders_of_tune(tmp_path: Path) -> None:
     for trial, share in (("t1", 0.1), ("t2", 0.5)):
         write(tmp_path / trial / "run", config(data__options__clients=[share, 1 - share]))
         (tmp_path / trial / "params.json").write_text(json.dumps({"share": share, "seed": 0}))
-    write(tmp_path / "t2" / "run-02", config(data__options__clients=[0.5, 0.5]), best=sentences(3, wrong=0))
+    write(tmp_path / "t2" / "run-01", config(data__options__clients=[0.5, 0.5]), best=sentences(3, wrong=0))
     (tmp_path / "t3").mkdir()
     (tmp_path / "t3" / "params.json").write_text("{}")
     write(tmp_path / "t1" / "checkpoint_000001" / "run")
-    (tmp_path / "t2" / "run").rename(tmp_path / "t2" / "run-01")
     asked = {
         "name": "toy sweep",
         "question": "How <large>?",
@@ -217,48 +216,21 @@ def test_an_experiment_on_object_storage(tmp_path: Path) -> None:
     with s3() as new:
         place = new()
         for alpha in (0.1, 0.2):
-            for attempt in ("run-01", "run-02"):
+            RunFolder(below(place, f"trial-{alpha}")).write_json("params.json", {"share": alpha})
+            for attempt in ("run", "run-01"):
                 local = write(tmp_path / f"{alpha}" / attempt, config(algorithm__alpha=alpha))
-                RunFolder(child(place, f"trial-{alpha}/{attempt}")).storage.upload(local)
-        RunFolder(place).write_json("sweep.json", {"name": "far away", "keys": ["algorithm.alpha"]})
+                RunFolder(below(place, f"trial-{alpha}/{attempt}")).storage.upload(local)
+        RunFolder(place).write_json("sweep.json", {"name": "far away", "keys": ["share"]})
         found = report.read(place)
-        assert [run.name for run in found.runs] == ["trial-0.1", "trial-0.2"] and "trial-0.1/run-02" in found.runs[0].folder.place
+        assert [run.name for run in found.runs] == ["trial-0.1", "trial-0.2"] and "trial-0.1/run-01" in found.runs[0].folder.place
+        assert [group.label for group in found.groups] == ["share=0.1", "share=0.2"]
         assert found.save() == RunFolder(place).storage.shown("report.html") and "far away" in RunFolder(place).read_text("report.html")
 
 
-def damaged(folder: Path, name: str, content: str) -> Path:
-    (folder / name).write_text(content)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("name", "cut", "words"),
-    [
-        ("predictions.tsv", -7, "predictions.tsv: the last row is incomplete"),
-        ("predictions.tsv", -31, "predictions.tsv"),
-        ("results.json", 40, "results.json: is damaged"),
-        ("config.yaml", 0, "config.yaml: holds no configuration"),
-        ("metrics.jsonl", 0, ""),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path: Path, name: str, cut: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path / "run")
-    text = (folder / name).read_text()
-    damaged(folder, name, text[:cut])
-    status = cli.main(["report", str(folder)])
-    assert status == (2 if words else 0)
-    assert words in capsys.readouterr().err
-
-
-def test_rows_that_lack_cells_or_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path / "run")
-    lines = (folder / "predictions.tsv").read_text().splitlines()
-    damaged(folder, "predictions.tsv", "\n".join([*lines[:5], lines[5].rpartition("\t")[0], *lines[6:]]) + "\n")
-    assert cli.main(["report", str(folder)]) == 2 and "predictions.tsv" in capsys.readouterr().err
-    damaged(folder, "predictions.tsv", "\n".join(line.rpartition("\t")[0] for line in lines) + "\n")
-    assert cli.main(["report", str(folder)]) == 2 and "has no column errors" in capsys.readouterr().err
-    damaged(folder, "predictions.tsv", "\n".join(lines).replace("\t4\t", "\tfour\t") + "\n")
-    assert cli.main(["report", str(folder)]) == 2 and "predictions.tsv" in capsys.readouterr().err
+def test_runs_that_are_called_so_and_are_no_trials_attempts_all_count(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write(tmp_path / f"run-{number}", config(seed=number))
+    assert [run.name for run in report.read(tmp_path).runs] == ["run-1", "run-2"]
 
 
 def test_what_is_asked_for_and_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
