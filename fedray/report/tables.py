@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from fedray.report.words import duration, in_percent, minus, number, span, title
 if TYPE_CHECKING:
     from fedray.report.report import Report
 
+HEADER = 12  # characters on a line
 SHOWN = ("wer", "accuracy", "bleu", "f1")
 
 
@@ -68,27 +70,26 @@ def _plain_change(before: float | None, after: float | None, metric: str) -> str
 
 
 def rich_table(report: Report, console: Console) -> Table:
-    """As wide as the console: of the scores that do not fit, the last are left out, and named."""
+    """As wide as the console: what does not fit is left out, further scores first, and named."""
     cells = rows(report)
     names = list(cells[0])
-    spare = [with_unit(metric) for metric in scores(report.runs, report.metric)]
-    table = _rich(report, cells, names, [])
+    spare = ["best round", "rounds", "time", "traffic (GB)"]
+    spare += ["failed clients"] if all(row["failed clients"] == "0" for row in cells) else []
+    spare += [with_unit(metric) for metric in scores(report.runs, report.metric)]
+    short = ["runs", with_unit(report.metric), "failed clients", *spare]
     left_out: list[str] = []
-    while spare and Measurement.get(console, console.options.update(width=10_000), table).maximum > console.width:
+    while True:
+        words = f" No room here for {', '.join(left_out)}: see report.html." if left_out else ""
+        table = Table(title=escape(report.title), title_justify="left", caption=escape(report.caption + words), caption_justify="left")
+        for name in names:
+            header = textwrap.fill(name, HEADER, break_long_words=False)
+            table.add_column(escape(header), justify="right" if name else "left", no_wrap=name in short, overflow="fold")
+        for row in cells:
+            table.add_row(*(escape(row[name]) for name in names))
+        if not spare or Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width:
+            return table
         left_out.insert(0, spare.pop())
         names.remove(left_out[0])
-        table = _rich(report, cells, names, left_out)
-    return table
-
-
-def _rich(report: Report, cells: Sequence[Mapping[str, str]], names: Sequence[str], left_out: Sequence[str]) -> Table:
-    words = f" No room here for {', '.join(left_out)}: see report.html." if left_out else ""
-    table = Table(title=escape(report.title), title_justify="left", caption=escape(report.caption + words), caption_justify="left")
-    for place, name in enumerate(names):
-        table.add_column(escape(name), justify="right" if place else "left")
-    for row in cells:
-        table.add_row(*(escape(row[name]) for name in names))
-    return table
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
