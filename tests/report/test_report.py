@@ -111,7 +111,7 @@ def test_recognition_and_classification_side_by_side(tmp_path: Path) -> None:
     write(tmp_path / "b", config(name="words"), classes(1, 0.2), classes(2, 0.8))
     found = report.read([tmp_path / "a", tmp_path / "b"])
     assert found.metric == "test/wer" and found.changes[found.groups[1]] is None
-    assert "test accuracy (%)" in printed(found)
+    assert "accuracy (%)" in printed(found)
     found.save(tmp_path / "out")
 
 
