@@ -42,7 +42,7 @@ STYLE: Mapping[str, Any] = {
     "svg.fonttype": "none",  # text stays text: small, and read aloud
     "svg.hashsalt": "fedray",  # the same figure, the same bytes
 }
-WIDTH, HEIGHT = 5.6, 3.2  # inches
+WIDTH, HEIGHT, LEGEND_LINE = 5.6, 3.0, 0.17  # inches
 LEGEND_CHARACTERS = 76  # that fit on a line below the axes
 
 
@@ -91,6 +91,7 @@ def with_legend(canvas: Canvas, axes: Axes) -> Canvas:
     """Below the axes, in as many columns as the labels leave room for."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        columns = max(1, min(len(labels), LEGEND_CHARACTERS // (max(map(len, labels)) + 6)))
-        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8)
+        columns = max(1, min(len(labels), LEGEND_CHARACTERS // (max(map(len, labels)) + 5)))
+        canvas.set_figheight(canvas.get_figheight() + LEGEND_LINE * -(-len(labels) // columns))
+        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8, columnspacing=1.4, handlelength=1.5)
     return canvas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +36,16 @@ def curves(figure: Curves, report: Report) -> Canvas:
     metrics = [known_metric(metric, report.runs) for metric in figure.metrics]
     drawn, axes = canvas.new(figure.title or ", ".join(map(title, metrics)))
     lined = _coloured(report)
+    names = _names(lined)
     for group, colour in lined.items():
         for metric, style in zip(metrics, cycle(STYLES), strict=False):
             rounds, values = over_rounds(group, metric, figure)
             if not len(rounds):
                 continue
             middle = np.nanmean(values, axis=0)
-            words = [group.label] * (len(lined) > 1) + [title(metric)] * (len(metrics) > 1)
-            marker = "." if len(rounds) < 2 else ""
-            axes.plot(rounds, middle, marker=marker, linestyle=style, color=colour, label=", ".join(words) if colour != GREY else None)
+            words = [names[group]] * (len(lined) > 1) + [title(metric)] * (len(metrics) > 1)
+            label, marker = ", ".join(words) if names[group] else "", "." if len(rounds) < 2 else ""
+            axes.plot(rounds, middle, marker=marker, linestyle=style, color=colour, label=label)
             if len(values) > 1:
                 low, high = _band(values, figure.band)
                 axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -118,13 +119,12 @@ def bars(figure: Bars, report: Report) -> Canvas:
         axes.barh(place, middle, 0.62, color=COLOURS[0], alpha=0.85)
         if high > low:
             axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], color=INK, capsize=3, linewidth=1)
-        axes.annotate(f"{middle:.3g}", (max(high, middle), place), (5, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(f"{middle:.3g}", (0, place), (5, 0), textcoords="offset points", va="center", fontsize=8, color="white")
     axes.set_yticks(range(len(found)), [group.label for group, _ in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     _baseline(axes, "seed", metric, report, upright=True)
     axes.set_xlabel(with_unit(metric))
-    axes.margins(x=0.12)
     return canvas.with_legend(drawn, axes)
 
 
@@ -133,7 +133,8 @@ def scatter(figure: Scatter, report: Report) -> Canvas:
     columns = min(3, len(figure.keys))
     rows = -(-len(figure.keys) // columns)
     drawn = Canvas(figsize=(max(WIDTH, 3 * columns), 2.7 * rows), layout="constrained")
-    drawn.suptitle(figure.title or f"{title(metric)} by what was drawn", x=0.01, ha="left", fontsize=10, fontweight="bold")
+    words = figure.title or f"{title(metric)} by what is swept; the best run in orange"
+    drawn.suptitle(words[:1].upper() + words[1:], x=0.01, ha="left", fontsize=10, fontweight="bold")
     runs = [(run, value) for run in report.runs if (value := run.value(metric)) is not None]
     champion = (max if rising(metric) else min)(runs, key=lambda pair: pair[1])[0] if runs else None
     for place, key in enumerate(figure.keys, 1):
@@ -143,8 +144,10 @@ def scatter(figure: Scatter, report: Report) -> Canvas:
         points = [(run.settings[key], scaled(value, metric), run) for run, value in runs if key in run.settings]
         numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value, _, _ in points)
         places = [value if numeric else grouping.shown(value) for value, _, _ in points]
-        colours = [COLOURS[1] if run is champion else COLOURS[0] for *_, run in points]
-        axes.scatter(places, [value for _, value, _ in points], s=16, c=colours, alpha=0.8)
+        axes.scatter(places, [value for _, value, _ in points], s=16, color=COLOURS[0], alpha=0.8)
+        best = [(place, value) for place, (_, value, run) in zip(places, points, strict=True) if run is champion]
+        if best:
+            axes.scatter(*zip(*best, strict=True), s=42, color=COLOURS[1], zorder=3)
         if numeric and places and (figure.log or (figure.log is None and min(places) > 0 and max(places) > 30 * min(places))):
             axes.set_xscale("log")
         axes.set_xlabel(_short(key))
@@ -194,12 +197,13 @@ def participation(figure: Participation, report: Report) -> Canvas:
     if not tables:
         raise ValueError("no finished run tells which clients took part")
     most = max(int(table["rounds"].to_numpy().max(initial=0)) for *_, found in tables for table in found)
-    edges = np.unique(np.linspace(0, most + 1, min(most + 2, 41)).round().astype(int))
+    edges = np.unique(np.linspace(1, most + 1, min(most + 1, 41)).round().astype(int))
     for group, colour, found in tables:
         counts = np.mean([np.histogram(table["rounds"].to_numpy(), edges)[0] for table in found], axis=0)
         axes.stairs(counts, edges - 0.5, color=colour, fill=len(tables) == 1, label=group.label if len(tables) > 1 else None, linewidth=1.6)
     axes.set_xlabel("rounds")
     axes.set_ylabel("clients")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     return canvas.with_legend(drawn, axes)
 
@@ -216,6 +220,12 @@ def _coloured(report: Report) -> dict[Group, str]:
     ranked = report.ranked()[: len(COLOURS)]
     others = [group for group in report.groups if group not in ranked]
     return dict.fromkeys(others, GREY) | dict(zip(ranked, COLOURS, strict=False))
+
+
+def _names(coloured: Mapping[Group, str]) -> dict[Group, str]:
+    """For the legend, in which the grey ones are named together, by the last of them."""
+    grey = [group for group, colour in coloured.items() if colour == GREY]
+    return {group: group.label for group in coloured} | dict.fromkeys(grey, "") | {group: f"{len(grey)} others" for group in grey[-1:]}
 
 
 def _band(values: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray]:

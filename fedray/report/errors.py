@@ -46,6 +46,7 @@ class Utterance:
     label: str
     errors: int
     length: int
+    reference: str
     edits: Sequence[Edit]
     before: Sequence[Edit]
 
@@ -159,8 +160,8 @@ def _worst(predictions: Predictions, seed: pa.Table, best: pa.Table, most: int) 
     edits = align(references, [row["hypothesis"] for row in rows])
     earlier = align(references, [before[row["utterance"]] for row in rows])
     return [
-        Utterance(row["utterance"], row["speaker"], row.get("label") or "", row["errors"], int(lengths[place]), after, first)
-        for place, row, after, first in zip(order, rows, edits, earlier, strict=True)
+        Utterance(row["utterance"], row["speaker"], row.get("label") or "", row["errors"], int(length), row["reference"], after, first)
+        for length, row, after, first in zip(lengths[order], rows, edits, earlier, strict=True)
     ]
 
 

@@ -101,14 +101,19 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
 
 def named_group(name: str, groups: Sequence[Group]) -> Group:
     """The group of that label, or the only one whose label has the words in it; "first" is the first. ValueError with the labels."""
-    if name == "first":
-        return groups[0]
-    exact = [found for found in groups if found.label == name]
-    close = exact or [found for found in groups if name.lower() in found.label.lower()]
+    close = matching(name, groups)
     if len(close) != 1:
         several = "is no group" if not close else "are several groups"
         raise ValueError(f"{name!r} {several}; there are: {'; '.join(found.label for found in groups)}")
     return close[0]
+
+
+def matching(name: str, groups: Sequence[Group]) -> Sequence[Group]:
+    """The group of that label, else all whose labels have it in them; "first" is the first."""
+    if name == "first":
+        return groups[:1]
+    exact = [found for found in groups if found.label == name]
+    return exact or [found for found in groups if name.lower() in found.label.lower()]
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:

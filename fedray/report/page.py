@@ -40,17 +40,30 @@ class Audio:
 
 def save(report: Report, out: RunFolder) -> str:
     """Write all files; each appears whole. Where report.html is."""
-    drawn = {name: drawing.draw(figure, report) for name, figure in named(figures(report)).items()}
+    drawn, missing = draw(report)
     for name, found in drawn.items():
         _write(out, f"figures/{name}.svg", found.svg.encode())
         _write(out, f"figures/{name}.png", found.png)
-    texts = {"report.csv": tables.as_csv(report), "report.md": markdown(report, drawn), "report.html": html(report, drawn)}
+    texts = {"report.csv": tables.as_csv(report), "report.md": markdown(report, drawn), "report.html": html(report, drawn, missing)}
     for name, text in texts.items():
         _write(out, name, text.encode())
     return out.storage.shown("report.html")
 
 
-def html(report: Report, drawn: Mapping[str, Drawing]) -> str:
+def draw(report: Report) -> tuple[dict[str, Drawing], dict[str, str]]:
+    """The figures by file name, and what cannot be drawn yet with the reason; a ValueError when there is nothing more to come."""
+    drawn, missing = {}, {}
+    for name, figure in named(figures(report)).items():
+        try:
+            drawn[name] = drawing.draw(figure, report)
+        except ValueError as error:
+            if all(run.finished for run in report.runs):
+                raise
+            missing[name] = str(error)
+    return drawn, missing
+
+
+def html(report: Report, drawn: Mapping[str, Drawing], missing: Mapping[str, str]) -> str:
     """The page; every text in it is escaped."""
     run, split = focus(report)
     found = errors.analyse(run.predictions, split) if run is not None and run.predictions is not None else None
@@ -61,7 +74,7 @@ def html(report: Report, drawn: Mapping[str, Drawing]) -> str:
         sentences=tables.sentences(report),
         rows=tables.rows(report),
         figures={name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()},
-        asked=set(list(drawn)[: len(report.figures)]),
+        missing=missing,
         run=first,
         errors=found,
         speakers=found.speakers if found else (),

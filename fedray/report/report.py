@@ -54,6 +54,8 @@ class Report:
             words.append(f"Not finished: {_some(unfinished)}.")
         if self.without_a_run:
             words.append(f"Ended before a run began: {_some(self.without_a_run)}.")
+        if self.asked.reference is not None and self.reference is None:
+            words.append(f"The reference, {self.asked.reference}, is not among the runs.")
         return " ".join(words)
 
     @functools.cached_property
@@ -105,8 +107,9 @@ def read(
     asked, figures = sweep.read(RunFolder(place)) if len(paths) == 1 else (sweep.Asked(), ())
     if asked.metric is not None and any(run.metrics for run in runs):
         known_metric(asked.metric, runs)
-    swept = [key for key in asked.keys if key not in grouping.SEEDS]
+    swept = [key for key in asked.keys if key not in grouping.SEEDS and any(key in run.settings for run in runs)]
     groups = grouping.group(runs, group_by or swept, only=bool(group_by))
+    reference = grouping.matching(asked.reference, groups) if asked.reference is not None else ()
     return Report(
         place,
         asked,
@@ -114,7 +117,7 @@ def read(
         known_metric(metric, runs) if metric is not None else _metric(runs),
         figures,
         grouping.named_group(baseline, groups) if baseline is not None else None,
-        grouping.named_group(asked.reference, groups) if asked.reference is not None else None,
+        reference[0] if len(reference) == 1 else None,
         recorded.trials_without_a_run(paths),
     )
 

@@ -23,9 +23,9 @@ SHOWN = ("wer", "accuracy", "bleu", "f1")
 
 
 def scores(runs: Sequence[Run], metric: str) -> list[str]:
-    """The metrics that the table shows: error rates, accuracies and the like, and the report's own."""
+    """The metrics that the table shows beside the report's own: error rates, accuracies and the like."""
     names = dict.fromkeys(name for run in runs for name in run.best if name.rpartition("/")[2].startswith(SHOWN))
-    return [metric, *(name for name in names if name != metric)]
+    return [name for name in names if name != metric]
 
 
 def rows(report: Report) -> list[dict[str, str]]:
@@ -41,20 +41,21 @@ def _row(report: Report, group: Group) -> dict[str, str]:
         cells["rounds"] += f" of {span(run.config.get('rounds', run.rounds) for run in runs)}"
     cells["best round"] = span(run.best["round"] for run in runs if "round" in run.best)
     own = report.metric
-    for metric in scores(report.runs, own):
-        before, after = group.score(metric, "seed"), group.score(metric)
-        cells[with_unit(metric)] = " → ".join(number(value, metric) for value in (before, after) if value is not None)
-        if metric == own:
-            cells["change"] = minus(report.changes[group] or _plain_change(before, after, metric))
-            if report.baseline is not None:
-                cells[f"against {report.baseline.label}"] = minus(report.against[group] or "")
-            if report.reference is not None:
-                cells[f"share of {report.reference.label} (%)"] = minus(report.recovered[group] or "")
-    finished = group.finished
+    before, after = group.score(own, "seed"), group.score(own)
+    cells[with_unit(own)] = _both(before, after, own)
+    cells["change"] = minus(report.changes[group] or _plain_change(before, after, own))
+    if report.baseline is not None:
+        cells[f"against {report.baseline.label}"] = minus(report.against[group] or "")
+    if report.reference is not None:
+        cells[f"share of {report.reference.label} (%)"] = minus(report.recovered[group] or "")
     cells["traffic (GB)"] = number(group.score("traffic/total_bytes"), "traffic/total_bytes")
-    cells["time"] = duration(run.results["time/total_s"] for run in finished if run.results and "time/total_s" in run.results)
+    cells["time"] = duration(run.results["time/total_s"] for run in runs if run.results and "time/total_s" in run.results)
     cells["failed clients"] = span(run.results.get("clients/failed", 0) if run.results else len(run.failures) for run in runs)
-    return cells
+    return cells | {with_unit(name): _both(group.score(name, "seed"), group.score(name), name) for name in scores(report.runs, own)}
+
+
+def _both(before: float | None, after: float | None, metric: str) -> str:
+    return " → ".join(number(value, metric) for value in (before, after) if value is not None)
 
 
 def _plain_change(before: float | None, after: float | None, metric: str) -> str:
@@ -70,7 +71,7 @@ def rich_table(report: Report, console: Console) -> Table:
     """As wide as the console: of the scores that do not fit, the last are left out, and named."""
     cells = rows(report)
     names = list(cells[0])
-    spare = [with_unit(metric) for metric in scores(report.runs, report.metric)[1:]]
+    spare = [with_unit(metric) for metric in scores(report.runs, report.metric)]
     table = _rich(report, cells, names, [])
     left_out: list[str] = []
     while spare and Measurement.get(console, console.options.update(width=10_000), table).maximum > console.width:
@@ -136,4 +137,8 @@ def _sentence(report: Report, group: Group) -> str:
     numbers = f"({minus(change)})"
     if change.low <= 0 <= change.high:
         return f"{group.label} takes the {moved} {numbers}: no change that the test set could tell from none."
-    return f"{group.label} {'lowers' if change.mean < 0 else 'raises'} the {moved} {numbers}."
+    more = f" Against {report.baseline.label}: {minus(against)}." if report.baseline and (against := report.against[group]) else ""
+    share = report.recovered[group]
+    if share is not None and report.reference is not None and group is not report.reference:
+        more += f" That is {minus(share)} % of what {report.reference.label} gains."
+    return f"{group.label} {'lowers' if change.mean < 0 else 'raises'} the {moved} {numbers}.{more}"

@@ -16,6 +16,7 @@ WHOLE = {
     "traffic/down_bytes": "traffic down",
     "time/round_s": "time a round",
     "time/total_s": "time",
+    "train/label_wer": "WER of the clients' labels",
     "lr/client": "client learning rate",
     "clients/failed": "failed clients",
 }

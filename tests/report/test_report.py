@@ -16,9 +16,13 @@ import pytest
 from rich.console import Console
 
 from fedray import cli, report
+from fedray.engine.folder import RunFolder
 from fedray.report import bootstrap
 from fedray.report.groups import short_names
+from fedray.report.recorded import child
+from fedray.report.words import minus
 from tests.report.folders import classes, config, counts, score, sentences, write
+from tests.stores import s3
 
 NASTY = '<script>alert("ä&")</script>'
 
@@ -50,6 +54,9 @@ def test_seeds_are_pooled_and_numbers_are_those_of_the_files(tmp_path: Path) -> 
     assert found.changes[group] == bootstrap.change([counts(rows) for rows in before], [counts(rows) for rows in after])
     assert found.against[group] == bootstrap.change([counts(rows) for rows in other], [counts(rows) for rows in after])
     assert found.against[found.groups[0]] is None
+    sentence = f"(−{-found.changes[group].mean:.1f} % [" if found.changes[group] else ""
+    assert sentence in (page := Path(found.save(tmp_path / "out")).read_text())
+    assert f"Against alpha=0: {minus(found.against[group])}." in page
     text = printed(found)
     assert f"{mean(map(score, before)):.1f} → {mean(map(score, after)):.1f}" in text and "against alpha=0" in text
     assert "Not finished" not in text
@@ -187,7 +194,36 @@ def test_folders_of_tune(tmp_path: Path) -> None:
     assert found.recovered[found.groups[0]].mean == pytest.approx(100 * gained / score(sentences(100, wrong=0.6)))
     assert "Ended before a run began: t3." in printed(found)
     text = Path(found.save()).read_text()
+    assert "of what share=0.5 gains." in text
     assert "How &lt;large&gt;?" in text and (tmp_path / "figures" / "trend-test-wer.svg").exists()
+
+
+def test_a_sweep_that_is_under_way(tmp_path: Path) -> None:
+    """What it is to draw of results is said to be missing; a reference that has not begun too."""
+    write(tmp_path / "t1" / "run", config(algorithm__alpha=0.1), played=1)
+    write(tmp_path / "t2" / "run", config(algorithm__alpha=0.2), played=0)
+    figures = [{"kind": "trend", "key": "algorithm.alpha"}, {"kind": "curves", "metrics": ["dev/wer"]}]
+    asked = {"keys": ["algorithm.alpha", "cohort.fraction"], "metric": "dev/wer", "reference": "alpha=0.9", "figures": figures}
+    (tmp_path / "sweep.json").write_text(json.dumps(asked))
+    found = report.read(tmp_path)
+    assert "The reference, alpha=0.9, is not among the runs." in found.caption
+    text = Path(found.save()).read_text()
+    assert (
+        "Not drawn yet: trend-test-wer (no run has the metric test/wer" in text and (tmp_path / "figures" / "curves-dev-wer.svg").exists()
+    )
+
+
+def test_an_experiment_on_object_storage(tmp_path: Path) -> None:
+    with s3() as new:
+        place = new()
+        for alpha in (0.1, 0.2):
+            for attempt in ("run-01", "run-02"):
+                local = write(tmp_path / f"{alpha}" / attempt, config(algorithm__alpha=alpha))
+                RunFolder(child(place, f"trial-{alpha}/{attempt}")).storage.upload(local)
+        RunFolder(place).write_json("sweep.json", {"name": "far away", "keys": ["algorithm.alpha"]})
+        found = report.read(place)
+        assert [run.name for run in found.runs] == ["trial-0.1", "trial-0.2"] and "trial-0.1/run-02" in found.runs[0].folder.place
+        assert found.save() == RunFolder(place).storage.shown("report.html") and "far away" in RunFolder(place).read_text("report.html")
 
 
 def damaged(folder: Path, name: str, content: str) -> Path:
