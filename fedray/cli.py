@@ -1,4 +1,4 @@
-"""The command line: fedray run | resume | watch | stop | report | data | doctor.
+"""The command line: fedray run | resume | watch | stop | sweep | report | data | doctor.
 
 Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 interrupted.
 """
@@ -6,6 +6,7 @@ Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 inter
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -168,6 +169,14 @@ def _data(options: argparse.Namespace) -> int:
     return 1 if any(problem.stops for problem in problems) else 0
 
 
+def _sweep(options: argparse.Namespace) -> int:
+    if not Path(options.file).is_file():
+        raise ValueError(f"there is no file {options.file}")
+    sys.argv = [options.file, *options.arguments]
+    runpy.run_path(options.file, run_name="__main__")  # it exits with its own status
+    return 0
+
+
 def _doctor(options: argparse.Namespace) -> int:
     from fedray import doctor
 
@@ -179,6 +188,7 @@ COMMANDS = {
     "resume": _resume,
     "watch": _watch,
     "stop": _stop,
+    "sweep": _sweep,
     "report": _report,
     "data": _data,
     "doctor": _doctor,

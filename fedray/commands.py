@@ -42,6 +42,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     report.add_argument("--baseline", metavar="NAME", help="the group that the others are compared with, by its label; first: the first")
     report.add_argument("--metric", metavar="KEY", help="what is compared, such as test/wer_lm (default: test/wer or test/accuracy)")
     report.add_argument("--group-by", nargs="+", default=[], metavar="KEY", help="the keys that tell groups apart (default: all but seeds)")
+    sweep = commands.add_parser("sweep", help="run a sweep", description="The same as `python FILE`: FILE --help tells its options.")
+    sweep.add_argument("file", metavar="FILE", help="a sweep, such as sweeps/fednst_lambda.py")
+    sweep.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own options and overrides")
     data = commands.add_parser(
         "data", help="show who the clients are", description="Counts, hours, skew and problems of a configuration's data."
     )

@@ -48,6 +48,12 @@ class Trial(tune.Trainable):
         self.driver: Any = None
         self._reports = self._play()
 
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """The next trial in the same process: importing torch takes seconds."""
+        self.cleanup()
+        Trial.setup(self, new_config, self.study)
+        return True
+
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         self.source = json.loads(Path(checkpoint_dir, POINTER).read_text(encoding="utf-8"))
         self.round = self.source["round"]

@@ -59,6 +59,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
             scheduler=_scheduler(sweep, plan),
             num_samples=plan.samples,
             max_concurrent_trials=plan.at_once,
+            reuse_actors=True,
             trial_dirname_creator=_number if plan.scheduler == "pbt" else _number_and_values,
         ),
         run_config=tune.RunConfig(

@@ -9,7 +9,7 @@ SWEEP = Sweep(
     name="tones",
     question="How fast?",
     base="tones.yaml",
-    space={"algorithm.client.lr": tune.grid_search([0.05, 0.1, 0.2])},
+    space={"algorithm.client.lr": tune.grid_search([0.05, 0.2])},
     figures=[Curves(("dev/wer",))],
     small=["rounds=2"],
 )
