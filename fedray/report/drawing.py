@@ -17,7 +17,7 @@ from fedray.report.canvas import COLOURS, GREY, INK, WIDTH, Drawing
 from fedray.report.figures import Bars, Curves, Figure, Participation, Phases, Scatter, Speakers, Trend
 from fedray.report.groups import Group
 from fedray.report.recorded import known_metric, rising
-from fedray.report.words import scaled, title, with_unit
+from fedray.report.words import scaled, title, unit, with_unit
 
 if TYPE_CHECKING:
     from fedray.report.report import Report
@@ -54,7 +54,8 @@ def curves(figure: Curves, report: Report) -> Canvas:
         axes.set_yscale("log")
     axes.set_xlabel("round")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    axes.set_ylabel(with_unit(metrics[0]) if len(metrics) == 1 else "")
+    units = {unit(metric) for metric in metrics}
+    axes.set_ylabel(with_unit(metrics[0]) if len(metrics) == 1 else units.pop() if len(units) == 1 else "")
     return canvas.with_legend(drawn, axes)
 
 
@@ -193,9 +194,11 @@ def phases(figure: Phases, report: Report) -> Canvas:
 
 def participation(figure: Participation, report: Report) -> Canvas:
     drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
-    groups = [(group, colour) for group, colour in _coloured(report).items() if colour != GREY]
-    tables = [(group, colour, [run.clients for run in group.runs if run.clients is not None]) for group, colour in groups]
-    tables = [entry for entry in tables if entry[2]]
+    tables = []
+    for group, colour in _coloured(report).items():
+        found = [run.clients for run in group.runs if run.clients is not None and len(run.clients)]
+        if found and colour != GREY:
+            tables.append((group, colour, found))
     if not tables:
         raise ValueError("no finished run tells which clients took part")
     most = max(int(table["rounds"].to_numpy().max(initial=0)) for *_, found in tables for table in found)

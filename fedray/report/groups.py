@@ -46,7 +46,10 @@ class Group:
         return mean(values) if values else None
 
     def change(self, metric: str) -> Change | None:
-        """Best against the run's own seed model, by paired bootstrap over speakers; None where there are no predictions to draw from."""
+        """Best against the run's own seed model, by paired bootstrap over speakers; None where there are no predictions to draw from.
+
+        A speaker is drawn for all runs alike, by name.
+        """
         return _change([(run, "seed", run, "best") for run in self.finished], metric)
 
     def against(self, baseline: Group, metric: str) -> Change | None:

@@ -147,7 +147,7 @@ def _usual(report: Report) -> list[Figure]:
     if any(run.predictions is not None and run.predictions.counts("best", report.metric) for run in report.runs):
         found.append(Speakers(report.metric))
     found += [Phases()] if "time/round_s" in has else []
-    return found + ([Participation()] if any(run.clients is not None for run in report.runs) else [])
+    return found + ([Participation()] if any(run.clients is not None and len(run.clients) for run in report.runs) else [])
 
 
 def named(figures: Sequence[Figure]) -> dict[str, Figure]:

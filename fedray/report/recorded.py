@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,16 +102,17 @@ class Run:
 
     @property
     def seed_model(self) -> Mapping[str, Any]:
-        """Scores of the seed model, and "round", which is 0; empty while the run is not finished."""
-        return self.results["seed"] if self.results is not None else {}
+        """Scores of the seed model, those that are numbers, and "round", which is 0; empty while the run is not finished."""
+        scores = self.results["seed"] if self.results is not None else {}
+        return {name: value for name, value in scores.items() if value is not None and not math.isnan(value)}
 
     def value(self, metric: str) -> float | None:
-        """The best round's score, else a total of the run, else the mean over the rounds; None: this run does not have it."""
+        """The best round's score, else a total of the run, else the mean over the rounds; None: this run does not have it, or as NaN."""
         totals = self.results or (self.rows[-1] if self.rows and metric.startswith("traffic/total") else {})
         found = self.best.get(metric, totals.get(metric))
         if found is None and not np.isnan(column := self.column(metric)).all():
             found = float(np.nanmean(column))
-        return found if found is None else float(found)
+        return None if found is None or math.isnan(found) else float(found)
 
     @property
     def metrics(self) -> list[str]:

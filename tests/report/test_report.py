@@ -159,6 +159,18 @@ def test_no_audio_is_said_and_no_failure(tmp_path: Path) -> None:
     assert "No audio: the corpus of this run is not at hand on this machine" in text and "<audio" not in text
 
 
+def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
+    """A split without words has NaN for its WER."""
+    folder = write(tmp_path / "run")
+    results = json.loads((folder / "results.json").read_text())
+    for model in ("seed", "best"):
+        results[model] |= {"other/wer": float("nan")}
+    (folder / "results.json").write_text(json.dumps(results))
+    found = report.read(folder)
+    assert "nan" not in printed(found) and found.groups[0].score("other/wer") is None
+    assert "nan" not in re.findall("<table.*?</table>", Path(found.save()).read_text(), re.DOTALL)[0]
+
+
 def test_csv_has_a_row_a_run(tmp_path: Path) -> None:
     report.write(study(tmp_path), tmp_path / "out")
     rows = list(csv.DictReader((tmp_path / "out" / "report.csv").read_text(encoding="utf-8").splitlines()))
