@@ -29,6 +29,7 @@ from fedray.sweep.study import Study, Sweep
 
 DESCRIPTION = "sweep.json"  # in the experiment's folder: what is asked, and with which options
 INTERRUPTED = 130
+DRAWS = 8  # trials of a search that draws, where nobody says how many
 
 
 def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +56,7 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides for all trials; not of what is swept")
     parser.add_argument("--out", metavar="DIR", help=f"the experiment's folder, or its URI (default: runs/{sweep.name})")
-    parser.add_argument("--num-samples", type=int, metavar="N", help=f"draws from the space; of a grid, repeats (default: {sweep.samples})")
+    parser.add_argument("--num-samples", type=int, metavar="N", help=f"draws from the space ({DRAWS}); repeats of a grid ({sweep.samples})")
     parser.add_argument(
         "--scheduler", choices=tuning.SCHEDULERS, default="fifo", help="asha ends bad trials early, pbt changes keys midway"
     )
@@ -106,7 +107,8 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         folder.write_json(DESCRIPTION, chosen)
         prepare(study, space, at_once)
         plan = tuning.Plan(space, chosen["search"], chosen["scheduler"], chosen["samples"], at_once, first.rounds)
-        results = (tuning.again(study, plan) if options.resume else tuning.tuner(sweep, study, plan)).fit()
+        began = options.resume and folder.exists(tuning.STATE)  # or it was killed before the first trial
+        results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
         return _ended(sweep, folder, results)
 
 
@@ -117,6 +119,7 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> dic
         raise ValueError(f"{folder.place} holds a sweep already: go on with --resume --out {shown}, or choose another folder with --out")
     studies.check_space(sweep, options.overrides)
     grid = all(studies.is_grid(domain) for domain in sweep.space.values()) and options.scheduler != "pbt"
+    search = options.search or ("grid" if grid else "random")
     return {
         "name": sweep.name,
         "question": sweep.question,
@@ -125,9 +128,9 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> dic
         "mode": sweep.mode,
         "reference": sweep.reference,
         "figures": [figure.described() for figure in sweep.figures],
-        "search": options.search or ("grid" if grid else "random"),
+        "search": search,
         "scheduler": options.scheduler,
-        "samples": options.num_samples or (2 if options.smoke and not grid else sweep.samples),
+        "samples": 1 if options.smoke else options.num_samples or (sweep.samples if search == "grid" else max(sweep.samples, DRAWS)),
         "smoke": options.smoke,
         "overrides": options.overrides,
         "folder": os.getcwd(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,9 @@ class _Once(LoggerCallback):
         self._written[trial].add(row)
         return new
 
+    @abstractmethod
     def _rows(self, path: Path) -> set[Row]:
-        raise NotImplementedError
+        """That the file has."""
 
 
 class Json(_Once, JsonLoggerCallback):

@@ -57,6 +57,7 @@ class Trial(tune.Trainable):
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         self.source = json.loads(Path(checkpoint_dir, POINTER).read_text(encoding="utf-8"))
         self.round = self.source["round"]
+        self.pinned.append(self.round)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         saved = max(round for round in self.folder.saved_rounds() if round <= self.round)

@@ -19,6 +19,7 @@ from fedray.sweep.trial import Trial
 
 SCHEDULERS = ("fifo", "asha", "pbt")
 SEARCHES = ("grid", "random", "optuna")
+STATE = "tuner.pkl"  # Tune's own, in the experiment's folder
 KEEP = 3  # checkpoints of a trial that Tune can come back to
 REDUCTION = 3  # ASHA: one trial in so many goes on at each rung
 SEED = 0  # of what is drawn from the space
@@ -103,7 +104,6 @@ def _scheduler(sweep: Sweep, plan: Plan) -> TrialScheduler | None:
             time_attr="round",
             perturbation_interval=max(1, plan.rounds // 5),
             hyperparam_mutations=mutations,
-            quantile_fraction=0.25 if plan.samples >= 4 else 0.5,
         )
     return None
 

@@ -66,7 +66,7 @@ def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.Captu
 def test_population_based_training_goes_on_from_the_better_half(place: Path) -> None:
     """The trial that learns nothing takes over the other's checkpoints, in run folders of its own."""
     space = {"algorithm.client.lr": tune.grid_search([1e-6, 0.2])}
-    sweep = replace(SWEEP, space=space, metric="train/loss", samples=2)
+    sweep = replace(SWEEP, space=space, metric="train/loss")
     assert main(sweep, [*ENGINE, "rounds=4", "--scheduler", "pbt", "--search", "grid"]) == 0
     runs = [sorted(path.name for path in trial.glob("run*") if path.is_dir()) for trial in trials(place / "runs" / "tones")]
     assert any(len(names) > 1 for names in runs)
