@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def prepare(study: Study, space: Mapping[str, Any], at_once: int) -> None:
     queue = [(assignment, sorted(clients)) for cache, (assignment, clients) in work.items() if cache != (None, None)]
     with Display.for_terminal() as display:
         for first in range(0, len(queue), at_once):
-            _play(queue[first : first + at_once], display)
+            together = queue[first : first + at_once]
+            share = replace(study.share, actors=study.share.actors * at_once // len(together))
+            _play([(replace(assignment, share=share), clients) for assignment, clients in together], display)
     RunFolder(runs.place(study.place)).remove(FOLDER)
 
 
