@@ -63,8 +63,10 @@ def prepare(study: Study, space: Mapping[str, Any], at_once: int) -> None:
 
 
 def _matters(key: str, algorithm: Algorithm) -> bool:
-    """Whether theta_0, the client states or the data depend on a swept key."""
-    names = ("data", "features", "task", *algorithm.init_depends, *algorithm.prepare_depends)
+    """Whether theta_0, the client states, who gets one, or the data depend on a swept key."""
+    names = ["data", "features", "task", *algorithm.init_depends, *algorithm.prepare_depends]
+    if algorithm.overrides("client_prepare"):
+        names += ["cohort", "rounds"]
     return not is_key(key) or any(key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for name in names)
 
 
