@@ -59,7 +59,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
             search_alg=_search(sweep, plan),
             scheduler=_scheduler(sweep, plan),
             num_samples=plan.samples,
-            max_concurrent_trials=plan.at_once,
+            max_concurrent_trials=plan.at_once if plan.search == "optuna" else None,  # the other search counts for itself
             reuse_actors=True,
             trial_dirname_creator=_number if plan.scheduler == "pbt" else _number_and_values,
         ),
@@ -85,7 +85,7 @@ def trainable(study: Study) -> Any:
 
 def _search(sweep: Sweep, plan: Plan) -> Searcher | SearchAlgorithm:
     if plan.search != "optuna":
-        return BasicVariantGenerator(random_state=SEED)
+        return BasicVariantGenerator(max_concurrent=plan.at_once, random_state=SEED)
     try:
         from ray.tune.search.optuna import OptunaSearch
 
