@@ -17,7 +17,7 @@ from fedray.report.canvas import COLOURS, GREY, INK, WIDTH, Drawing
 from fedray.report.figures import Bars, Curves, Figure, Participation, Phases, Scatter, Speakers, Trend
 from fedray.report.groups import Group
 from fedray.report.recorded import known_metric, rising
-from fedray.report.words import scaled, title, unit, with_unit
+from fedray.report.words import number, scaled, title, unit, with_unit
 
 if TYPE_CHECKING:
     from fedray.report.report import Report
@@ -116,13 +116,14 @@ def bars(figure: Bars, report: Report) -> Canvas:
     drawn, axes = canvas.new(figure.title or title(metric), 0.9 + 0.34 * len(found))
     for place, (group, values) in enumerate(found):
         middle = float(np.mean(values))
+        words = number(middle, metric)
         interval = group.interval(metric)
         low, high = (interval.low, interval.high) if interval is not None else (min(values), max(values))
         middle, low, high = (scaled(value, metric) for value in (middle, low, high))
         axes.barh(place, middle, 0.62, color=COLOURS[0], alpha=0.85)
         if high > low:
             axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], color=INK, capsize=3, linewidth=1)
-        axes.annotate(f"{middle:.3g}", (0, place), (5, 0), textcoords="offset points", va="center", fontsize=8, color="white")
+        axes.annotate(words, (0, place), (5, 0), textcoords="offset points", va="center", fontsize=8, color="white")
     axes.set_yticks(range(len(found)), [group.label for group, _ in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")

@@ -117,8 +117,10 @@ def audio(run: Run, found: Errors) -> Audio:
 
 
 def figures(report: Report) -> list[Figure]:
-    """Those that the sweep asks for, then the usual ones that there are numbers for."""
-    return list(dict.fromkeys([*report.figures, *_comparisons(report), *_usual(report)]))
+    """Those that the sweep asks for, then the usual ones that there are numbers for and that show something else."""
+    asked = {name for figure in report.figures if isinstance(figure, Curves) for name in figure.metrics}
+    usual = [figure for figure in _usual(report) if not (isinstance(figure, Curves) and asked.issuperset(figure.metrics))]
+    return list(dict.fromkeys([*report.figures, *_comparisons(report), *usual]))
 
 
 def _comparisons(report: Report) -> list[Figure]:
