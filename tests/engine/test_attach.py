@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,15 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     ray.kill(ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE))  # it stays for a while
 
 
-def test_ctrl_c_once_ends_after_the_round(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as Python handles it: a shell that starts the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_once_ends_after_the_round(cluster: None, interruptible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session.ship(sys.modules[__name__])
     said: list[str] = []
 
