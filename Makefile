@@ -16,7 +16,7 @@ demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clie
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
 test: $(BIN)/.installed  ## everything that CI runs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -105,9 +105,10 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         folder.root.mkdir(parents=True, exist_ok=True)
     with folder.locked():
         folder.write_json(DESCRIPTION, chosen)
-        prepare(study, space, at_once)
+        began = options.resume and folder.exists(tuning.STATE)
+        if not began:  # or it was killed before the first trial
+            prepare(study, space, at_once)
         plan = tuning.Plan(space, chosen["search"], chosen["scheduler"], chosen["samples"], at_once, first.rounds)
-        began = options.resume and folder.exists(tuning.STATE)  # or it was killed before the first trial
         results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
         return _ended(sweep, folder, results)
 
