@@ -104,6 +104,7 @@ def _scheduler(sweep: Sweep, plan: Plan) -> TrialScheduler | None:
             time_attr="round",
             perturbation_interval=max(1, plan.rounds // 5),
             hyperparam_mutations=mutations,
+            synch=True,  # who takes over from whom depends on the scores, not on which trial is faster
         )
     return None
 
