@@ -95,13 +95,13 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
                 display.progress(done, len(items), what)
                 yield result
         except RayTaskError as error:
-            raise _cause(error) from None
+            raise cause_of(error) from None
         finally:  # an error or Ctrl-C: nobody waits for the rest
             for reference in flying:
                 ray.cancel(reference)
 
 
-def _cause(error: RayTaskError) -> Exception:
+def cause_of(error: RayTaskError) -> Exception:
     """What the user's data did wrong, without the engine's own frames around it; anything else as it is."""
     cause = error.cause
     return cause if isinstance(cause, ValueError | RunError) else error
@@ -180,7 +180,7 @@ def _end(finished: Any, folder: Path | str) -> dict[str, Any]:
     try:
         return dict(ray.get(finished))
     except RayTaskError as error:
-        raise _cause(error) from None
+        raise cause_of(error) from None
     except RayError as error:
         raise _died(folder, error) from None
 

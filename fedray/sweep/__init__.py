@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault(
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0"
-)  # a trial's checkpoint is a pointer: nothing is copied
+# A trial's checkpoint is a pointer of a few bytes: it may be written after every round.
+os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
 
 from fedray.tokens import show_token
 

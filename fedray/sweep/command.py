@@ -21,13 +21,13 @@ from fedray.engine import session
 from fedray.engine.folder import RunFolder
 from fedray.experiment import Config
 from fedray.programs import build_data
+from fedray.report.sweep import NAME as DESCRIPTION
 from fedray.sweep import study as studies
 from fedray.sweep import tuning
 from fedray.sweep.prepare import prepare
 from fedray.sweep.reserve import reserve
 from fedray.sweep.study import Study, Sweep
 
-DESCRIPTION = "sweep.json"  # in the experiment's folder: what is asked, and with which options
 INTERRUPTED = 130
 DRAWS = 8  # trials of a search that draws, where nobody says how many
 

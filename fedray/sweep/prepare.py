@@ -18,6 +18,7 @@ from fedray.core.types import FederatedData, RunError
 from fedray.data.federated import SpeechData
 from fedray.engine import cohort as cohorts
 from fedray.engine import driver as drivers
+from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.folder import RunFolder
 from fedray.engine.progress import Display
@@ -93,7 +94,7 @@ def _play(queue: Sequence[tuple[Assignment, list[str]]], display: Display) -> No
     except RayActorError as error:
         raise RunError(f"the driver that prepares the trials died: {error}; the same command goes on") from None
     except RayTaskError as error:
-        raise (error.cause if isinstance(error.cause, ValueError | RunError) else error) from None
+        raise session.cause_of(error) from None
     finally:
         for driver in started:
             ray.kill(driver)

@@ -25,6 +25,7 @@ from fedray.core.parallel import serial
 from fedray.core.storage import below
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
+from fedray.engine import session
 from fedray.engine.folder import RunFolder
 from fedray.engine.play import FAILURES, LEFT_OUT, METRICS
 from fedray.engine.store import ClientStore
@@ -120,8 +121,7 @@ class Trial(tune.Trainable):
         try:
             return dict(ray.get(self.finished))
         except RayTaskError as error:
-            cause = error.cause
-            raise (cause if isinstance(cause, ValueError | RunError) else error) from None
+            raise session.cause_of(error) from None
 
     def _where(self, trial: str, run: str) -> Path | str:
         return runs.place(below(self.study.place, f"{trial}/{run}"))
