@@ -62,6 +62,7 @@ class Host:
         users = Path("/etc/passwd").read_text().splitlines()
         mine = [f"root:x:0:0:root:{folder}/home:/bin/bash" if user.startswith("root:") else user for user in users]
         (folder / "passwd").write_text("\n".join(mine) + "\n")
+        (folder / "home" / ".bashrc").touch()
         (folder / "home" / ".profile").write_text(". ~/.bashrc\n")
         self._connect()
         with (folder / "sshd.log").open("w") as log:
