@@ -85,6 +85,10 @@ def _some(data: Utterances) -> Utterances:
 class Probe(ClientActor):
     """A client actor that tells how long its work takes."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._marks: list[float] = []  # when each step of the seed model was done
+
     def timed(self, method: str, *arguments: Any) -> tuple[Any, float]:
         since = time.perf_counter()
         result = getattr(self, method)(*arguments)
@@ -92,7 +96,6 @@ class Probe(ClientActor):
 
     def seed(self) -> tuple[ServerState, float]:
         """theta_0 after some steps, and the seconds that a step takes once it is warm (0: it was in the cache)."""
-        self._marks: list[float] = []
         state = self.init()
         steps = np.diff(self._marks)[len(self._marks) // 4 :]
         return state, float(np.mean(steps)) if len(steps) else 0.0

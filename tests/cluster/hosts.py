@@ -34,6 +34,7 @@ mount -t proc proc /proc
 mount -t tmpfs -o size=1g tmpfs /dev/shm
 mount --bind {folder}/tmp /tmp
 mount --bind {folder}/passwd /etc/passwd
+mount --bind {folder}/home {home}
 mount -t tmpfs tmpfs /run
 mkdir -m 755 /run/sshd
 hostname {name}
@@ -60,14 +61,16 @@ class Host:
         sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key")
         (folder / "sshd_config").write_text(SSHD.format(address=address, folder=folder, authorized=authorized))
         users = Path("/etc/passwd").read_text().splitlines()
-        mine = [f"root:x:0:0:root:{folder}/home:/bin/bash" if user.startswith("root:") else user for user in users]
+        home = folder.parent / "home"  # the same path on all of them
+        home.mkdir(exist_ok=True)
+        mine = [f"root:x:0:0:root:{home}:/bin/bash" if user.startswith("root:") else user for user in users]
         (folder / "passwd").write_text("\n".join(mine) + "\n")
         (folder / "home" / ".bashrc").touch()
         (folder / "home" / ".profile").write_text(". ~/.bashrc\n")
         self._connect()
         with (folder / "sshd.log").open("w") as log:
             apart = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "bash", "-c"]
-            command = ["ip", "netns", "exec", name, *apart, START.format(folder=folder, name=name)]
+            command = ["ip", "netns", "exec", name, *apart, START.format(folder=folder, name=name, home=home)]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def _connect(self) -> None:
