@@ -26,7 +26,6 @@ MEASURED = Measured(
     driver=0.125,
     score=0.03,
     final={"dev": 0.06},
-    parameters=100,
     up=416,
     down=408,
     assets=50,

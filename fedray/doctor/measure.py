@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import ray
+from ray.exceptions import GetTimeoutError
 
 from fedray.core.types import Change, RunError, ServerState, Update
 from fedray.data.dataset import Utterances
@@ -43,7 +44,6 @@ class Measured:
     driver: float  # a round, with nobody else at work: the server's update, its finish, the checkpoint
     score: float  # an utterance of dev, as in every round
     final: Mapping[str, float]  # split -> an utterance, as at the end
-    parameters: int
     up: int  # bytes that a client sends
     down: int  # bytes of a broadcast
     assets: int  # bytes that a client gets besides, when it is prepared
@@ -151,7 +151,6 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         driver=driver,
         score=score,
         final=final,
-        parameters=state.params.size,
         up=max(lane.result.up_bytes for lane in lanes),
         down=size(broadcast),
         assets=sum(int(getattr(asset, "nbytes", 0)) for asset in assets.values()),
@@ -162,7 +161,10 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
 
 
 def _get(references: Sequence[Any]) -> list[Any]:
-    return list(ray.get(list(references), timeout=SECONDS))
+    try:
+        return list(ray.get(list(references), timeout=SECONDS))
+    except GetTimeoutError as error:
+        raise RunError(f"no answer within {SECONDS:.0f} s: something else holds the cores or GPUs (see `ray status`)") from error
 
 
 @dataclass(frozen=True)
