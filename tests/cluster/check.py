@@ -129,9 +129,6 @@ def cut_off(laptop: Laptop, host: Host, run: Path, log: Path) -> None:
     say(f"cut: {host.name} has its link again after round {played()}")
     if playing.wait(60 * MINUTES):
         raise RuntimeError(log.read_text()[-4000:])
-    for line in log.read_text().splitlines():
-        if line.startswith(("warning", "round")):
-            say(f"  {line[:150]}")
 
 
 def main() -> None:
