@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults clean
+.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults cluster-check clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ chaos: $(BIN)/.installed  ## ten minutes of killing actors, drivers, whole runs 
 
 faults: $(BIN)/.installed  ## every fault on real runs, and docs/faults.md with what the user reads (about 6 minutes on two cores, as root)
 	$(BIN)/python -m tests.faults
+
+cluster-check: $(BIN)/.installed  ## three hosts in network namespaces, `ray up`, a sweep, a link cut (as root, with openssh-server, iproute2 and rsync)
+	$(BIN)/python -m tests.cluster.check
 
 clean:
 	rm -rf $(VENV) build *.egg-info

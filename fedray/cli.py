@@ -178,6 +178,10 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    if options.estimate is not None:
+        from fedray.doctor import estimate
+
+        return estimate.show(options.estimate, options.overrides, Console())
     from fedray import doctor
 
     return doctor.show(Console())

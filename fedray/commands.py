@@ -50,11 +50,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     data.add_argument("config")
     data.add_argument("overrides", nargs="*", metavar="key=value")
-    commands.add_parser("doctor", help="what will run here", description="Cores, GPUs, Ray, versions: what will run here and how fast.")
+    doctor = commands.add_parser(
+        "doctor", help="what will run here", description="Cores, GPUs, Ray, versions: what will run here and how fast; or what a run costs."
+    )
+    doctor.add_argument("--estimate", metavar="CONFIG", help="time, core- or GPU-hours, traffic and disk of this configuration's run")
+    doctor.add_argument("overrides", nargs="*", metavar="key=value", help="of that configuration")
     options, rest = parser.parse_known_args(arguments)
     # argparse takes positionals from one place only: overrides that stand behind an option are left over.
     if unknown := [argument for argument in rest if argument.startswith("-") or "=" not in argument or "overrides" not in options]:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if rest:
         options.overrides += rest
+    if options.command == "doctor" and options.overrides and options.estimate is None:
+        parser.error("doctor takes key=value only with --estimate CONFIG")
     return options

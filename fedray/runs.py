@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from fedray.core.config import ConfigError
+from fedray.core.storage import below
 from fedray.engine.folder import RunFolder
 
 RESUMABLE = (
@@ -30,9 +31,14 @@ def place(folder: str | os.PathLike[str]) -> Path | str:
     return os.fspath(folder) if root is None else root.resolve()
 
 
+def usual_place(name: str) -> Path | str:
+    """Where a run or a sweep is that nobody gives a place: in `$FEDRAY_RUNS`, a folder or a URI, else in the working folder's runs."""
+    return place(below(os.environ.get("FEDRAY_RUNS") or "runs", name))
+
+
 def new_place(name: str, out: str | os.PathLike[str] | None) -> Path | str:
-    """Where a new run is to be (default: runs/<name>-<time>); a ValueError if one is there already, or if nothing can be written there."""
-    where = place(out if out is not None else Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    """Where a new run is to be (default: <name>-<time> at its usual place); ValueError: one is there, or nothing can be written."""
+    where = place(out) if out is not None else usual_place(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     folder = RunFolder(where)
     if folder.exists("config.yaml"):
         shown = folder.place

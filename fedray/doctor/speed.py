@@ -149,7 +149,10 @@ def speeds(alone: float, together: float, actors: int) -> list[tuple[str, str]]:
     return [
         ("one actor alone", f"{alone:,.1f} clients a second (CRNN-Base, 178,000 parameters, 20 one-second clips, batches of 16)"),
         ("all at once", f"{together:,.1f} clients a second: {100 * together / alone / actors:.0f} % of {actors} x {alone:,.1f}"),
-        ("a round", f"of {COHORT} such clients takes about {_time(COHORT / together)}, 1,000 rounds {_time(1000 * COHORT / together)}"),
+        (
+            "a round",
+            f"of {COHORT} such clients takes about {duration(COHORT / together)}, 1,000 rounds {duration(1000 * COHORT / together)}",
+        ),
     ]
 
 
@@ -205,7 +208,7 @@ def _count(number: float, what: str) -> str:
     return f"{number:g} {what}" + ("" if number == 1 else "s")
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
     for length, unit in ((3600, "h"), (60, "min")):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

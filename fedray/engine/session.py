@@ -15,6 +15,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
@@ -79,18 +80,23 @@ def _call(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> Iterator[Any]:
-    """`function(item)` for every item on all cores, in order, with a progress bar; a few more than there are cores in flight at a time."""
+    """`function(item)` for every item, in order, with a progress bar; a few more than there are cores in flight at a time.
+
+    On all cores of this machine: what is read and written is files of its cache, which others need not see.
+    """
     connect()
-    ahead = 2 * int(sum(node.cpus for node in resources())) + 2
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    call = _call.options(scheduling_strategy=here)
+    ahead = 2 * int(sum(node.cpus for node in resources() if node.driver)) + 2
     shared = ray.put(function)
     queue = iter(items)
     with Display.for_terminal() as display:
-        flying = [_call.remote(shared, item) for item in islice(queue, ahead)]
+        flying = [call.remote(shared, item) for item in islice(queue, ahead)]
         done = 0
         try:
             while flying:
                 result = ray.get(flying[0])
-                flying = [*flying[1:], *(_call.remote(shared, item) for item in islice(queue, 1))]
+                flying = [*flying[1:], *(call.remote(shared, item) for item in islice(queue, 1))]
                 done += 1
                 display.progress(done, len(items), what)
                 yield result

@@ -80,7 +80,7 @@ def _shown(domain: Any) -> str:
 
 
 def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
-    place = runs.place(options.out if options.out is not None else Path("runs") / sweep.name)
+    place = runs.place(options.out) if options.out is not None else runs.usual_place(sweep.name)
     folder = RunFolder(place)
     chosen = _before(sweep, folder) if options.resume else _chosen(sweep, folder, options)
     space = studies.smoke(sweep.space) if chosen["smoke"] else tuning.space_for(sweep.space, chosen["search"])

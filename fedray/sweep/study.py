@@ -12,6 +12,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search.sample import Categorical, Domain
 
+import fedray
 from fedray import experiment
 from fedray.core import config as configuration
 from fedray.core.config import ConfigError, Source
@@ -20,6 +21,7 @@ from fedray.experiment import Config
 from fedray.report.figures import Figure
 
 RESERVED = ("engine.placement", "engine.actors", "engine.cpus_per_client", "engine.gpus_per_client")
+CLONE = Path(fedray.__file__).parents[1]
 TOP = {field.name for field in fields(Config)}
 
 
@@ -98,17 +100,18 @@ def _text(value: Any) -> str:
 
 
 def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, Any]]:
-    """The base configurations; their files are looked for in the working folder, then in those above the sweep's own file."""
+    """The base configurations. Their files are looked for in the working folder, above the sweep's own file, and in the clone that
+    fedray is installed from: `ray submit` copies the sweep alone."""
     used = [key for key in sweep.space if f"{{{key}}}" in sweep.base]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
     return {file: configuration.read(_find(file, near)).values for file in sorted(files)}
 
 
 def _find(path: str, near: Path) -> Path:
-    for folder in (Path(), *near.resolve().parents):
+    for folder in (Path(), *near.resolve().parents, CLONE):
         if (folder / path).is_file():
             return folder / path
-    raise ValueError(f"there is no file {path}, neither in {Path.cwd()} nor above {near}")
+    raise ValueError(f"there is no file {path}, neither in {Path.cwd()}, nor above {near}, nor in {CLONE}")
 
 
 def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:

@@ -41,3 +41,21 @@ def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
     assert said == {"nodes": 2, "alive": 1}
     same(tmp_path / "two", tmp_path / "one", 3)
     assert RunFolder(tmp_path / "two").rows("failures.jsonl") == []
+
+
+FILES = """
+import os, ray
+from ray.cluster_utils import Cluster
+from fedray.engine import session
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+cluster.add_node(num_cpus=4, include_dashboard=False)
+ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+cluster.wait_for_nodes()
+nodes = set(session.parallel(lambda item: ray.get_runtime_context().get_node_id(), range(20), "looking"))
+print(len(ray.nodes()), nodes == {ray.get_runtime_context().get_node_id()})
+"""
+
+
+def test_files_of_the_cache_are_made_on_the_machine_whose_cache_it_is() -> None:
+    done = subprocess.run([sys.executable, "-c", FILES], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "2 True\n", done.stderr[-3000:]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ray import tune
 
+from fedray import runs
 from fedray.sweep import Sweep, study, tuning
 from fedray.sweep.study import Study
 
@@ -76,6 +77,27 @@ def test_an_unknown_key_or_file_is_named(base: Path) -> None:
         trials_of(sweep()).check({"algorithm.client.rate": tune.grid_search([1.0])})
     with pytest.raises(ValueError, match="there is no file absent.yaml"):
         study.read_bases(sweep(base="absent.yaml"), Path("file.py"))
+
+
+def test_a_sweep_that_was_copied_alone_finds_its_base_where_fedray_is_installed_from(base: Path) -> None:
+    """`ray submit` copies a script to the home of the head, and runs it there."""
+    asked = runpy.run_path(str(ROOT / "sweeps" / "fednst_lambda.py"))["SWEEP"]
+    (found,) = study.read_bases(asked, base.parent / "fednst_lambda.py").values()
+    assert found["name"] == "fednst-embedded"
+    mine = base.parent / asked.base
+    mine.parent.mkdir(parents=True)
+    mine.write_text("name: mine\n")
+    (found,) = study.read_bases(asked, base.parent / "fednst_lambda.py").values()
+    assert found["name"] == "mine"
+
+
+def test_where_runs_go_that_nobody_gives_a_place(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDRAY_RUNS", raising=False)
+    assert runs.usual_place("a") == base.parent / "runs" / "a"
+    monkeypatch.setenv("FEDRAY_RUNS", str(base.parent / "shared"))
+    assert runs.usual_place("a") == base.parent / "shared" / "a"
+    monkeypatch.setenv("FEDRAY_RUNS", "s3://bucket/runs?region=eu")
+    assert runs.usual_place("a") == "s3://bucket/runs/a?region=eu"
 
 
 def test_a_grid_is_drawn_from_where_the_search_draws_and_a_range_has_no_grid() -> None:
