@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults clean
+.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults dashboards clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ chaos: $(BIN)/.installed  ## ten minutes of killing actors, drivers, whole runs 
 
 faults: $(BIN)/.installed  ## every fault on real runs, and docs/faults.md with what the user reads (about 6 minutes on two cores, as root)
 	$(BIN)/python -m tests.faults
+
+dashboards:  ## Prometheus and Grafana, where they are installed, until Ctrl-C (docs/dashboards.md)
+	$(PYTHON) dashboards/start.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info
