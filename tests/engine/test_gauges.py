@@ -149,3 +149,8 @@ def test_every_tag_of_a_query_is_one_of_its_gauge() -> None:
     for _, query in dashboards.queries():
         for name, labels in re.findall(r"\bray_(fedray_\w+)\{([^}]*)\}", query):
             assert set(re.findall(r"(\w+)=", labels)) <= {"run", GAUGES[name][0]}
+
+
+def test_the_page_names_every_gauge() -> None:
+    page = (dashboards.ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` | {f'`{tag}`' if tag else ''} | {text} |" in page for name, (tag, text) in GAUGES.items())
