@@ -1,7 +1,7 @@
 """`python -m tests.dashboards`: a toy run that Prometheus (dashboards/start.py) collects; every query of every Grafana panel must find it.
 
-With `--url http://127.0.0.1:9090` the queries are asked of a Prometheus that is there. Not part of the tests: it takes a minute and needs
-Prometheus, and a machine on which Ray's dashboard may start.
+With `--url http://127.0.0.1:9090` the queries are asked of a Prometheus that is there. Not part of the tests: it takes two minutes, and
+needs Prometheus and a machine on which Ray's dashboard may start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-ROUNDS, CLIENT_SECONDS = 15, 0.5
+ROUNDS, CLIENT_SECONDS = 10, 0.5
 
 
 def queries() -> list[tuple[str, str]]:

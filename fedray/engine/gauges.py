@@ -6,6 +6,8 @@ the counters of dead processes stay as long as their node.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +16,7 @@ from ray.util.metrics import Gauge
 
 from fedray.engine.folder import Progress
 
+REPEAT_SECONDS = 5.0  # Ray forgets within some 20 s what is not said again, and rounds may be longer
 GAUGES = {  # name -> its tag beside `run` (or none), what it is
     "fedray_round": ("", "rounds done"),
     "fedray_rounds": ("", "rounds in all"),
@@ -39,10 +42,13 @@ class Gauges:
     def __init__(self, place: str, warn: Callable[[str], None] = lambda text: None) -> None:
         self.run, self._warn = "/".join(place.split("/")[-3:]), warn  # three parts tell the trials of two sweeps apart
         self._made: dict[str, Gauge] = {}
+        self._values: dict[tuple[str, str], float] = {}  # by gauge and tag
         self._cached: Counter[str] = Counter()
         self._well = True
 
     def begin(self, round: int, rounds: int) -> None:
+        """From here on all that was set is repeated, for as long as this process lives."""
+        threading.Thread(target=self._repeat, daemon=True).start()
         self._set("fedray_round", round)
         self._set("fedray_rounds", rounds)
 
@@ -76,14 +82,25 @@ class Gauges:
             self._set("fedray_best", after.best["value"], best)
 
     def _set(self, name: str, value: float | None, tag: str = "") -> None:
-        if not self._well or value is None:
+        if value is not None:
+            self._values[name, tag] = float(value)
+            self._say(name, tag, float(value))
+
+    def _repeat(self) -> None:
+        while self._well:
+            time.sleep(REPEAT_SECONDS)
+            for (name, tag), value in list(self._values.items()):
+                self._say(name, tag, value)
+
+    def _say(self, name: str, tag: str, value: float) -> None:
+        if not self._well:
             return
         key, description = GAUGES[name]
         tags = {"run": self.run} | ({key: tag} if key else {})
         try:
             if name not in self._made:
                 self._made[name] = Gauge(name, description, tuple(tags))
-            self._made[name].set(float(value), tags)
+            self._made[name].set(value, tags)
         except Exception as error:  # noqa: BLE001 - whatever it is, no dashboard is worth a run
             self._well = False
             self._warn(f"dashboards show no more of this run: {error!r}")

@@ -96,6 +96,17 @@ def test_a_round(recorded: Values) -> None:
     assert {name for name, *_ in recorded} == set(GAUGES)
 
 
+def test_what_was_set_is_said_again(recorded: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round may be longer than Ray remembers."""
+    monkeypatch.setattr(gauges, "REPEAT_SECONDS", 0.01)
+    Gauges("run").begin(2, 5)
+    recorded.clear()
+    deadline = time.monotonic() + 10
+    while len(recorded) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert recorded == {("fedray_round", "run"): 2, ("fedray_rounds", "run"): 5}
+
+
 def test_what_goes_wrong_is_said_once_and_costs_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise OSError("no agent")
