@@ -135,7 +135,7 @@ def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> N
     driver = drivers.start(toys.assignment(tmp_path / "run", rounds=1000, settings=toys.ToySettings(seconds=0.1)))
     try:
         driver.run.remote()
-        deadline, found = time.monotonic() + 60, set[str]()
+        deadline, found = time.monotonic() + 120, set[str]()
         while time.monotonic() < deadline and len(found) < len(GAUGES):
             time.sleep(0.5)
             text = urllib.request.urlopen(address, timeout=10).read().decode()
