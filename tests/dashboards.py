@@ -60,6 +60,8 @@ def shown(answers: dict[str, list[dict[str, Any]]]) -> int:
 
 def play(folder: Path) -> None:
     """A run on a Ray of its own; one client kills its actor whenever it takes part, once."""
+    import ray
+
     from fedray.engine import session
     from tests.engine import toys
 
@@ -68,6 +70,7 @@ def play(folder: Path) -> None:
     trouble = {"trouble": "die once", "troubled": ("client-03",), "folder": str(folder)}
     settings = toys.ToySettings(seconds=CLIENT_SECONDS, **trouble)
     toys.run(folder / "runs" / "toy", rounds=ROUNDS, settings=settings, cohort=8, replacements=50)
+    ray.shutdown()
 
 
 def main() -> int:
