@@ -98,7 +98,7 @@ class Board(TBXLoggerCallback):
             return
         swept = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in trial.evaluated_params.items()}
         with SummaryWriter(trial.local_path) as writer:
-            for summary in hparams(swept, scores):
+            for summary in hparams(swept, dict(sorted(scores.items()))):  # the best first
                 writer.file_writer.add_summary(summary)
             for key, value in scores.items():
                 writer.add_scalar(key, value, numbers["round"])
