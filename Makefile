@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults cluster-check clean
+.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ faults: $(BIN)/.installed  ## every fault on real runs, and docs/faults.md with 
 
 cluster-check: $(BIN)/.installed  ## three hosts in network namespaces, `ray up`, a sweep, a link cut (as root, with openssh-server, iproute2 and rsync)
 	$(BIN)/python -m tests.cluster.check
+
+dashboards:  ## Prometheus and Grafana, where they are installed, until Ctrl-C (docs/dashboards.md)
+	$(PYTHON) dashboards/start.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

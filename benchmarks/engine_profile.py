@@ -88,7 +88,7 @@ def lane_ms(program: Program, clients: int, repeats: int) -> dict[str, float]:
     """Milliseconds a client by phase, medians over lanes; all phases together are the lane."""
     torch.set_num_threads(1)
     assets = program.algorithm.assets()
-    state = work.init(program, lambda: work.server(program, None, "cpu", assets, lambda *_: None))
+    state, _ = work.init(program, lambda: work.server(program, None, "cpu", assets, lambda *_: None))
     broadcast = program.algorithm.broadcast(state, 0)
     received = Received(broadcast.params, broadcast.settings, 0, assets)
     ids = program.data.client_ids()

@@ -126,7 +126,7 @@ class ClientActor:
     def server_finish(self, round: int, state: ServerState) -> ServerState:
         return self.program.algorithm.server_finish(self._server(round), state)
 
-    def init(self) -> ServerState:
+    def init(self) -> tuple[ServerState, bool]:
         return work.init(self.program, lambda: self._server(None))
 
     def evaluate(self, split: str, shard: int, shards: int, round: int, broadcast: Broadcast, final: bool) -> Evaluation:

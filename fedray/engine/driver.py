@@ -92,7 +92,7 @@ class Driver:
         """Have theta_0 and the first states of these clients made, which stay in the cache for the runs that need them."""
         algorithm = self.assignment.program.algorithm
         with self._actors() as (pool, rounds):
-            rounds.start(pool.run({0: Job("init", ())})[0])
+            rounds.start(pool.run({0: Job("init", ())})[0][0])
             if algorithm.overrides("client_prepare"):
                 lanes, _ = rounds.prepare(clients)
                 rounds.check([failure for lane in lanes for failure in lane.failures], len(clients))

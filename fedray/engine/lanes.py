@@ -74,6 +74,7 @@ class LaneResult:
     failures: list[Failure] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # clients with a new version of their state
     prepared: list[str] = field(default_factory=list)
+    found: int = 0  # of these, how many states an earlier run had kept
     size: int = 0  # of each update
     up_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
@@ -86,6 +87,7 @@ class LaneResult:
             getattr(self, name).extend(getattr(other, name))
         self.size = self.size or other.size
         self.up_bytes += other.up_bytes
+        self.found += other.found
         self.seconds = {phase: self.seconds[phase] + other.seconds[phase] for phase in PHASES}
 
 
@@ -158,10 +160,11 @@ class LaneRun:
         client, prepared = hydrate(self.program, name, version, self.lane.round), None
         self._lap("hydrate")
         if version is None and self.program.algorithm.overrides("client_prepare"):
-            prepared = prepare(self.program, client, self.first)
+            prepared, found = prepare(self.program, client, self.first)
             if prepared is not None:
                 client = replace(client, state=prepared)
                 self.result.prepared.append(name)
+                self.result.found += found
             self._lap("prepare")
         seed_all(client.seed)
         return client, prepared

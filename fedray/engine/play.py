@@ -11,7 +11,8 @@ from tensorboardX import SummaryWriter
 
 from fedray.core.types import Evaluation
 from fedray.engine.folder import ClientRecord, Progress, RunFolder, write_clients
-from fedray.engine.lanes import PHASES, Failure
+from fedray.engine.gauges import Gauges
+from fedray.engine.lanes import PHASES, Failure, LaneResult
 from fedray.engine.pool import Job, Pool
 from fedray.engine.rounds import Outcome, Plan, Rounds, Stopwatch
 from fedray.engine.store import ClientStore
@@ -40,6 +41,7 @@ class Play:
         self.wish, self.pinned = wish, pinned
         assert isinstance(program.states, ClientStore)
         self.states = program.states
+        self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
         self._watch = Stopwatch()
         self._columns: list[str] = []  # of metrics.jsonl
         self._best: dict[int, int] = {}  # round -> the best one by then
@@ -48,11 +50,13 @@ class Play:
     def run(self, pool: Pool, rounds: Rounds) -> dict[str, Any]:
         """To the end; returns what results.json holds."""
         initial, progress = self._begin(pool, rounds)
+        self.gauges.begin(progress.round, self.plan.rounds)
         writer = SummaryWriter(str(self.folder.scratch("tensorboard")), purge_step=progress.round + 1)
         splits = list(self.program.data.splits())
         if not progress.round and "dev" in splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
             self._write_scalars(writer, seed.metrics, 0)
+            self.gauges.scored(seed.metrics)
             self.note("seed", dict(seed.metrics))
         while progress.round < self.plan.rounds and self.wish() == "no":
             progress = self._round(pool, rounds, progress, writer)
@@ -81,11 +85,14 @@ class Play:
             self.note("phase", {"text": f"going on after round {progress.round}"})
             return initial, progress
         self.note("phase", {"text": "initial model"})
-        progress = Progress(pool.run({0: Job("init", ())})[0])
+        state, found = pool.run({0: Job("init", ())})[0]
+        self.gauges.cached("init", int(found), 1)
+        progress = Progress(state)
         rounds.start(progress.state)
         if self.plan.engine.prepare == "all" and self.program.algorithm.overrides("client_prepare"):
             self.note("phase", {"text": "preparing all clients"})
             lanes, down_bytes = rounds.prepare(self.program.data.client_ids())
+            self._count_prepared(lanes)
             failures = [failure for lane in lanes for failure in lane.failures]
             self.folder.rewrite(FAILURES, [])  # of an attempt that was cut off
             self._append_failures(failures, 0)
@@ -98,7 +105,7 @@ class Play:
         return progress, progress
 
     def _round(self, pool: Pool, rounds: Rounds, progress: Progress, writer: SummaryWriter) -> Progress:
-        watch, busy = Stopwatch(), pool.busy_seconds
+        watch, busy = Stopwatch(), list(pool.busy_seconds)
         outcome = rounds.train(progress)
         trained = watch()
         self._append_failures(outcome.failures, progress.round + 1)
@@ -116,7 +123,9 @@ class Play:
             self._best[after.round] = int(after.best["round"])
         after.totals["seconds"] = progress.totals["seconds"] + watch()
         row = self._row(progress, after, outcome, scored)
-        row |= {"time/round_s": watch(), "time/train_s": trained, "time/idle_share": 1 - (pool.busy_seconds - busy) / (watch() * pool.size)}
+        seconds = watch()
+        idle = [1 - (now - before) / seconds for now, before in zip(pool.busy_seconds, busy, strict=True)]
+        row |= {"time/round_s": seconds, "time/train_s": trained, "time/idle_share": sum(idle) / pool.size}
         row |= {f"time/{phase}_cpu_s": sum(lane.seconds[phase] for lane in outcome.lanes) for phase in PHASES}
         taken = rounds.phases.take()
         row |= {f"time/{phase}_s": taken.get(phase) for phase in ("broadcast", "merge", "update", "evaluate", "checkpoint", "events")}
@@ -131,6 +140,8 @@ class Play:
             self._superseded.extend((client, version, after.round) for client, version in superseded)
             self._collect(self._superseded)
             self._write_scalars(writer, {key: value for key, value in row.items() if key != "round"}, after.round)
+            self._count_prepared(outcome.lanes)
+            self.gauges.round(row, after, self.program.algorithm.best[0], idle, pool.replaced)
         self.note("round", {"row": row, "rounds": self.plan.rounds})
         return after
 
@@ -208,6 +219,9 @@ class Play:
         self.states.keep_only({(client, version) for client, versions in named.items() for version in versions})
         for client, versions in named.items():
             self._superseded += [(client, version, following) for version, following in pairwise(sorted(versions))]
+
+    def _count_prepared(self, lanes: Collection[LaneResult]) -> None:
+        self.gauges.cached("prepared", sum(lane.found for lane in lanes), sum(len(lane.prepared) for lane in lanes))
 
     def _write_scalars(self, writer: SummaryWriter, values: Mapping[str, Any], step: int) -> None:
         for key, value in values.items():

@@ -57,7 +57,7 @@ class Pool:
     ) -> None:
         self._make, self._left, self._stopped, self._folder, self._note = make, replacements, stopped, folder, note
         self.size, self.replaced = size, 0
-        self.busy_seconds = 0.0  # of all actors together
+        self.busy_seconds = [0.0] * size  # of each place's actors
         self.where: dict[Hashable, int] = {}  # job of the last `run` -> the number of the actor that did it
         self._numbers = 0
         self._actors: dict[int, Actor] = {}  # by number: those that have answered and live
@@ -127,7 +127,7 @@ class Pool:
                     self._arrived(reference)
                     continue
                 actor, key, stays, since = flying.pop(reference)
-                self.busy_seconds += time.perf_counter() - since
+                self.busy_seconds[actor.slot] += time.perf_counter() - since
                 try:
                     told = ray.get(reference)
                     results[key] = (stays, told) if jobs[key].keep else told

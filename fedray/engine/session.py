@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -46,7 +47,9 @@ def connect(lasting: bool = False) -> None:
         raise ValueError("to detach a run from this process set RAY_ADDRESS to a Ray that outlives it; `fedray run --detach` does without")
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # eleven processes, which a laptop has better use for
-        ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard)
+        context = ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard)
+        if dashboard:
+            print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
 
 
 def join(address: str) -> None:

@@ -45,23 +45,23 @@ def hydrate(program: Program, name: str, version: int | None, round: int) -> Cli
     return Client(name, program.data.load(name), derive(program.seed, "client", round, name), state)
 
 
-def prepare(program: Program, client: Client, first: Received) -> State | None:
-    """The client's first state, from the broadcast of round 0: the same at whichever round it is made. Kept between runs."""
+def prepare(program: Program, client: Client, first: Received) -> tuple[State | None, bool]:
+    """(the client's first state, from the broadcast of round 0: the same at whichever round it is made; whether an earlier run kept it)."""
     path = None
     if program.prepare_cache is not None:
         model = hashlib.blake2b(first.params.tobytes(), digest_size=8).hexdigest()
         path = program.prepare_cache / model / f"{folder_name(client.id)}.pt"
         if path.exists() or fetch(path):
-            return cache_entry(path)
+            return cache_entry(path), True
     seed_all(program.seed, "prepare", client.id)
     state = program.algorithm.client_prepare(client, first)
     if state is None:
-        return None
+        return None, False
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         serialize.save(state, path)
         share(path)
-    return serialize.plain(state)
+    return serialize.plain(state), False
 
 
 def cache_entry(path: Path) -> dict[str, Any]:
@@ -81,20 +81,21 @@ def server(
     return Server(program.data.server(), dev, seed, device, assets, progress)
 
 
-def init(program: Program, make_server: Callable[[], Server]) -> ServerState:
-    """theta_0, from the cache where there is one; one writer under a lock, so trials of a sweep wait for the first."""
+def init(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
+    """(theta_0, whether it was in the cache). One writer under a lock, so trials of a sweep wait for the first."""
     path = program.init_cache
     if path is None:
         state = program.algorithm.init(make_server())
-        return ServerState(state.params, serialize.plain(state.extra))
+        return ServerState(state.params, serialize.plain(state.extra)), False
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
-        if not path.exists() and not fetch(path):
+        found = path.exists() or fetch(path)
+        if not found:
             state = program.algorithm.init(make_server())
             serialize.save({"params": state.params, "extra": state.extra}, path)
             share(path)
         loaded = cache_entry(path)
-    return ServerState(loaded["params"], loaded["extra"])
+    return ServerState(loaded["params"], loaded["extra"]), found
 
 
 def evaluate(program: Program, split: str, shard: int, shards: int, received: Received, final: bool) -> Evaluation:

@@ -1,4 +1,4 @@
-"""Tune's result.json and progress.csv with every row once.
+"""What Tune keeps of the trials: result.json and progress.csv with every row once, and TensorBoard's table of swept keys and scores.
 
 A trial that goes on from its checkpoint reports rounds again that were written down after it. Rounds are pure, so the rows are the same,
 and only new ones are written. A row is known by its run folder (a trial that takes over another's checkpoint has a further one) and round.
@@ -14,7 +14,9 @@ from typing import Any
 
 from ray.air.constants import EXPR_PROGRESS_FILE, EXPR_RESULT_FILE
 from ray.tune.experiment import Trial
-from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
+from tensorboardX import SummaryWriter
+from tensorboardX.summary import hparams
 
 Row = tuple[str, int]
 
@@ -74,3 +76,29 @@ class Csv(_Once, CSVLoggerCallback):
     def _rows(self, path: Path) -> set[Row]:
         with path.open(encoding="utf-8", newline="") as file:
             return {(row["run"], int(row["round"])) for row in csv.DictReader(file)}
+
+
+class Board(TBXLoggerCallback):
+    """A line of TensorBoard's HPARAMS for each trial that ended: the swept keys, and the scores it ended with.
+
+    Its curves are in the events of its run folder: Tune's own logger would write them again, all in one group.
+    """
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Nothing yet."""
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """Nothing: see above."""
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        numbers = {key: value for key, value in trial.last_result.items() if isinstance(value, int | float)}
+        scores = {key: value for key, value in numbers.items() if key.startswith(("seed/", "best/"))}
+        scores |= {f"last/{key}": value for key, value in numbers.items() if key.startswith("dev/")}
+        if failed or not scores:
+            return
+        swept = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in trial.evaluated_params.items()}
+        with SummaryWriter(trial.local_path) as writer:
+            for summary in hparams(swept, dict(sorted(scores.items()))):  # the best first
+                writer.file_writer.add_summary(summary)
+            for key, value in scores.items():
+                writer.add_scalar(key, value, numbers["round"])

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
-from ray.tune.logger import TBXLoggerCallback
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search import BasicVariantGenerator, SearchAlgorithm, Searcher
 
 from fedray.core.storage import parent
 from fedray.sweep import reserve
 from fedray.sweep.study import Study, Sweep, is_grid, options
-from fedray.sweep.tables import Csv, Json
+from fedray.sweep.tables import Board, Csv, Json
 from fedray.sweep.trial import Trial
 
 SCHEDULERS = ("fifo", "asha", "pbt")
@@ -68,7 +67,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
             storage_path=storage,
             checkpoint_config=tune.CheckpointConfig(num_to_keep=KEEP, checkpoint_frequency=1),
             failure_config=tune.FailureConfig(max_failures=1),
-            callbacks=[Json(), Csv(), TBXLoggerCallback()],
+            callbacks=[Json(), Csv(), Board()],
             verbose=1,
         ),
     )

@@ -38,7 +38,7 @@ def first_round(assignment: Assignment) -> tuple[dict[str, Vector], Vector, Vect
     deltas = {}
     for name in (name for lane in cut(cohort, assignment.plan.engine.lanes, data.cost) for name in lane):
         client = hydrate(program, name, None, 0)
-        first = prepare(program, client, received)
+        first, _ = prepare(program, client, received)
         seed_all(client.seed)
         deltas[name] = algorithm.client_update(type(client)(client.id, client.data, client.seed, first), received).delta
     learnt = algorithm.server_train(server(program, 0, "cpu", assignment.assets, lambda *_: None), received)
