@@ -8,7 +8,7 @@ from statistics import mean
 
 from fedray.report.recorded import rising
 
-NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "f1": "F1"}
+NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "macro_f1": "macro-F1"}
 SEARCHES = {"lm": "LM", "lexicon": "lexicon"}
 WHOLE = {
     "traffic/total_bytes": "traffic",
