@@ -7,6 +7,7 @@ from fedray.data.corpora.fsdd import ConnectedDigits, Fsdd
 from fedray.data.corpora.kaldi import Kaldi
 from fedray.data.corpora.librispeech import LibriSpeech
 from fedray.data.corpora.nemo import Nemo
+from fedray.data.corpora.speech_commands import SpeechCommands
 from fedray.data.corpora.speechbrain import SpeechBrain
 from fedray.data.corpora.tsv import Tsv
 
@@ -15,6 +16,7 @@ CORPORA: dict[str, type] = {
     "librispeech": LibriSpeech,
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
+    "speech_commands": SpeechCommands,
     "speechbrain": SpeechBrain,
     "nemo": Nemo,
     "kaldi": Kaldi,
