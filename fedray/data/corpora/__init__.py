@@ -10,6 +10,7 @@ from fedray.data.corpora.nemo import Nemo
 from fedray.data.corpora.speech_commands import SpeechCommands
 from fedray.data.corpora.speechbrain import SpeechBrain
 from fedray.data.corpora.tsv import Tsv
+from fedray.data.corpora.urbansound8k import UrbanSound8K
 
 CORPORA: dict[str, type] = {
     "embedded": Embedded,
@@ -17,6 +18,7 @@ CORPORA: dict[str, type] = {
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,
+    "urbansound8k": UrbanSound8K,
     "speechbrain": SpeechBrain,
     "nemo": Nemo,
     "kaldi": Kaldi,
