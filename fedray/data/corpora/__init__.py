@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedray.data.corpora.crema_d import CremaD
 from fedray.data.corpora.embedded import Embedded
 from fedray.data.corpora.fsdd import ConnectedDigits, Fsdd
 from fedray.data.corpora.kaldi import Kaldi
@@ -19,6 +20,7 @@ CORPORA: dict[str, type] = {
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,
     "urbansound8k": UrbanSound8K,
+    "crema_d": CremaD,
     "speechbrain": SpeechBrain,
     "nemo": Nemo,
     "kaldi": Kaldi,
