@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedray.data.corpora.crema_d import CremaD
 from fedray.data.corpora.embedded import Embedded
 from fedray.data.corpora.fsdd import ConnectedDigits, Fsdd
+from fedray.data.corpora.iemocap import Iemocap
 from fedray.data.corpora.kaldi import Kaldi
 from fedray.data.corpora.librispeech import LibriSpeech
 from fedray.data.corpora.nemo import Nemo
@@ -21,6 +22,7 @@ CORPORA: dict[str, type] = {
     "speech_commands": SpeechCommands,
     "urbansound8k": UrbanSound8K,
     "crema_d": CremaD,
+    "iemocap": Iemocap,
     "speechbrain": SpeechBrain,
     "nemo": Nemo,
     "kaldi": Kaldi,
