@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -137,11 +138,12 @@ def find_clips(home: Path) -> list[Clip]:
         raise ValueError(f"{home / strange[0]}: is not one of the 35 words of version 0.02: remove the folder, it is not of this corpus")
     clips = []
     for word in folders:
-        for name in names_in(home / word):
+        prefix = os.path.join(home, word, "")
+        for name in names_in(prefix):
             form = re.fullmatch(r"(([0-9a-f]{8})_nohash_\d+)\.wav", name)
             if form is None:
-                raise ValueError(f"{home / word / name}: must be named as 004ae714_nohash_0.wav is: rename or remove it")
-            clips.append(Clip(f"{word}/{form[1]}", str(home / word / name), form[2], word, word))
+                raise ValueError(f"{prefix}{name}: must be named as 004ae714_nohash_0.wav is: rename or remove it")
+            clips.append(Clip(f"{word}/{form[1]}", prefix + name, form[2], word, word))
     return clips
 
 
