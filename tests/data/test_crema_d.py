@@ -1,4 +1,4 @@
-"""CREMA-D, on a tree in the official layout: 91 actors, two recordings each, and a few more of some."""
+"""CREMA-D, on a tree in the official layout."""
 
 from __future__ import annotations
 
@@ -12,29 +12,13 @@ from fedray.data.corpora.crema_d import fold_of
 from fedray.data.corpora.layout import LeftOut
 from fedray.data.federated import DataSettings, divide
 from fedray.data.partition import PartitionSettings, partition
-from tests.trees import LFS_STUB, read, tone, write
-
-HEADER = '"","FileName","VoiceVote","VoiceLevel","FaceVote","FaceLevel","MultiModalVote","MultiModalLevel"\n'
-ACTORS = range(1001, 1092)
-MORE = {"1001_IEO_DIS_LO": "D", "1001_IEO_FEA_HI": "F", "1002_IEO_SAD_MD": "N:S", "1040_ITH_SAD_X": "S", "1076_MTI_SAD_XX": "S"}
-VOTES = {f"{actor}_{kind}_XX": vote for actor in ACTORS for kind, vote in (("DFA_ANG", "A"), ("IOM_NEU", "N"))} | MORE
-
-
-def rows(votes: dict[str, str]) -> str:
-    return HEADER + "".join(f'"{row}","{name}","N",50.5,"A",60,"{vote}",70.1\n' for row, (name, vote) in enumerate(votes.items(), start=1))
+from tests import trees
+from tests.trees import ACTORS, LFS_STUB, VOTES, read, tone, vote_table, write
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("crema") / "CREMA-D"
-    clip = tone(home / "clip.wav", 0.25)
-    (home / "AudioWAV").mkdir()
-    for name in VOTES:
-        shutil.copyfile(clip, home / "AudioWAV" / f"{name}.wav")
-    write(home / "AudioWAV" / "1076_MTI_SAD_XX.wav", "RIFF")
-    write(home / "AudioWAV" / ".DS_Store", "")
-    write(home / "processedResults" / "summaryTable.csv", rows(VOTES))
-    return home
+    return trees.crema_d(tmp_path_factory.mktemp("crema")) / "CREMA-D"
 
 
 @pytest.fixture
@@ -105,13 +89,13 @@ def test_settings_that_cannot_be(made: Path, options: dict[str, object], words: 
     ],
 )
 def test_a_bad_vote_is_named_by_file_and_line(tree: Path, votes: dict[str, str], words: str) -> None:
-    write(tree / "processedResults" / "summaryTable.csv", rows(VOTES | votes))
+    write(tree / "processedResults" / "summaryTable.csv", vote_table(VOTES | votes))
     with pytest.raises(ValueError, match=words):
         read("crema_d", tree)
 
 
 def test_recordings_without_votes_are_left_out_by_name(tree: Path) -> None:
-    write(tree / "processedResults" / "summaryTable.csv", rows({name: vote for name, vote in VOTES.items() if "1050" not in name}))
+    write(tree / "processedResults" / "summaryTable.csv", vote_table({name: vote for name, vote in VOTES.items() if "1050" not in name}))
     with pytest.warns(LeftOut, match=r"2 not in the table of votes \(1050_DFA_ANG_XX, 1050_IOM_NEU_XX\)"):
         assert "1050" not in read("crema_d", tree, fold=1)["train"].column("speaker")
 

@@ -1,4 +1,4 @@
-"""IEMOCAP, on a tree in the official layout: five sessions, of each one improvised and one scripted dialogue."""
+"""IEMOCAP, on a tree in the official layout."""
 
 from __future__ import annotations
 
@@ -12,42 +12,15 @@ from fedray.data.corpora.iemocap import SPEAKERS
 from fedray.data.corpora.layout import LeftOut
 from fedray.data.federated import DataSettings, divide
 from fedray.data.partition import PartitionSettings, partition
-from tests.trees import LFS_STUB, read, tone, write
+from tests import trees
+from tests.trees import LFS_STUB, rating, read, write
 
-IMPRO = {"F000": "neu", "F001": "exc", "M000": "ang", "M001": "fru"}
-SCRIPT = {"F000": "hap", "M000": "sad", "M001": "xxx"}
-OTHER_RATINGS = "C-E2:\tNeutral;\t()\nC-F1:\tNeutral;\t()\nA-E3:\tval 3; act 2; dom  2;\t()\n\n"
-NOTHING = r"10 of 35 recordings are left out: 5 of other emotions \(Ses01F_impro01_M001, .* and 2 more\); 5 without agreement \(xxx\) \("
-
-
-def dialogs(session: int) -> dict[str, dict[str, str]]:
-    """Ses03 and later have the markers on the man: who wears them says nothing of who talks."""
-    markers = "F" if session < 3 else "M"
-    return {f"Ses0{session}{markers}_impro01": IMPRO, f"Ses0{session}{markers}_script01_1b": SCRIPT}
-
-
-def line(turn: str, emotion: str) -> str:
-    return f"[6.2901 - 8.2357]\t{turn}\t{emotion}\t[2.5000, 2.5000, 2.5000]\n"
+LEFT_OUT = r"10 of 35 recordings are left out: 5 of other emotions \(Ses01F_impro01_M001, .* and 2 more\); 5 without agreement \(xxx\) \("
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("iemocap")
-    home, clip = root / "IEMOCAP_full_release", tone(root / "clip.wav", 0.25)
-    for session in range(1, 6):
-        ratings = home / f"Session{session}" / "dialog" / "EmoEvaluation"
-        for dialog, turns in dialogs(session).items():
-            lines = ["% [START_TIME - END_TIME] TURN_NAME EMOTION [V, A, D]\n\n"]
-            sounds = home / f"Session{session}" / "sentences" / "wav" / dialog
-            sounds.mkdir(parents=True)
-            write(sounds / f"._{dialog}_F000.wav", "")
-            for turn, emotion in turns.items():
-                shutil.copyfile(clip, sounds / f"{dialog}_{turn}.wav")
-                lines.append(line(f"{dialog}_{turn}", emotion) + OTHER_RATINGS)
-            write(ratings / f"{dialog}.txt", "".join(lines))
-            (ratings / f"._{dialog}.txt").write_bytes(b"\0\5\xff")
-            write(ratings / "Categorical" / f"{dialog}_e1_cat.txt", f"{dialog}_F000 :Anger; ()\n")
-    return root
+    return trees.iemocap(tmp_path_factory.mktemp("iemocap"))
 
 
 @pytest.fixture
@@ -56,7 +29,7 @@ def tree(made: Path, tmp_path: Path) -> Path:
 
 
 def test_the_talker_is_the_speaker(made: Path) -> None:
-    with pytest.warns(LeftOut, match=NOTHING):
+    with pytest.warns(LeftOut, match=LEFT_OUT):
         splits = read("iemocap", made)
     everyone = [row for part in splits.values() for row in part]
     # In every session she has neu, exc and hap, he ang and sad.
@@ -117,11 +90,11 @@ def test_settings_that_cannot_be(made: Path, options: dict[str, object], words: 
     ("text", "words"),
     [
         ("[6.2901 - 8.2357] Ses01F_impro01_F009 neu\n", r"Ses01F_impro01\.txt:1: must read '\[start - end\]<TAB>turn<TAB>emotion"),
-        (line("Ses01F_impro02_F000", "neu"), r"impro01\.txt:1: 'Ses01F_impro02_F000' is not a turn of this dialogue"),
-        (line("Ses01F_impro01", "neu"), r"impro01\.txt:1: 'Ses01F_impro01' is not a turn of this dialogue"),
-        ("\n" + line("Ses01F_impro01_F000", "joy"), r"impro01\.txt:2: the emotion must be one of neu, ang, .* xxx, not 'joy'"),
-        (line("Ses01F_impro01_F009", "neu"), r":Session1/dialog/EmoEvaluation/Ses01F_impro01\.txt:1: .*_F009\.wav: missing\. Restore"),
-        (2 * line("Ses01F_impro01_F000", "neu"), r"impro01\.txt:2: the id 'Ses01F_impro01_F000' stands in .*impro01\.txt:1 already"),
+        (rating("Ses01F_impro02_F000", "neu"), r"impro01\.txt:1: 'Ses01F_impro02_F000' is not a turn of this dialogue"),
+        (rating("Ses01F_impro01", "neu"), r"impro01\.txt:1: 'Ses01F_impro01' is not a turn of this dialogue"),
+        ("\n" + rating("Ses01F_impro01_F000", "joy"), r"impro01\.txt:2: the emotion must be one of neu, ang, .* xxx, not 'joy'"),
+        (rating("Ses01F_impro01_F009", "neu"), r":Session1/dialog/EmoEvaluation/Ses01F_impro01\.txt:1: .*_F009\.wav: missing\. Restore"),
+        (2 * rating("Ses01F_impro01_F000", "neu"), r"impro01\.txt:2: the id 'Ses01F_impro01_F000' stands in .*impro01\.txt:1 already"),
         (LFS_STUB, r"impro01\.txt: is a Git LFS stub, not the file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Speech Commands, on a tree in the official layout: 35 words, each by the same five speakers."""
+"""Speech Commands, on a tree in the official layout."""
 
 from __future__ import annotations
 
@@ -13,34 +13,15 @@ import pytest
 from fedray.data.corpora.speech_commands import COMMANDS, OTHERS, WORDS, split_by_hash
 from fedray.data.federated import DataSettings, divide
 from fedray.data.partition import PartitionSettings, partition
-from tests.trees import LFS_STUB, read, tone, write
+from tests import trees
+from tests.trees import DEV, LFS_STUB, NOISES, TAKES, TEST, TRAIN, read, tone, write
 
-# From the real lists: these speakers are in validation_list.txt (the first), in testing_list.txt (the second), and in neither.
-DEV, TEST = "a69b9b3e", "bb05582b"
-TRAIN = ("004ae714", "0132a06d", "00f0204f")
-TAKES = {DEV: 1, TEST: 1, TRAIN[0]: 3, TRAIN[1]: 1, TRAIN[2]: 1}
-TRAINED = 5  # clips of a word
-NOISES = {"white_noise": 12.0, "running_tap": 15.0}
+TRAINED = sum(TAKES[speaker] for speaker in TRAIN)  # clips of a word
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("commands")
-    home = root / "SpeechCommands" / "speech_commands_v0.02"
-    clip = tone(root / "clip.wav", 0.25)
-    for word in WORDS:
-        (home / word).mkdir(parents=True)
-        for speaker, takes in TAKES.items():
-            for take in range(takes):
-                shutil.copyfile(clip, home / word / f"{speaker}_nohash_{take}.wav")
-    for name, seconds in NOISES.items():
-        tone(home / "_background_noise_" / f"{name}.wav", seconds)
-    write(home / "_background_noise_" / "README.md", "noise")
-    write(home / "LICENSE", "CC BY 4.0")
-    write(home / "yes" / ".DS_Store", "")
-    write(home / "validation_list.txt", "".join(f"{word}/{DEV}_nohash_0.wav\n" for word in WORDS))
-    write(home / "testing_list.txt", "".join(f"{word}/{TEST}_nohash_0.wav\n" for word in WORDS))
-    return root
+    return trees.speech_commands(tmp_path_factory.mktemp("commands"))
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fedray.data.audio import is_lfs_stub
 from fedray.data.corpora.tsv import Table, corpus_root
@@ -25,6 +27,24 @@ def leave_out(where: Path, total: int, reasons: Mapping[str, Collection[str]]) -
     if told:
         count = sum(len(names) for names in reasons.values())
         warnings.warn(f"{where}: {count:,} of {total:,} recordings are left out: {'; '.join(told)}", LeftOut, stacklevel=3)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """What readers leave out, in words, within this context: nobody is warned of it. Other warnings take their usual way."""
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LeftOut)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, LeftOut):
+                told.append(str(message))
+            else:
+                usual(message, category, *where)
+
+        warnings.showwarning = show  # put back by the context
+        yield told
 
 
 def find_home(root: Path | None, holds: str, marker: str, *inside: str) -> Path:
