@@ -88,7 +88,7 @@ def urbansound8k(root: Path) -> Path:
 VOTES_HEADER = '"","FileName","VoiceVote","VoiceLevel","FaceVote","FaceLevel","MultiModalVote","MultiModalLevel"\n'
 ACTORS = range(1001, 1092)
 VOTES = {f"{actor}_{kind}_XX": vote for actor in ACTORS for kind, vote in (("DFA_ANG", "A"), ("IOM_NEU", "N"))}
-VOTES |= {"1001_IEO_DIS_LO": "D", "1001_IEO_FEA_HI": "F", "1002_IEO_SAD_MD": "N:S", "1040_ITH_SAD_X": "S", "1076_MTI_SAD_XX": "S"}
+VOTES |= {"1001_IEO_DIS_LO": "D", "1001_IEO_FEA_HI": "F", "1002_IEO_SAD_MD": "N:S", "1040_ITH_SAD_XX": "S", "1076_MTI_SAD_XX": "S"}
 
 
 def vote_table(votes: dict[str, str]) -> str:
@@ -101,6 +101,7 @@ def crema_d(root: Path) -> Path:
     (home / "AudioWAV").mkdir(parents=True)
     for name in VOTES:
         shutil.copyfile(clip, home / "AudioWAV" / f"{name}.wav")
+    (home / "AudioWAV" / "1040_ITH_SAD_XX.wav").rename(home / "AudioWAV" / "1040_ITH_SAD_X.wav")  # as it is distributed
     write(home / "AudioWAV" / "1076_MTI_SAD_XX.wav", "RIFF")
     write(home / "AudioWAV" / ".DS_Store", "")
     write(home / "processedResults" / "summaryTable.csv", vote_table(VOTES))

@@ -100,6 +100,15 @@ def test_recordings_without_votes_are_left_out_by_name(tree: Path) -> None:
         assert "1050" not in read("crema_d", tree, fold=1)["train"].column("speaker")
 
 
+def test_what_the_table_is_known_to_have_too_much_is_left_out(tree: Path) -> None:
+    write(tree / "processedResults" / "summaryTable.csv", vote_table(VOTES | {"1006_TIE_NEU_XX": "N"}))
+    with pytest.warns(LeftOut, match=r"5 of 188 recordings are left out: .*; 1 rated but not distributed \(1006_TIE_NEU_XX\)"):
+        read("crema_d", tree)
+    tone(tree / "AudioWAV" / "1006_TIE_NEU_XX.wav", 0.25)
+    with pytest.warns(LeftOut, match=r"4 of 188 recordings are left out"):
+        assert "1006_TIE_NEU_XX" in read("crema_d", tree)["train"].column("utterance")
+
+
 def test_what_is_missing_or_strange_is_named(tree: Path) -> None:
     def refused(words: str, **options: object) -> None:
         with pytest.raises(ValueError, match=words):

@@ -40,7 +40,7 @@ class Iemocap:
     parts: str = "all"  # all | impro (FedAudio, FedMLAC) | script
     test_session: int = 5  # both speakers of it are the test set (leave one session out)
     test_speaker: str | None = None  # instead, one speaker is ("Ses03M"; leave one speaker out)
-    dev_session: int | None = None  # null: the session before (5 before 1), or with test_speaker his partner; 0: none, they train
+    dev_session: int | None = None  # null: the session before (5 before 1), or with test_speaker the other speaker of the session; 0: none
 
     def __post_init__(self) -> None:
         check_choice("parts", self.parts, ("all", "impro", "script"))
