@@ -33,6 +33,8 @@ class CremaD:
     votes  what most raters saw and heard (MultiModalVote of processedResults/summaryTable.csv), where that is one of neu, hap, sad and ang;
            ties, disgust and fear are left out, counted (FedAudio, FedMLAC: 4,798 clips)
     names  what the actor was asked for, by the file's name: ang, dis, fea, hap, neu, sad; the table is not needed
+    1076_MTI_SAD_XX.wav is left out. The corpus' README names three more that are odd (1064_IEO_DIS_MD, which lasts a minute, and
+    1064_TIE_SAD_XX and 1076_MTI_NEU_XX, which are very short): they stay, as in FedAudio.
     Folds are over actors in order (1001-1019, 1020-1037, 1038-1055, 1056-1073, 1074-1091), as scikit-learn's KFold(5) divides them.
     """
 
