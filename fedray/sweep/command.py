@@ -55,7 +55,6 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides for all trials; not of what is swept")
-    parser.add_argument("--base", metavar="FILE", help=f"ask the same of another configuration (default: {sweep.base})")
     parser.add_argument("--out", metavar="DIR", help=f"the experiment's folder, or its URI (default: runs/{sweep.name})")
     parser.add_argument("--num-samples", type=int, metavar="N", help=f"draws from the space ({DRAWS}); repeats of a grid ({sweep.samples})")
     parser.add_argument(
@@ -89,7 +88,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     own = ["engine.checkpoint_every=1"]  # what Tune names must be there
     study = Study(
         os.fspath(place),
-        chosen["base"],
+        sweep.base,
         chosen["bases"],
         sweep.names,
         settings,
@@ -119,8 +118,6 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> dic
     if folder.exists(DESCRIPTION):
         shown = quote(folder.place)
         raise ValueError(f"{folder.place} holds a sweep already: go on with --resume --out {shown}, or choose another folder with --out")
-    if options.base is not None:
-        sweep = replace(sweep, base=options.base)
     studies.check_space(sweep, options.overrides)
     grid = all(studies.is_grid(domain) for domain in sweep.space.values()) and options.scheduler != "pbt"
     search = options.search or ("grid" if grid else "random")
@@ -138,7 +135,6 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> dic
         "smoke": options.smoke,
         "overrides": options.overrides,
         "folder": os.getcwd(),
-        "base": sweep.base,
         "bases": studies.read_bases(sweep, Path(sys.argv[0])),
     }
 

@@ -31,7 +31,7 @@ class Sweep:
 
     space     a key of the configuration, or a name -> tune.grid_search([...]), tune.uniform(...), ...
     base      the YAML file; {name} in it, and in `settings`, stands for the trial's value of a swept key or name,
-    names     or for what that value stands for: name -> value -> text; a list instead of a text holds dotted overrides
+    names     or for what that value stands for: name -> value -> text
     settings  dotted overrides of the base; the user's own beat them
     small     more of them, that make a trial of `--smoke` small
     samples   draws from a space that is no grid; of a grid, repeats
@@ -43,7 +43,7 @@ class Sweep:
     question: str
     base: str
     space: Mapping[str, Any]
-    names: Mapping[str, Mapping[str, str | Sequence[str]]] = field(default_factory=dict)
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: Sequence[str] = ()
     metric: str = "dev/wer"
     mode: str = "min"
@@ -61,7 +61,7 @@ class Study:
     place: str  # of the experiment: a path or a URI
     base: str
     bases: Mapping[str, Mapping[str, Any]]  # file -> its contents, resolved
-    names: Mapping[str, Mapping[str, str | Sequence[str]]]
+    names: Mapping[str, Mapping[str, str]]
     settings: Sequence[str]
     overrides: Sequence[str]  # of the user: they beat the settings
     folder: str  # what relative paths in the configuration are relative to
@@ -73,8 +73,7 @@ class Study:
     def config(self, values: Mapping[str, Any]) -> tuple[Config, Source]:
         """The checked configuration of the trial with these swept values."""
         swept = [f"{key}={_text(value)}" for key, value in values.items() if is_key(key)]
-        meant = [override for name in self.names if name in values for override in _overrides(self.names[name], values[name])]
-        settings = [fill(text, values, self.names) for text in (*self.settings, *meant)]
+        settings = [fill(text, values, self.names) for text in self.settings]
         base = self.bases[fill(self.base, values, self.names)]
         config, source = experiment.load(base, [*settings, *self.overrides, *swept, *self.own], Path(self.folder))
         return experiment.with_absolute_paths(config, Path(self.folder)), source
@@ -90,17 +89,10 @@ def is_key(name: str) -> bool:
     return "." in name or name in TOP
 
 
-def fill(text: str, values: Mapping[str, Any], names: Mapping[str, Mapping[str, str | Sequence[str]]]) -> str:
+def fill(text: str, values: Mapping[str, Any], names: Mapping[str, Mapping[str, str]]) -> str:
     for key, value in values.items():
-        meant = names[key][value] if key in names else _text(value)
-        text = text.replace(f"{{{key}}}", meant if isinstance(meant, str) else _text(value))
+        text = text.replace(f"{{{key}}}", names[key][value] if key in names else _text(value))
     return text
-
-
-def _overrides(names: Mapping[str, str | Sequence[str]], value: Any) -> Sequence[str]:
-    """The overrides that a value stands for; none where it stands for a text."""
-    meant = names[value]
-    return () if isinstance(meant, str) else meant
 
 
 def _text(value: Any) -> str:
@@ -127,8 +119,7 @@ def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:
     for key, domain in sweep.space.items():
         if key in RESERVED:
             raise ValueError(f"{sweep.name}: {key} cannot be swept: what a trial reserves is the same for all")
-        lists = any(not isinstance(meant, str) for meant in sweep.names.get(key, {}).values())
-        if not is_key(key) and not lists and not any(f"{{{key}}}" in text for text in (sweep.base, *sweep.settings)):
+        if not is_key(key) and not any(f"{{{key}}}" in text for text in (sweep.base, *sweep.settings)):
             raise ValueError(f"{sweep.name}: {key} is no key of the configuration, and neither base nor settings use {{{key}}}")
         if key in sweep.names and (unknown := [value for value in options(domain) or [None] if value not in sweep.names[key]]):
             raise ValueError(f"{sweep.name}: names does not say what {key}={unknown[0]} stands for")
