@@ -69,18 +69,18 @@ def federation(clips: Utterances, workload: Workload, scored: int = 0) -> Speech
 
 def configuration(workload: Workload, rounds: int, actors: int) -> dict[str, Any]:
     """As in a YAML file."""
+    workload, whole = workload.shared(), workload
     shape = (workload.width, workload.hidden, workload.bidirectional)
+    client = {"lr": engine_floor.LR, "batch": engine_floor.BATCH, "epochs": 1, "clip": None}
     wide = {"kind": "wide", "width": workload.width, "hidden": workload.hidden, "bidirectional": workload.bidirectional}
     return {
         "name": "engine",
         "rounds": rounds,
         "task": {"kind": "classification", "classes": LABELS},
         "model": {"kind": "crnn", "size": OURS[shape]} if shape in OURS else wide,
-        "algorithm": {
-            "kind": "fedavg",
-            "client": {"lr": engine_floor.LR, "batch": engine_floor.BATCH, "epochs": 1, "clip": None},
-            "pretrain": {"steps": 0},
-        },
+        "algorithm": {"kind": "fedmlac", "sizes": [OURS[whole.width, whole.hidden, whole.bidirectional]], "client": client}
+        if whole.mutual
+        else {"kind": "fedavg", "client": client, "pretrain": {"steps": 0}},
         "cohort": {"size": workload.cohort},
         "engine": {"actors": actors},
     }
