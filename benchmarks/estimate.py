@@ -1,6 +1,6 @@
 """What `fedray doctor --estimate` says of a run, and what the run then takes: time, traffic and disk; benchmarks/estimate.md.
 
-    python benchmarks/estimate.py        # about 15 minutes on two cores
+    python benchmarks/estimate.py        # about 8 minutes on two cores, with nothing else running
 
 Each study begins with an empty cache: the estimate makes the corpus and the features, which are its run's too, and nothing else.
 """
@@ -24,7 +24,6 @@ from fedray.doctor.estimate import estimate
 
 STUDIES = {
     "configs/fednst/embedded.yaml": ["rounds=4"],
-    "configs/fednst/embedded_sfl.yaml": ["rounds=6"],
     "configs/fedavg/keywords.yaml": ["rounds=10"],
 }
 
@@ -33,6 +32,7 @@ def compare(config: str, overrides: list[str], home: Path) -> dict[str, tuple[fl
     """Quantity -> (estimated, measured)."""
     os.environ["FEDRAY_CACHE"] = str(home / "cache")
     expected, *_ = estimate(*experiment.load(ROOT / config, overrides), print)
+    print({part: round(seconds, 1) for part, seconds in expected.seconds.items()}, flush=True)
     ray.shutdown()
     since = time.perf_counter()
     results = experiment.run(ROOT / config, overrides, out=home / "run").results

@@ -61,6 +61,7 @@ def test_quick_ends_with_the_ratio(
     assert re.fullmatch(r"CRNN-Base: seconds a round over the floor: \d+\.\d\d", capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_what_travels_runs_on_actors(cluster: None, modules: SimpleNamespace, bench: Any) -> None:
     wide = bench.fedray(replace(bench.sizes.workload("wide"), width=8, hidden=8), rounds=3)
     assert len(wide.seconds) == 2 and min(wide.seconds) > 0 and [row["clients/ok"] for row in wide.rows] == [2, 2, 2]
@@ -70,6 +71,7 @@ def test_what_travels_runs_on_actors(cluster: None, modules: SimpleNamespace, be
     assert min(toy.memory.values()) > 0
 
 
+@pytest.mark.long
 def test_the_parts_and_their_page(modules: SimpleNamespace, bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     parts, played = modules.engine_parts, modules.engine_runs.Played
     memory = {"this process": 10**8, "driver": 2 * 10**8, "client actors": 3 * 10**8, "Ray": 4 * 10**8}
