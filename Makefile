@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
+.PHONY: demo test test-long lint study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,8 +15,11 @@ $(BIN)/.installed: pyproject.toml
 demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## everything that CI runs
+test: $(BIN)/.installed  ## all tests but the longest (about 12 minutes on two cores)
 	$(BIN)/python -m pytest
+
+test-long: $(BIN)/.installed  ## the longest tests (about 5 minutes)
+	$(BIN)/python -m pytest -m long
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -38,11 +38,11 @@ def test_both_sides_train_the_same(modules: SimpleNamespace, tmp_path: Path) -> 
     floor, runs = modules.engine_floor, modules.engine_runs
     clips, classes = floor.pool()
     stored = runs.write_clips(tmp_path / "clips")
-    for model, expected in (("base", 178_083), ("lite", 28_067)):
+    for model, expected in (("base", 178_083), ("lite", 28_067), ("mutual", 28_067)):
         workload = replace(floor.WORKLOADS[model], clients=6)
         config, program = runs.build(tmp_path, stored, workload, 1, 1)
         task, client = program.algorithm.task, program.data.load("client-0005")
-        assert task.flat("cpu").layout.size == expected == sum(p.numel() for p in floor.net(workload).parameters())
+        assert task.flat("cpu").layout.size == expected == sum(p.numel() for p in floor.net(workload.shared()).parameters())
         assert config.algorithm.client.clip is None and config.algorithm.client.lr == floor.LR
         rows = (5 * 7 + np.arange(20) * 13) % 2000
         np.testing.assert_array_equal(task.targets(client), classes[rows])
@@ -61,6 +61,7 @@ def test_quick_ends_with_the_ratio(
     assert re.fullmatch(r"CRNN-Base: seconds a round over the floor: \d+\.\d\d", capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_what_travels_runs_on_actors(cluster: None, modules: SimpleNamespace, bench: Any) -> None:
     wide = bench.fedray(replace(bench.sizes.workload("wide"), width=8, hidden=8), rounds=3)
     assert len(wide.seconds) == 2 and min(wide.seconds) > 0 and [row["clients/ok"] for row in wide.rows] == [2, 2, 2]
@@ -70,6 +71,7 @@ def test_what_travels_runs_on_actors(cluster: None, modules: SimpleNamespace, be
     assert min(toy.memory.values()) > 0
 
 
+@pytest.mark.long
 def test_the_parts_and_their_page(modules: SimpleNamespace, bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     parts, played = modules.engine_parts, modules.engine_runs.Played
     memory = {"this process": 10**8, "driver": 2 * 10**8, "client actors": 3 * 10**8, "Ray": 4 * 10**8}

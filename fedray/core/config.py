@@ -93,6 +93,7 @@ def _problem(error: Exception) -> str:
 def _merge(base: DictConfig, top: DictConfig) -> DictConfig:
     """Merge, but let a section of another kind replace the one below it: the keys of one kind mean nothing to another.
 
+    In the same way another corpus leaves nothing of the options and the root of the one below it.
     A word where the other has a section (`strategy: by_loss`, `strategy.temperature=2`) is that section's kind.
     """
     base = base.copy()
@@ -104,11 +105,16 @@ def _merge(base: DictConfig, top: DictConfig) -> DictConfig:
         elif OmegaConf.is_dict(there) and "kind" in there:
             here = _section(here)
         if OmegaConf.is_dict(here) and OmegaConf.is_dict(there):
-            other_kind = "kind" in here and "kind" in there and here["kind"] != there["kind"]
-            base[key] = here if other_kind else _merge(there, here)
+            if _differ(here, there, "corpus"):
+                there = OmegaConf.masked_copy(there, [name for name in there if name not in ("options", "root")])
+            base[key] = here if _differ(here, there, "kind") else _merge(there, here)
         else:
             base[key] = here
     return base
+
+
+def _differ(here: DictConfig, there: DictConfig, name: str) -> bool:
+    return name in here and name in there and here[name] != there[name]
 
 
 def _section(node: Any) -> Any:

@@ -96,7 +96,7 @@ class Probe(ClientActor):
 
     def seed(self) -> tuple[ServerState, float]:
         """theta_0 after some steps, and the seconds that a step takes once it is warm (0: it was in the cache)."""
-        state = self.init()
+        state, _ = self.init()
         steps = np.diff(self._marks)[len(self._marks) // 4 :]
         return state, float(np.mean(steps)) if len(steps) else 0.0
 

@@ -11,6 +11,7 @@ No part of `make test`.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -132,6 +133,7 @@ def cut_off(laptop: Laptop, host: Host, run: Path, log: Path) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the hosts go with it
     with Network(("fedray-head", "fedray-one", "fedray-two")) as network:
         shared, alone = network.folder / "shared", network.folder / "alone"
         shared.mkdir()
