@@ -28,7 +28,12 @@ OWN_WAYS = (0.06, 5.0, 7.0, 1.2, 0.6, 3.0)  # standard deviation of a speaker's 
 CHANCE = (0.07, 6.0, 9.0, 1.5, 0.6, 3.0)  # standard deviation from one utterance to the next
 EXPRESSIVE = (0.5, 1.4)  # how much of the tendency a speaker shows at all
 INTENSITY = (0.4, 1.4)  # and in one utterance
-CLOSINGS = {"angry": ".!!", "happy": ".!?", "neutral": "...", "sad": "..,"}  # punctuation, one of three: it moves the last syllables' melody
+CLOSINGS = {
+    "angry": ".!!",
+    "happy": ".!?",
+    "neutral": "...",
+    "sad": "..,",
+}  # one of three: it moves the last syllables' melody
 HABITUAL = (-29.0, -23.0)  # dB below full scale, the range of speakers' own loudness
 QUIET_BREATH = -30.0  # dB of breath against the voice, above 2 kHz
 TILT_TAPS = 127

@@ -14,7 +14,18 @@ import numpy as np
 from fedray.core import seeds
 from fedray.data.corpora.synthesis.acoustics import GRID, SAMPLE_RATE
 from fedray.data.corpora.synthesis.sounds import (
-    add, bands, drift, envelope, falling, gain, noise, ringing, struck, tone, unit, voiced
+    add,
+    bands,
+    drift,
+    envelope,
+    falling,
+    gain,
+    noise,
+    ringing,
+    struck,
+    tone,
+    unit,
+    voiced,
 )  # fmt: skip
 from fedray.data.corpora.synthesis.speakers import Conditions, Place, draw_place
 
@@ -166,7 +177,7 @@ def gun_shot(samples: int, who: Generator, take: Generator) -> np.ndarray:
     shot = noise(len(times), falling(5000, 1), take) * np.exp(-times / np.float32(crack))
     shot += noise(len(times), falling(corner, 1.5), take) * np.exp(-times / np.float32(boom)) * gain(body)
     add(shot, shot[: len(shot) // 2] * gain(far), echo)
-    start, end = take.uniform(0.02, 0.3), samples / SAMPLE_RATE
+    start = take.uniform(0.02, 0.3)
     if automatic:
         at = start + np.arange(int(take.integers(3, 12))) / rate
     else:
@@ -198,10 +209,7 @@ def siren(samples: int, who: Generator, take: Generator) -> np.ndarray:
     rate = (who.uniform(0.12, 0.4), who.uniform(2.2, 4.5), who.uniform(0.5, 1.0))[style]
     harmonics, traffic = np.arange(1, 13) ** -who.uniform(0.6, 2.0), who.uniform(-24, -3)
     phase = rate * np.arange(samples) / SAMPLE_RATE + take.random()
-    if style == 2:
-        course = low * np.where(phase % 1 < 0.5, 1.0, 1.335)
-    else:
-        course = low * high ** (0.5 - 0.5 * np.cos(2 * np.pi * phase))
+    course = low * (np.where(phase % 1 < 0.5, 1.0, 1.335) if style == 2 else high ** (0.5 - 0.5 * np.cos(2 * np.pi * phase)))
     passing = np.interp(np.arange(samples), [0, samples], 1 + take.normal(0, 0.03, 2))
     loudness = 10 ** (drift(samples, 0.7, 3, take) / 20)
     return tone(course * passing, samples, harmonics) * loudness + noise(samples, falling(200, 1.2), take) * gain(traffic)

@@ -76,6 +76,6 @@ def shuffled_words(words: tuple[str, ...], count: int, generator: np.random.Gene
 
 
 def skewed_words(words: tuple[str, ...], count: int, alpha: float, generator: np.random.Generator) -> list[str]:
-    """`count` isolated words, each drawn by the shares that one draw from Dirichlet(`alpha`) gives the words: the smaller, the more skewed."""
+    """`count` isolated words, each drawn by shares that Dirichlet(`alpha`) gives the words: the smaller, the more skewed."""
     shares = generator.dirichlet(np.full(len(words), alpha))
     return generator.choice(words, count, p=shares).tolist()
