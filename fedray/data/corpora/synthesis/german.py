@@ -1,0 +1,66 @@
+"""German voice commands."""
+
+TEMPLATES = (
+    "stell den timer auf {minutes} minuten",
+    "weck mich {day} um {clock}",
+    "erinnere mich daran {task}",
+    "sag {event} {day} ab",
+    "mach {device} {room} {switch}",
+    "dimm die lichter {room}",
+    "stell die heizung {room} auf {degrees} grad",
+    "spiel {genre} musik",
+    "ruf {person} {where} an",
+    "sag {person} dass ich {minutes} minuten später komme",
+    "schick {person} eine nachricht",
+    "lies die {ordinal} nachricht von {person}",
+    "wie wird das wetter {day} in {city}",
+    "glaubst du dass es {day} in {city} {rain}",
+    "bring mich {place} in {city}",
+    "wie weit ist {city} von {city}",
+    "reservier einen tisch für {number} {day}",
+    "setz {number} {food} und {drink} auf die liste",
+    "haben wir noch {drink} oder {drink}",
+    "wie viel ist {number} {plus} {minutes}",
+    "streich die wand {day} {colour}",
+    "wie heißen {food} auf {language}",
+)
+
+SLOTS = {
+    "number": ("zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"),
+    "minutes": ("{number}", "fünfzehn", "{tens}", "{compound}"),
+    "compound": ("einundzwanzig", "fünfundzwanzig", "zweiunddreißig", "siebenunddreißig", "dreiundvierzig", "achtundfünfzig"),
+    "tens": ("zwanzig", "dreißig", "vierzig", "fünfzig"),
+    "degrees": ("fünfzehn", "achtzehn", "zwanzig", "einundzwanzig", "fünfundzwanzig"),
+    "clock": ("{number} uhr", "halb {number}", "viertel nach {number}", "{number} uhr {tens}"),
+    "day": ("heute", "morgen", "heute abend", "am {weekday}", "nächsten {weekday}", "am {weekday} {period}"),
+    "weekday": ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"),
+    "period": ("vormittag", "nachmittag", "abend"),
+    "event": ("die sitzung", "den zahnarzt", "die party", "das konzert", "die reise", "den unterricht"),
+    "task": (
+        "{drink} zu kaufen", "{person} anzurufen", "{pet} zu füttern", "die miete zu bezahlen", "{door} zu schließen", "die blumen zu gießen"
+    ),
+    "pet": ("die katze", "den hund", "das pferd", "die fische"),
+    "person": ("anna", "peter", "maria", "jonas", "sophie", "paul", "oma", "opa"),
+    "where": ("bei der arbeit", "zu hause", "jetzt", "noch einmal {day}"),
+    "room": ("in der küche", "im schlafzimmer", "im wohnzimmer", "im büro", "in der garage", "im garten"),
+    "device": ("das licht", "die heizung", "das radio", "den fernseher", "die lampe", "die waschmaschine"),
+    "switch": ("an", "aus"),
+    "colour": ("rot", "blau", "grün", "gelb", "weiß", "schwarz", "orange"),
+    "door": ("die tür", "das fenster", "das tor"),
+    "genre": ("klassische", "ruhige", "fröhliche", "laute", "moderne"),
+    "ordinal": ("erste", "zweite", "letzte", "neue"),
+    "rain": ("regnet", "schneit", "schön wird", "kalt wird"),
+    "city": ("berlin", "hamburg", "münchen", "köln", "dresden", "leipzig", "bremen", "stuttgart"),
+    "place": ("zum bahnhof", "zur bank", "zur schule", "zum strand", "zur apotheke", "zur post"),
+    "food": ("äpfel", "bananen", "tomaten", "karotten", "orangen", "kartoffeln", "zitronen", "kekse"),
+    "drink": ("milch", "kaffee", "tee", "brot", "butter", "reis", "zucker", "wasser"),
+    "plus": ("plus", "minus", "mal"),
+    "language": ("englisch", "russisch", "spanisch", "französisch"),
+}  # fmt: skip
+
+KEYWORDS = (
+    *("ja", "nein", "hoch", "runter", "links", "rechts", "an", "aus", "halt", "los"),
+    *("null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"),
+    *("bett", "vogel", "katze", "hund", "glücklich", "haus", "baum", "rot", "grün", "blau"),
+    *("montag", "samstag", "folgen", "lernen", "hallo"),
+)
