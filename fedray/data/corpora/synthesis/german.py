@@ -36,9 +36,7 @@ SLOTS = {
     "weekday": ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"),
     "period": ("vormittag", "nachmittag", "abend"),
     "event": ("die sitzung", "den zahnarzt", "die party", "das konzert", "die reise", "den unterricht"),
-    "task": (
-        "{drink} zu kaufen", "{person} anzurufen", "{pet} zu füttern", "die miete zu bezahlen", "{door} zu schließen", "die blumen zu gießen"
-    ),
+    "task": ("{drink} zu kaufen", "{person} anzurufen", "{pet} zu füttern", "die miete zu zahlen", "{door} zu schließen"),
     "pet": ("die katze", "den hund", "das pferd", "die fische"),
     "person": ("anna", "peter", "maria", "jonas", "sophie", "paul", "oma", "opa"),
     "where": ("bei der arbeit", "zu hause", "jetzt", "noch einmal {day}"),
@@ -56,7 +54,7 @@ SLOTS = {
     "drink": ("milch", "kaffee", "tee", "brot", "butter", "reis", "zucker", "wasser"),
     "plus": ("plus", "minus", "mal"),
     "language": ("englisch", "russisch", "spanisch", "französisch"),
-}  # fmt: skip
+}
 
 KEYWORDS = (
     *("ja", "nein", "hoch", "runter", "links", "rechts", "an", "aus", "halt", "los"),
