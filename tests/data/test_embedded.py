@@ -203,8 +203,8 @@ def test_speakers_differ_and_keep_to_their_conditions():
     drawn = [speakers.draw(f"s{number}", "en", conditions, 0) for number in range(300)]
     assert {speaker.voice.split("+")[0] for speaker in drawn} == set(speakers.ACCENTS["en"][:2])
     assert {speaker.voice.split("+")[1] for speaker in drawn} >= set(speakers.VARIANTS[:5])
-    assert all(149 <= speaker.rate * speaker.warp <= 161 and 0.3 <= speaker.t60 <= 0.4 for speaker in drawn)
-    assert len({speaker.equaliser for speaker in drawn}) == 300
+    assert all(149 <= speaker.rate * speaker.warp <= 161 and 0.3 <= speaker.place.t60 <= 0.4 for speaker in drawn)
+    assert len({speaker.place.equaliser for speaker in drawn}) == 300
 
 
 @pytest.mark.parametrize("kind", speakers.NOISES)
@@ -232,7 +232,7 @@ def test_rooms_decay_by_sixty_decibels():
 
 def test_what_cannot_be_is_said(tmp_path, monkeypatch):
     for wrong, words in (
-        ({"kind": "songs"}, "data.options.kind: choose from commands, keywords"),
+        ({"kind": "songs"}, "data.options.kind: choose from commands, keywords, emotions, events"),
         ({"languages": ["xx"]}, "data.options.languages: choose from en, fr, it"),
         ({"words": 36}, "data.options.words: there are 1 to 35"),
         ({"held_out": 0.0}, "data.options.held_out"),

@@ -73,3 +73,9 @@ def shuffled_words(words: tuple[str, ...], count: int, generator: np.random.Gene
     """`count` isolated words, every word equally often (to within one), in random order."""
     order = [word for _ in range(-(-count // len(words))) for word in generator.permutation(words).tolist()]
     return order[:count]
+
+
+def skewed_words(words: tuple[str, ...], count: int, alpha: float, generator: np.random.Generator) -> list[str]:
+    """`count` isolated words, each drawn by shares that Dirichlet(`alpha`) gives the words: the smaller, the more skewed."""
+    shares = generator.dirichlet(np.full(len(words), alpha))
+    return generator.choice(words, count, p=shares).tolist()
