@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedray.core import seeds
-from fedray.data.corpora.synthesis import english, french, italian
+from fedray.data.corpora.synthesis import english, french, german, italian, russian, spanish
 
 SLOT = re.compile(r"\{(\w+)\}")
 TRIES = 10_000
@@ -47,7 +47,7 @@ class Grammar:
 
 GRAMMARS = {
     language: Grammar(module.TEMPLATES, module.SLOTS, module.KEYWORDS)
-    for language, module in (("en", english), ("fr", french), ("it", italian))
+    for language, module in zip(("en", "fr", "it", "es", "de", "ru"), (english, french, italian, spanish, german, russian), strict=True)
 }
 
 

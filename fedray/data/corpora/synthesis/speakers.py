@@ -14,6 +14,9 @@ ACCENTS: Mapping[str, tuple[str, ...]] = {
     "en": ("en-us", "en", "en-gb-x-rp", "en-us-nyc", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-029"),
     "fr": ("fr", "fr-be", "fr-ch"),
     "it": ("it",),
+    "es": ("es", "es-419"),
+    "de": ("de",),
+    "ru": ("ru", "ru-lv"),
 }
 # espeak-ng's variants less those that whisper, croak, drawl or imitate machines
 VARIANTS = (
