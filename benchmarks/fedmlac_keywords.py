@@ -46,7 +46,8 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
     if config == "passed_on":
         algorithm = yaml.safe_load((study.ROOT / "configs/fedmlac/embedded.yaml").read_text(encoding="utf-8"))["algorithm"]
         algorithm |= {"kind": "passed_on", "client": algorithm["client"] | {"lr": 0.1}}  # which is better for it on dev
-        config, own = "embedded", ["imports=[passed_on]", f"algorithm={json.dumps(algorithm)}", *own]
+        alone = ["imports=[passed_on]", "engine.lanes=1", "engine.actors=1", "engine.cpus_per_client=1"]
+        config, own = "embedded", [*alone, f"algorithm={json.dumps(algorithm)}", *own]
     out = runs / f"seed-{seed}" / part / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
     print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
     return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *own], out)
