@@ -7,16 +7,22 @@ paper's order may come from. What is carried lies in the actor: such a run is ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedray.algorithms import ALGORITHMS
-from fedray.algorithms.fedmlac import FedMLAC
+from fedray.algorithms.fedmlac import FedMLAC, FedMLACSettings
 from fedray.core.metrics import Metrics
 from fedray.core.types import Client, Received, State, Update
 
 
+@dataclass(frozen=True)
+class PassedOnSettings(FedMLACSettings):
+    pass
+
+
 class PassedOn(FedMLAC):
+    Settings = PassedOnSettings
     carried: State | None = None
 
     def client_update(self, client: Client, received: Received) -> Update:
