@@ -1,9 +1,10 @@
 """The standard workload, and its floor: the same gradient steps and the same average in bare torch, one thread, no framework.
 
-    python benchmarks/engine_floor.py [base | lite | wide] [rounds]
+    python benchmarks/engine_floor.py [base | lite | wide | mutual] [rounds]
 
 4,000 clients with 20 one-second clips each (98 frames of 40 log-mels, 35 classes); 100 of them a round, one epoch, batch 16, SGD 0.01,
-averaged by examples. Prints the seconds of each round as JSON. Imports neither fedray nor Ray.
+averaged by examples. Prints the seconds of each round as JSON. Imports neither fedray nor Ray. `mutual` is FedMLAC: each client trains a
+CRNN-Base of its own, kept in memory, and the shared CRNN-Lite, each also towards what the other says.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 POOL, FRAMES, BINS, CLASSES = 2000, 98, 40, 35
 BATCH, LR = 16, 0.01
@@ -36,11 +37,16 @@ class Workload:
     cohort: int = 100
     clips: int = 20  # a client
     clients: int = 4000
+    mutual: bool = False  # the model stays with its client, and learns together with a CRNN-Lite, which alone is averaged
     lean: bool = False  # with fedray's GRU: then what is left to fedray is the engine alone
 
     def rows(self, client: int) -> np.ndarray:
         """Positions of a client's clips in the pool, int64 [clips]."""
         return (client * 7 + np.arange(self.clips) * 13) % POOL
+
+    def shared(self) -> Workload:
+        """The model that is averaged."""
+        return replace(self, width=32, hidden=64, bidirectional=False) if self.mutual else self
 
     def chosen(self, round: int) -> np.ndarray:
         return np.random.default_rng(100 + round).choice(self.clients, self.cohort, replace=False)
@@ -50,6 +56,7 @@ WORKLOADS = {
     "base": Workload("CRNN-Base", 64, 128, True),
     "lite": Workload("CRNN-Lite", 32, 64, False),
     "wide": Workload("CRNN, 2.6M", 256, 512, True, cohort=40, clips=8),
+    "mutual": Workload("FedMLAC, CRNN-Base and Lite", 64, 128, True, mutual=True),
 }
 
 
@@ -100,11 +107,30 @@ def train(model: nn.Module, clips: torch.Tensor, classes: torch.Tensor) -> float
     return total
 
 
+def teach(personal: nn.Module, plugin: nn.Module, clips: torch.Tensor, classes: torch.Tensor) -> float:
+    """One epoch of deep mutual learning; the sum of the plug-in's losses."""
+    optimizers, total = [torch.optim.SGD(model.parameters(), lr=LR) for model in (personal, plugin)], 0.0
+    personal.train()
+    plugin.train()
+    for start in range(0, len(clips), BATCH):
+        batch, labels = clips[start : start + BATCH], classes[start : start + BATCH]
+        answers = [personal(batch), plugin(batch)]
+        for own, other, optimizer in zip(answers, reversed(answers), optimizers, strict=True):
+            optimizer.zero_grad()
+            mine, taught = log_softmax(own, 1), log_softmax(other.detach(), 1)
+            loss = cross_entropy(own, labels) + kl_div(mine, taught, reduction="batchmean", log_target=True)
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+    return total
+
+
 def play(workload: Workload, rounds: int, part: int = 0, parts: int = 1) -> list[float]:
     """Seconds of each round; with `parts`, this process trains every parts-th client of a cohort."""
     torch.set_num_threads(1)
     clips, classes = pool()
-    model, seconds = net(workload), []
+    model, seconds = net(workload.shared()), []
+    personal, own = (net(workload), dict[int, dict[str, torch.Tensor]]()) if workload.mutual else (None, {})
     shared = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for round in range(rounds):
         started = time.perf_counter()
@@ -113,7 +139,13 @@ def play(workload: Workload, rounds: int, part: int = 0, parts: int = 1) -> list
         for client in cohort.tolist():
             model.load_state_dict(shared)
             rows = workload.rows(client)
-            train(model, torch.from_numpy(clips[rows]), torch.from_numpy(classes[rows]))
+            mine = torch.from_numpy(clips[rows]), torch.from_numpy(classes[rows])
+            if personal is None:
+                train(model, *mine)
+            else:
+                personal.load_state_dict(own.get(client, personal.state_dict()))
+                teach(personal, model, *mine)
+                own[client] = {name: tensor.clone() for name, tensor in personal.state_dict().items()}
             for name, tensor in model.state_dict().items():
                 total[name] += tensor  # all clients have as many clips
         shared = {name: tensor / len(cohort) for name, tensor in total.items()}

@@ -69,18 +69,18 @@ def federation(clips: Utterances, workload: Workload, scored: int = 0) -> Speech
 
 def configuration(workload: Workload, rounds: int, actors: int) -> dict[str, Any]:
     """As in a YAML file."""
+    workload, whole = workload.shared(), workload
     shape = (workload.width, workload.hidden, workload.bidirectional)
+    client = {"lr": engine_floor.LR, "batch": engine_floor.BATCH, "epochs": 1, "clip": None}
     wide = {"kind": "wide", "width": workload.width, "hidden": workload.hidden, "bidirectional": workload.bidirectional}
     return {
         "name": "engine",
         "rounds": rounds,
         "task": {"kind": "classification", "classes": LABELS},
         "model": {"kind": "crnn", "size": OURS[shape]} if shape in OURS else wide,
-        "algorithm": {
-            "kind": "fedavg",
-            "client": {"lr": engine_floor.LR, "batch": engine_floor.BATCH, "epochs": 1, "clip": None},
-            "pretrain": {"steps": 0},
-        },
+        "algorithm": {"kind": "fedmlac", "sizes": [OURS[whole.width, whole.hidden, whole.bidirectional]], "client": client}
+        if whole.mutual
+        else {"kind": "fedavg", "client": client, "pretrain": {"steps": 0}},
         "cohort": {"size": workload.cohort},
         "engine": {"actors": actors},
     }
@@ -168,11 +168,12 @@ class Played:
     start_s: float  # from the call to the first round: processes, imports, the initial model and its checkpoint
     rows: list[dict[str, Any]]  # of metrics.jsonl
     memory: dict[str, int] = field(default_factory=dict)  # bytes at the peak; empty: not measured
+    memories: list[int] = field(default_factory=list)  # bytes of all processes at the end of every round; empty: not measured
 
 
 def play(given: Assignment, period: float | None = None) -> Played:
     """Run to the end; `period`: seconds between two looks at the memory (None: none, they cost CPU)."""
-    started, ends, rows = time.perf_counter(), list[float](), list[dict[str, Any]]()
+    started, ends, rows, memories = time.perf_counter(), list[float](), list[dict[str, Any]](), list[int]()
     with Memory(period) if period else nullcontext() as watch:
         driver = drivers.start(given)
         try:
@@ -183,8 +184,9 @@ def play(given: Assignment, period: float | None = None) -> Played:
                     if event.kind == "round":
                         ends.append(time.perf_counter())
                         rows.append(event.data["row"])
+                        memories += [sum(watch.sample().values())] if watch else []
             ray.get(finished)  # raises what went wrong
         finally:
             ray.kill(driver)
     seconds = [after - before for before, after in pairwise(ends)]
-    return Played(seconds, ends[0] - started - rows[0]["time/round_s"], rows, watch.peak() if watch else {})
+    return Played(seconds, ends[0] - started - rows[0]["time/round_s"], rows, watch.peak() if watch else {}, memories)

@@ -239,6 +239,9 @@ def _table(place: str, results: Mapping[str, Any]) -> None:
             f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name, f"{before:.2f}", f"{after:.2f}", change
         )
     console.print(table)
+    if own := results.get("own"):
+        scores = [f"{name} {own[name]:.2f} ± {own[f'{name}_sd']:.2f}" for name in own if f"{name}_sd" in own]
+        console.print(f"own models of {own['clients']} clients: {', '.join(scores)}", soft_wrap=True, highlight=False)
     console.print(
         f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "
         f"time {results['time/total_s']:.0f} s\n"

@@ -15,6 +15,7 @@ from rich.table import Table
 from fedray import experiment, programs
 from fedray.core.config import ConfigError
 from fedray.data import inspection
+from fedray.data.corpora.layout import collected
 from fedray.data.federated import divide
 from fedray.data.inspection import Population, Problem
 from fedray.data.labelled import labelled_rows
@@ -35,7 +36,9 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
     clients: dict[str, np.ndarray] = {}
     parts: dict[str, Manifest] = {}
     try:
-        splits = programs.read_corpus(config, source)
+        with collected() as left_out:
+            splits = programs.read_corpus(config, source)
+        problems += map(Problem, left_out)
         parts = splits  # shown as they are when they cannot be divided
         server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored

@@ -38,11 +38,11 @@ def test_both_sides_train_the_same(modules: SimpleNamespace, tmp_path: Path) -> 
     floor, runs = modules.engine_floor, modules.engine_runs
     clips, classes = floor.pool()
     stored = runs.write_clips(tmp_path / "clips")
-    for model, expected in (("base", 178_083), ("lite", 28_067)):
+    for model, expected in (("base", 178_083), ("lite", 28_067), ("mutual", 28_067)):
         workload = replace(floor.WORKLOADS[model], clients=6)
         config, program = runs.build(tmp_path, stored, workload, 1, 1)
         task, client = program.algorithm.task, program.data.load("client-0005")
-        assert task.flat("cpu").layout.size == expected == sum(p.numel() for p in floor.net(workload).parameters())
+        assert task.flat("cpu").layout.size == expected == sum(p.numel() for p in floor.net(workload.shared()).parameters())
         assert config.algorithm.client.clip is None and config.algorithm.client.lr == floor.LR
         rows = (5 * 7 + np.arange(20) * 13) % 2000
         np.testing.assert_array_equal(task.targets(client), classes[rows])

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from fedray.algorithms.central import NST, SL
 from fedray.algorithms.fedavg import FedAvg
+from fedray.algorithms.fedmlac import FedMLAC
 from fedray.algorithms.fednst import FedNST
+from fedray.algorithms.fedprox import FedProx
 from fedray.core.algorithm import Algorithm
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"fedavg": FedAvg, "fednst": FedNST, "nst": NST, "sl": SL}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "fedavg": FedAvg,
+    "fedmlac": FedMLAC,
+    "fednst": FedNST,
+    "fedprox": FedProx,
+    "nst": NST,
+    "sl": SL,
+}

@@ -11,15 +11,18 @@ McMahan, Moore, Ramage, Hampson, y Arcas. Communication-Efficient Learning of De
         Delta   <- alpha Delta_S + (1 - alpha) Delta_C
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
+With an adaptive server optimiser (server_optimizer.kind adam, yogi, adagrad) it is FedOpt (Reddi et al., ICLR 2021).
 On recognition, from a seed model and with alpha > 0, this is SFL, the supervised federation that FedNST's paper compares itself with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedray.core.config import kinds
+from fedray.core.metrics import Metrics
 from fedray.core.schedules import SCHEDULES
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
 from fedray.training.federated import (
@@ -27,6 +30,7 @@ from fedray.training.federated import (
     TaskAlgorithm,
     check_mixing,
     mixed,
+    own_model,
     report,
     seed_model,
     seed_model_keys,
@@ -75,6 +79,9 @@ class FedAvg(TaskAlgorithm):
         if self.settings.alpha == 0:
             return None
         return server_pass(self.task, server, received, self.settings.server, self.settings.buffers)
+
+    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+        return own_model(self, client, received, data)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.optimise(state, mixed(change, self.settings.alpha))

@@ -35,6 +35,7 @@ class Algorithm(ABC):
     init_depends: ClassVar[tuple[str, ...]] = ()  # keys that init depends on: it is cached under their values; () = never
     init_name: ClassVar[str | None] = None  # algorithms whose init makes the same from the same keys share a cache by giving it one name
     prepare_depends: ClassVar[tuple[str, ...]] = ()  # the same for client_prepare, besides init's
+    prepare_reads: ClassVar[bool] = True  # whether client_prepare looks at the broadcast or the assets, which then travel for it
     central: ClassVar[bool] = False  # whether it trains in one place, on a population of one client
     best: tuple[str, str] = (
         "dev/loss",
@@ -96,9 +97,12 @@ class Algorithm(ABC):
         """Score the global model on a shard of a split. `final`: as reported at the end (beam search, rows for predictions.tsv)."""
         return Evaluation(Metrics())
 
-    def client_evaluate(self, client: Client, received: Received) -> Metrics:
-        """Score a client's own model (personal models, memories)."""
-        return Metrics()
+    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+        """Score a client's own model (a personal one, or the global one after the client's training) on each of these data sets.
+
+        `client.state` is what the client keeps by now. Asked where `evaluation.own_every` or `own_final` says so.
+        """
+        return {}
 
     def export(self, state: ServerState, folder: Any) -> None:
         """Write the model so that it loads without fedray."""

@@ -93,6 +93,7 @@ def _problem(error: Exception) -> str:
 def _merge(base: DictConfig, top: DictConfig) -> DictConfig:
     """Merge, but let a section of another kind replace the one below it: the keys of one kind mean nothing to another.
 
+    In the same way another corpus leaves nothing of the options and the root of the one below it.
     A word where the other has a section (`strategy: by_loss`, `strategy.temperature=2`) is that section's kind.
     """
     base = base.copy()
@@ -104,11 +105,16 @@ def _merge(base: DictConfig, top: DictConfig) -> DictConfig:
         elif OmegaConf.is_dict(there) and "kind" in there:
             here = _section(here)
         if OmegaConf.is_dict(here) and OmegaConf.is_dict(there):
-            other_kind = "kind" in here and "kind" in there and here["kind"] != there["kind"]
-            base[key] = here if other_kind else _merge(there, here)
+            if _differ(here, there, "corpus"):
+                there = OmegaConf.masked_copy(there, [name for name in there if name not in ("options", "root")])
+            base[key] = here if _differ(here, there, "kind") else _merge(there, here)
         else:
             base[key] = here
     return base
+
+
+def _differ(here: DictConfig, there: DictConfig, name: str) -> bool:
+    return name in here and name in there and here[name] != there[name]
 
 
 def _section(node: Any) -> Any:
@@ -239,8 +245,11 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> Any:
 
 
 def kind_of(settings: Any, registry: Registry) -> str:
-    """The name under which a registry has what these settings belong to."""
-    return next(kind for kind, registered in registry.items() if settings_class(registered) is type(settings))
+    """The name under which a registry has what these settings belong to; ValueError where two entries share one class of settings."""
+    kind, *others = [kind for kind, registered in registry.items() if settings_class(registered) is type(settings)]
+    if others:
+        raise ValueError(f"{kind} and {others[0]} share their settings, {type(settings).__name__}: give one of them a dataclass of its own")
+    return kind
 
 
 def plain(instance: Any) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 
 class Metrics(Mapping[str, float]):
     """Name -> sum / count. `Metrics(wer=(errors, words)) + Metrics(...)` pools them; the federated WER is sum(errors) / sum(words).
 
-    A ratio that is reported in percent has 100 * errors as its sum.
+    A ratio that is reported in percent has 100 * errors as its sum. A name of the form `name|part` is one part of `name`, which is the
+    plain mean of its parts' ratios, each pooled for itself; parts of count 0 do not count: macro-F1 has one part a class.
     """
 
     def __init__(self, /, **values: tuple[float, float]) -> None:
@@ -19,14 +21,14 @@ class Metrics(Mapping[str, float]):
         return cls(**dict(values))
 
     def __getitem__(self, name: str) -> float:
-        total, count = self.values_[name]
+        total, count = self.total(name)
         return total / count if count else float("nan")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values_)
+        return iter(dict.fromkeys(name.partition("|")[0] for name in self.values_))
 
     def __len__(self) -> int:
-        return len(self.values_)
+        return sum(1 for _ in self)
 
     def __add__(self, other: Metrics) -> Metrics:
         merged = dict(self.values_)
@@ -36,8 +38,13 @@ class Metrics(Mapping[str, float]):
         return Metrics.of(merged)
 
     def total(self, name: str) -> tuple[float, float]:
-        """(sum, count)."""
-        return self.values_[name]
+        """(sum, count): of what has parts, the sum of their ratios and their number."""
+        if name in self.values_:
+            return self.values_[name]
+        parts = [pair for key, pair in self.values_.items() if key.startswith(f"{name}|") and pair[1]]
+        if not parts and name not in iter(self):
+            raise KeyError(name)
+        return math.fsum(total / count for total, count in parts), len(parts)
 
     def prefixed(self, prefix: str) -> Metrics:
         """`wer` -> `dev/wer`."""

@@ -85,10 +85,15 @@ def _why_not_audio(path: Path, message: str) -> str:
         return "a folder, not a file"
     if path.stat().st_size == 0:
         return "an empty file"
-    with path.open("rb") as file:
-        if file.read(23) == b"version https://git-lfs":
-            return "a Git LFS stub, not the audio (fetch it with `git lfs pull`)"
+    if is_lfs_stub(path):
+        return "a Git LFS stub, not the audio (fetch it with `git lfs pull`)"
     return f"cannot be read as audio: {message}"
+
+
+def is_lfs_stub(path: str | Path) -> bool:
+    """Whether a file that exists is what Git leaves in its place when it was cloned without Git LFS: a few lines that name the real one."""
+    with open(path, "rb") as file:
+        return file.read(23) == b"version https://git-lfs"
 
 
 def _check_wav_is_whole(path: str | Path) -> None:

@@ -59,6 +59,10 @@ class FeatureSettings:
         """Samples."""
         return max(1, round(self.sample_rate * self.hop_ms / 1000))
 
+    def frames(self, seconds: float) -> int:
+        """How many frames so many seconds of audio have."""
+        return max(1, 1 + (round(seconds * self.sample_rate) - self.window) // self.hop)
+
 
 class FeatureStore:
     """The features of a manifest's rows. Pickles as its path and its name in the cache; files are opened at the first use.

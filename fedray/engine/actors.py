@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedray.core.storage import Storage
 from fedray.core.strategies import Coordinatewise, OnePass, TwoPhase, Weights, squared_distances
 from fedray.core.sums import LayeredSum, WeightedSum
 from fedray.core.types import Broadcast, Evaluation, Received, RunError, Server, ServerState, Update, Vector
-from fedray.engine import work
+from fedray.engine import own, work
 from fedray.engine.holding import Holder, OwnStates, scratch
 from fedray.engine.lanes import Lane, LaneResult, LaneRun, Take, prepare_lane
 from fedray.engine.work import Program
@@ -131,6 +131,11 @@ class ClientActor:
 
     def evaluate(self, split: str, shard: int, shards: int, round: int, broadcast: Broadcast, final: bool) -> Evaluation:
         return work.evaluate(self.program, split, shard, shards, self._arrive(broadcast, round), final)
+
+    def evaluate_own(
+        self, clients: Sequence[tuple[str, int | None]], round: int, broadcast: Broadcast, splits: Sequence[str], utterances: int | None
+    ) -> list[Any]:
+        return own.evaluate(self.program, clients, self._arrive(broadcast, round), splits, utterances)
 
     def clear(self) -> None:
         """Leave nothing on this machine's disk."""

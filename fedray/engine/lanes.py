@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from fedray.core.metrics import Metrics
-from fedray.core.seeds import derive, seed_all
+from fedray.core.seeds import seed_all
 from fedray.core.strategies import OnePass, Strategy
 from fedray.core.sums import PartialSum
 from fedray.core.types import Client, Received, RunError, State, Update, Vector
+from fedray.engine import own
 from fedray.engine.work import Program, hydrate, prepare
 
 Take = Callable[[str, Vector, float], None]  # client, update, log-weight: where a sound update goes
-PHASES = ("hydrate", "prepare", "train", "fold")
+PHASES = ("hydrate", "prepare", "train", "own", "fold")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Lane:
     clients: tuple[tuple[str, int | None], ...]
     excluded: Mapping[str, str] = field(default_factory=dict)  # client -> why it is not tried again
     attempt: int = 0
+    own: int = 0  # utterances of dev that the clients' own models are scored on; 0: none
     marker: Path | None = None  # where the client in work is written down, for the case that it kills its actor
 
     @contextmanager
@@ -100,6 +102,7 @@ class LaneRun:
         self._left = iter(lane.clients)
         self._out: list[tuple[str, State | None]] = []  # handed out, not yet answered: client, the state prepared for it just now
         self._mark = 0.0
+        self._scored: dict[str, Any] | None = None  # what own models are scored on
 
     def run(self, take: Take) -> LaneResult:
         finished = False
@@ -181,23 +184,27 @@ class LaneRun:
         partial, report = self.result.partial, dict(update.report)
         metrics = partial.metrics + update.metrics
         state = update.state if update.state is not None else prepared
-        own = partial.own + self._evaluate(client, state)
+        scored = partial.own + self._evaluate(client, state)
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             self.program.states.save(client, self.lane.round + 1, state)
             self.result.written.append(client)
         take(client, delta, log_weight)
-        partial.metrics, partial.own = metrics, own
+        partial.metrics, partial.own = metrics, scored
         self.result.size = delta.size
         self.result.reports[client] = report
         self.result.up_bytes += delta.nbytes + 8 * len(report)
 
     def _evaluate(self, client: str, state: State | None) -> Metrics:
-        """The client's own model, where the algorithm has such."""
-        if not self.program.algorithm.overrides("client_evaluate"):
+        """The client's own model, where it is to be scored: every client has one vote."""
+        if not self.lane.own:
             return Metrics()
-        seed = derive(self.program.seed, "client_evaluate", self.lane.round, client)
-        seed_all(seed)
-        return self.program.algorithm.client_evaluate(Client(client, self.program.data.load(client), seed, state), self.received)
+        self._lap("fold")
+        if self._scored is None:
+            self._scored = {"dev": own.part(self.program, "dev", self.lane.own)}
+        trained = Client(client, self.program.data.load(client), 0)
+        scores = own.score(self.program, trained, state, self.received, self._scored)["dev"]
+        self._lap("own")
+        return own.one_vote(scores)
 
 
 def finite(delta: Vector) -> bool:

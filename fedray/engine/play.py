@@ -10,12 +10,14 @@ from typing import Any
 from tensorboardX import SummaryWriter
 
 from fedray.core.types import Evaluation
+from fedray.engine import own
 from fedray.engine.folder import ClientRecord, Progress, RunFolder, write_clients
 from fedray.engine.gauges import Gauges
 from fedray.engine.lanes import PHASES, Failure, LaneResult
 from fedray.engine.pool import Job, Pool
-from fedray.engine.rounds import Outcome, Plan, Rounds, Stopwatch
+from fedray.engine.rounds import Outcome, Plan, Rounds
 from fedray.engine.store import ClientStore
+from fedray.engine.watches import Stopwatch
 from fedray.engine.work import Program
 
 METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"
@@ -241,6 +243,8 @@ class Play:
             scored = rounds.evaluate(which.state, which.round, splits, final=True)
             results[title] = {"round": which.round} | {k: v for split in scored.values() for k, v in split.metrics.items()}
             predictions += [{"model": title, "split": split, **row} for split, part in scored.items() for row in part.predictions]
+        if self.plan.evaluation.own_final and self.program.algorithm.overrides("client_evaluate"):
+            results["own"] = self._own(rounds, progress, splits)
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
         self.folder.write_table("predictions.tsv", predictions)
         results |= {
@@ -252,4 +256,14 @@ class Play:
         }
         self.folder.write_json("results.json", results)
         self.folder.export("model", lambda path: self.program.algorithm.export(best.state, path))
+        return results
+
+    def _own(self, rounds: Rounds, progress: Progress, splits: list[str]) -> dict[str, Any]:
+        """The own models of all that ever took part, after the last round: plain means over the clients, and own.tsv with each."""
+        self.note("phase", {"text": "the clients' own models"})
+        results, rows, failed = own.at_the_end(rounds, progress, splits)
+        failures = [Failure(*fault) for fault in failed]
+        self._append_failures(failures, progress.round)
+        rounds.check(failures, results["clients"] + len(failures))
+        self.folder.write_table("own.tsv", rows)
         return results

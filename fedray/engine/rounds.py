@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -29,6 +27,7 @@ from fedray.engine.folder import ClientRecord, Progress
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.pool import Job, Lost, Pool
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
+from fedray.engine.watches import Phases
 from fedray.engine.work import Program
 
 DEATHS_ALLOWED = 1  # a client that was at work when its actor died a second time is left out
@@ -85,10 +84,10 @@ class Rounds:
 
     def start(self, initial: ServerState) -> None:
         """Put the broadcast of round 0 where clients that take part for the first time find it."""
-        broadcast, self.first = self._broadcast(initial, 0)
+        broadcast, self.first = self.put(initial, 0)
         self._first_bytes = size(broadcast)
 
-    def _broadcast(self, state: ServerState, round: int) -> tuple[Broadcast, Any]:
+    def put(self, state: ServerState, round: int) -> tuple[Broadcast, Any]:
         """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
         if self._put is None or self._put[0] is not state or self._put[1] != round:
             with self.phases("broadcast"):
@@ -101,18 +100,26 @@ class Rounds:
         t, data, settings = progress.round, self.program.data, self.plan.cohort
         chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
-        broadcast, reference = self._broadcast(progress.state, t)
+        broadcast, reference = self.put(progress.state, t)
+        own = self.plan.evaluation.own_utterances if self._scores_own(t + 1) else 0
         jobs: dict[Hashable, Job] = {}
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
             versioned = tuple((client, progress.clients[client].version if client in progress.clients else None) for client in clients)
-            lane = Lane(number, t, versioned, marker=self.markers / f"lane_{number}")
+            lane = Lane(number, t, versioned, own=own, marker=self.markers / f"lane_{number}")
             jobs[number] = Job("train_lane", (lane, reference, self.first), sum(map(data.cost, clients)))
         if self.algorithm.overrides("server_train"):
             jobs["server"] = Job("server_train", (t, reference), math.inf)  # one piece that cannot be cut: first to start
         lanes, server, partial, aggregate = self._trained(jobs, t)
         down = len(chosen) * size(broadcast)
-        down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 is sent once
+        if self.algorithm.prepare_reads:
+            down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 once
         return Outcome(partial, aggregate, lanes, server, len(chosen), len(chosen) - len(answering), down, broadcast.settings)
+
+    def _scores_own(self, round: int) -> bool:
+        """Whether the own models of a round's cohort are scored: counted from 1, and the last one always."""
+        every = self.plan.evaluation.own_every
+        possible = every > 0 and "dev" in self.program.data.splits() and self.algorithm.overrides("client_evaluate")
+        return possible and (round % every == 0 or round == self.plan.rounds)
 
     def _trained(self, jobs: Mapping[Hashable, Job], round: int) -> tuple[list[LaneResult], Update | None, PartialSum, Aggregate]:
         """All lanes trained and aggregated. What is lost with an actor that held it is trained again: to the same bits."""
@@ -174,7 +181,8 @@ class Rounds:
             for n, piece in enumerate(pieces)
         }
         lanes = list(self._run(jobs).values())
-        return lanes, sum(len(lane.prepared) for lane in lanes) * (self._first_bytes + self.asset_bytes)
+        sent = self._first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
+        return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
     def _run(self, jobs: Mapping[Hashable, Job]) -> dict[Hashable, Any]:
         """On the pool. A client that is at work when its actor dies is noted; at the second time it is left out."""
@@ -210,7 +218,7 @@ class Rounds:
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Each split scored in shards, merged in shard order."""
-        _, reference = self._broadcast(state, round)
+        _, reference = self.put(state, round)
         shards = self.plan.evaluation.shards
         jobs: dict[Hashable, Job] = {
             (split, shard): Job("evaluate", (split, shard, shards, round, reference, final)) for split in splits for shard in range(shards)
@@ -266,30 +274,3 @@ def read_on(node: str, path: Path) -> str | None:
         return str(ray.get(ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_text).remote(path), timeout=30))
     except (RayError, OSError):
         return None
-
-
-class Phases:
-    """Seconds by phase, since they were taken last."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
-
-    def take(self) -> dict[str, float]:
-        taken, self._seconds = self._seconds, {}
-        return taken
-
-
-class Stopwatch:
-    def __init__(self) -> None:
-        self.started = time.perf_counter()
-
-    def __call__(self) -> float:
-        return time.perf_counter() - self.started

@@ -81,7 +81,13 @@ class EvaluationSettings:
 
     every: int = 1  # rounds; the last round is always scored
     shards: int = 8
+    own_every: int = 0  # rounds; the own models of the cohort on a part of dev, where the algorithm has such; 0: never
+    own_utterances: int = 200  # about so many of dev, evenly spread
+    own_final: bool = False  # at the end the own models of all that ever took part, on every split
+    own_final_utterances: int | None = None  # about so many of each split; null: all
 
     def __post_init__(self) -> None:
         if self.every < 1 or self.shards < 1:
             raise ValueError("every and shards must be at least 1")
+        if self.own_every < 0 or self.own_utterances < 1 or (self.own_final_utterances is not None and self.own_final_utterances < 1):
+            raise ValueError("own_every must not be below 0, own_utterances and own_final_utterances not below 1")

@@ -90,9 +90,13 @@ class Run:
 
     @functools.cached_property
     def best(self) -> Mapping[str, Any]:
-        """Scores of the best round, and "round". Of an unfinished run: of the best so far on dev, which is all that was scored."""
+        """Scores of the best round, and "round"; under own/, means of the clients' own models after the last round.
+
+        Of an unfinished run: of the best so far on dev, which is all that was scored.
+        """
         if self.results is not None:
-            return self.results["best"]
+            own = {f"own/{name}": value for name, value in self.results.get("own", {}).items() if "/" in name and not name.endswith("_sd")}
+            return self.results["best"] | own
         names = [name for name in (self.rows[0] if self.rows else ()) if name.startswith("dev/")]
         judged = next((name for name in ("dev/wer", "dev/accuracy", *names) if name in names), None)
         if judged is None or np.isnan(column := self.column(judged)).all():

@@ -19,7 +19,7 @@ from fedray.report.groups import Group
 from fedray.report.recorded import Run, known_metric, rising
 from fedray.report.words import title
 
-FIRST_CHOICES = ("test/wer", "test/accuracy", "dev/wer", "dev/accuracy")
+FIRST_CHOICES = ("own/test/accuracy", "test/wer", "test/accuracy", "dev/wer", "dev/accuracy")
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedray.report.report import Report
 
 HEADER = 12  # characters on a line
-SHOWN = ("wer", "accuracy", "bleu", "f1")
+SHOWN = ("wer", "accuracy", "bleu", "macro_f1")
 
 
 def scores(runs: Sequence[Run], metric: str) -> list[str]:

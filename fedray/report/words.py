@@ -8,7 +8,7 @@ from statistics import mean
 
 from fedray.report.recorded import rising
 
-NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "f1": "F1"}
+NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "macro_f1": "macro-F1"}
 SEARCHES = {"lm": "LM", "lexicon": "lexicon"}
 WHOLE = {
     "traffic/total_bytes": "traffic",
@@ -27,10 +27,10 @@ def title(metric: str) -> str:
     if metric in WHOLE:
         return WHOLE[metric]
     part, _, name = metric.rpartition("/")
-    score, _, search = name.partition("_")
+    score, _, search = (name, "", "") if name in NAMES else name.partition("_")
     if score not in NAMES:
         return metric.replace("/", " ").replace("_", " ")
-    return " ".join(filter(None, (part, NAMES[score]))) + (f", {SEARCHES.get(search, search)}" if search else "")
+    return " ".join(filter(None, (part.replace("/", " "), NAMES[score]))) + (f", {SEARCHES.get(search, search)}" if search else "")
 
 
 def unit(metric: str) -> str:

@@ -100,7 +100,7 @@ class Trial(tune.Trainable):
             if last["round"] < config.rounds:
                 yield last
         results = self._results()
-        scores = {f"{title}/{name}": value for title in ("seed", "best") for name, value in results.get(title, {}).items()}
+        scores = {f"{title}/{name}": value for title in ("seed", "best", "own") for name, value in results.get(title, {}).items()}
         yield (last or self.folder.rows(METRICS)[-1]) | scores | {"done": True}
 
     def _rows(self, before: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

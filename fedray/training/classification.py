@@ -1,4 +1,4 @@
-"""Classification of clips as a task: cross-entropy, accuracy in percent."""
+"""Classification of clips as a task: cross-entropy, accuracy and macro-F1 in percent, by whole clips or by the mean over their windows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedray.core.cache import write_atomically
+from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.types import Evaluation, Vector
 from fedray.data.augment import SpecAugment, SpecAugmentSettings
@@ -24,6 +25,7 @@ from fedray.data.federated import SpeechData
 from fedray.data.manifest import Manifest
 from fedray.models import crnn
 from fedray.training.task import Task
+from fedray.training.windows import all_windows, random_window
 
 EVALUATION_BATCH = 64
 COLUMNS = ("label", "text")
@@ -33,6 +35,7 @@ COLUMNS = ("label", "text")
 class ClassificationSettings:
     label: str = "label"  # label | text: the column of the manifest that is the class
     classes: list[str] | None = None  # null: all that server and clients have, sorted
+    window: float | None = None  # seconds: trained on a random window a clip, judged by the mean logits of all; null: by whole clips
     augment: SpecAugmentSettings = field(default_factory=lambda: SpecAugmentSettings(time_masks=0, frequency_masks=0))
 
     def __post_init__(self) -> None:
@@ -40,6 +43,7 @@ class ClassificationSettings:
             raise ValueError(f"label is one of {', '.join(COLUMNS)}, not {self.label!r}")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes are two or more different labels, not {self.classes}")
+        positive(window=self.window)
 
 
 class Classification(Task):
@@ -48,7 +52,7 @@ class Classification(Task):
     Settings = ClassificationSettings
     settings: ClassificationSettings
     # The clients' labels are among the classes, so what they have decides how many outputs a model has, and in which order.
-    init_depends = ("task.kind", "task.label", "task.classes", "task.augment")
+    init_depends = ("task.kind", "task.label", "task.classes", "task.window", "task.augment")
     best = ("dev/accuracy", "max")
 
     def __init__(self, settings: ClassificationSettings, model: Any, features: FeatureSettings, data: SpeechData) -> None:
@@ -65,6 +69,7 @@ class Classification(Task):
             )
         self.outputs = len(self.classes)
         self._augment = SpecAugment(settings.augment)
+        self._window = None if settings.window is None else features.frames(settings.window)
         self._known: weakref.WeakKeyDictionary[Manifest, np.ndarray] = weakref.WeakKeyDictionary()
         for part in training:
             self._ids(part, unlabelled=True)
@@ -84,10 +89,16 @@ class Classification(Task):
 
     def augment(self, batch: Batch) -> Batch:
         masks = self.settings.augment
+        if self._window is not None:
+            batch = random_window(batch, self._window)
         return self._augment(batch) if masks.time_masks or masks.frequency_masks else batch
 
     def loss(self, model: Any, batch: Batch, targets: np.ndarray) -> Tensor:
         return cross_entropy(model(batch.features, batch.lengths), torch.from_numpy(targets).to(batch.features.device))
+
+    def classes_of(self, batch: Batch, targets: np.ndarray) -> Tensor:
+        """The class numbers of a batch, int64 [batch], from those of all utterances."""
+        return torch.from_numpy(targets[batch.positions]).to(batch.features.device)
 
     def logits(self, params: Vector, data: Utterances, device: str) -> np.ndarray:
         """float32 [len(data), classes], in the order of `data`."""
@@ -97,18 +108,26 @@ class Classification(Task):
         found = np.empty((len(data), self.outputs), np.float32)
         with torch.no_grad():
             for batch in batches(data, EVALUATION_BATCH, None):
-                moved = batch.to(device)
-                found[batch.positions] = flat.model(moved.features, moved.lengths).cpu().numpy()
+                windows, clips = (batch, None) if self._window is None else all_windows(batch, self._window)
+                moved = windows.to(device)
+                logits = flat.model(moved.features, moved.lengths).cpu().numpy()
+                found[batch.positions] = logits if clips is None else np.add.reduceat(logits, _firsts(clips)) / np.bincount(clips)[:, None]
         return found
 
     def evaluate(self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool) -> Evaluation:
-        """accuracy in percent and loss, the mean cross-entropy; `final` adds a row an utterance, its `errors` 0 or 1."""
+        """accuracy and macro_f1 in percent, and loss, the mean cross-entropy; `final` adds a row an utterance, its `errors` 0 or 1.
+
+        Macro-F1 is the plain mean over the classes that occur among targets or answers, each from counts of all clips (as scikit-learn's).
+        """
         if not len(data):
             return Evaluation(Metrics())
         targets, logits = self.targets(data), self.logits(params, data, device)
         answers = logits.argmax(1)
         losses = cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(targets), reduction="sum")
         metrics = Metrics(accuracy=(100.0 * int((answers == targets).sum()), len(data)), loss=(float(losses), len(data)))
+        right = np.bincount(targets[answers == targets], minlength=self.outputs)
+        both = np.bincount(targets, minlength=self.outputs) + np.bincount(answers, minlength=self.outputs)  # 2 TP + FP + FN
+        metrics += Metrics.of({f"macro_f1|{name}": (200.0 * right[place], both[place]) for place, name in enumerate(self.classes)})
         rows = zip(data.ids, data.speakers, targets.tolist(), answers.tolist(), strict=True) if final else ()
         return Evaluation(metrics, [self._row(*row) for row in rows])
 
@@ -147,3 +166,8 @@ class Classification(Task):
                 raise ValueError(f"utterance {utterance}: its {self.settings.label} {label!r} is none of the classes {known}")
             if not unlabelled:
                 raise ValueError(f"utterance {utterance} has no {self.settings.label}, and its class is asked for")
+
+
+def _firsts(clips: np.ndarray) -> np.ndarray:
+    """Where each clip's windows begin."""
+    return np.flatnonzero(np.diff(clips, prepend=-1))

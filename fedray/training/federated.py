@@ -14,7 +14,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, numpy_generator, seed_all
-from fedray.core.types import Change, Evaluation, Layer, Received, Server, ServerState, Update, Vector
+from fedray.core.types import Change, Client, Evaluation, Layer, Received, Server, ServerState, Update, Vector
 from fedray.data.dataset import Utterances
 from fedray.training.local import LocalSettings, PretrainSettings, pretrain, sgd
 from fedray.training.task import Task
@@ -82,18 +82,24 @@ def seed_model_keys(task: Task) -> tuple[str, ...]:
     return ("seed", "features", "model", "algorithm.pretrain", *task.init_depends)
 
 
+def initial_model(task: Task, server: Server) -> ServerState:
+    """The task's initial weights: drawn at random, or from `model.init`."""
+    seed_all(server.seed, "weights")
+    return ServerState(task.initial(server.device))
+
+
 def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:
     """theta_0: the task's initial weights (drawn at random, or from `model.init`), trained on the server's labelled data."""
-    seed_all(server.seed, "weights")
-    flat = task.flat(server.device)
-    flat.load(task.initial(server.device))
+    initial, flat = initial_model(task, server), task.flat(server.device)
     if settings.steps:
+        flat.load(initial.params)
         if server.data is None:
             raise ValueError(
                 "there is no labelled data on the server to train a seed model on: set data.server, or algorithm.pretrain.steps=0"
             )
         pretrain(task, server.data, task.targets(server.data), settings, server.seed, server.device, server.progress)
-    return ServerState(flat.read())
+        return ServerState(flat.read())
+    return initial
 
 
 def train_on(
@@ -105,12 +111,21 @@ def train_on(
     lr: float,
     seed: int,
     buffers: str,
+    proximal: float = 0.0,
 ) -> tuple[Vector, Metrics]:
     """SGD from the broadcast; the difference to it, and the mean loss."""
     flat = task.flat(received.device)
     flat.load(received.params)
-    metrics = sgd(task, data, targets, settings, lr, seed, buffers == "frozen", received.device)
+    metrics = sgd(task, data, targets, settings, lr, seed, buffers == "frozen", received.device, proximal)
     return flat.difference(received.params, buffers=buffers == "averaged"), metrics
+
+
+def own_model(algorithm: Any, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    """Scores of a client's own model where clients keep none: the broadcast after the client's training, drawn anew [ours]."""
+    task: Task = algorithm.task
+    algorithm.client_update(client, received)  # leaves the trained model in the task's
+    params = task.flat(received.device).read()
+    return {split: task.evaluate(params, part, received.assets, received.device, final=False).metrics for split, part in data.items()}
 
 
 def server_pass(task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:

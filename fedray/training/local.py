@@ -79,20 +79,26 @@ def sgd(
     seed: int,
     frozen: bool,
     device: str,
+    proximal: float = 0.0,
 ) -> Metrics:
     """Train the task's model in place on utterances with their targets, by position; returns the mean loss an utterance.
 
-    `frozen`: batch norm keeps its running statistics. Raises ValueError when the loss is no number any more.
+    `frozen`: batch norm keeps its running statistics; `proximal`: the weight mu of mu / 2 ||w - w_0||^2 (FedProx), w_0 the model as it is.
+    Raises ValueError when the loss is no number any more.
     """
     flat = task.flat(device)
     generator = np.random.default_rng(seed)
     total, count = 0.0, 0
+    weights = flat.values[: flat.layout.trainable]
+    start = weights.clone() if proximal else None
     flat.model.train()
     with frozen_statistics(flat.model) if frozen else nullcontext():
         for _ in range(settings.epochs):
             for batch in batches(data, settings.batch, generator):
                 loss = step(task, flat, batch, targets, settings.clip, device)
-                flat.values[: flat.layout.trainable].add_(flat.gradient, alpha=-lr)
+                if start is not None:
+                    flat.gradient.add_(weights - start, alpha=proximal)
+                weights.add_(flat.gradient, alpha=-lr)
                 total += loss * len(batch)
                 count += len(batch)
     return Metrics(loss=(total, count))
@@ -104,14 +110,24 @@ def step(task: Task, flat: FlatModel, batch: Batch, targets: Sequence[Any], clip
     chosen = targets[batch.positions] if isinstance(targets, np.ndarray) else [targets[i] for i in batch.positions]
     loss = task.loss(flat.model, task.augment(batch.to(device)), chosen)
     loss.backward()
-    value = float(loss.detach())
-    if not math.isfinite(value):
-        raise ValueError(f"the training loss is {value}: lower the learning rate (lr), or clip gradients (clip)")
-    if clip is not None:
-        norm = float(torch.linalg.vector_norm(flat.gradient))
-        if norm > clip:
-            flat.gradient.mul_(clip / norm)
+    value = finite(float(loss.detach()))
+    clip_gradient(flat, clip)
     return value
+
+
+def finite(loss: float) -> float:
+    """The loss; ValueError when it is no number any more."""
+    if not math.isfinite(loss):
+        raise ValueError(f"the training loss is {loss}: lower the learning rate (lr), or clip gradients (clip)")
+    return loss
+
+
+def clip_gradient(flat: FlatModel, largest: float | None) -> None:
+    """Scale `flat.gradient` down to this Euclidean norm where it is above."""
+    if largest is not None:
+        norm = float(torch.linalg.vector_norm(flat.gradient))
+        if norm > largest:
+            flat.gradient.mul_(largest / norm)
 
 
 def pretrain(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,12 @@ class Task(ABC):
     def model(self) -> nn.Module:
         """A new model; its weights are drawn from torch's global generator."""
         return self.model_class(self.model_settings, self.features.bins, self.outputs)
+
+    def with_model(self, settings: Any) -> Self:
+        """The same task for a model of the same kind with other settings."""
+        other = copy.copy(self)
+        other.model_settings, other._flat = settings, None
+        return other
 
     def initial(self, device: str) -> Vector:
         """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""

@@ -44,3 +44,15 @@ def test_prefix_pickle_and_any_name() -> None:
     assert pickle.loads(pickle.dumps(metrics)).total("dev/wer") == (1.0, 4.0)
     assert Metrics.of({"self": (1, 1), "dev/wer": (2, 1)})["self"] == 1.0
     assert repr(metrics) == "Metrics(dev/wer=0.25)"
+
+
+def test_a_metric_of_parts_is_the_plain_mean_of_what_each_part_pools() -> None:
+    """Two classes' F1: (2 + 4) / (4 + 6) = 60 % and 2 / 8 = 25 %; a class that nobody has seen does not count."""
+    one = Metrics.of({"macro_f1|no": (200, 4), "macro_f1|yes": (0, 3), "macro_f1|up": (0, 0), "loss": (1, 2)})
+    other = Metrics.of({"macro_f1|no": (400, 6), "macro_f1|yes": (200, 5), "macro_f1|up": (0, 0)})
+    pooled = (one + other).prefixed("dev")
+    assert dict(pooled) == {"dev/macro_f1": pytest.approx((60 + 25) / 2), "dev/loss": 0.5} and len(pooled) == 2
+    assert pooled.total("dev/macro_f1") == (85.0, 2)
+    assert math.isnan(Metrics.of({"macro_f1|no": (0, 0)})["macro_f1"])
+    with pytest.raises(KeyError):
+        pooled["macro_f1"]

@@ -5,31 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
-from fedray.core.parallel import serial
-from fedray.data.corpora import CORPORA
-from fedray.data.manifest import Manifest
+from tests.trees import read, tone, write
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-
-
-def read(kind: str, root: Path | None, cache: Path = Path("unused"), seed: int = 0, **options: object) -> dict[str, Manifest]:
-    return CORPORA[kind](**options).read(root, seed, cache, serial)
-
-
-def tone(path: Path, seconds: float = 0.5, rate: int = 16000, pitch: float = 200.0) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(path, 0.3 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate), rate)
-    return path
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 # ---- LibriSpeech

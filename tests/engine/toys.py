@@ -56,7 +56,7 @@ class ToyData:
 @dataclass(frozen=True)
 class ToySettings:
     lr: float = 0.5
-    trouble: str = ""  # raise | nan | die once | die
+    trouble: str = ""  # raise | nan | die once | die | own
     troubled: tuple[str, ...] = ()
     seconds: float = 0.0  # how long a client takes
     folder: str = ""  # where inits are counted and deaths are remembered
@@ -111,6 +111,16 @@ class Toy(Algorithm):
         params = state.params + (0 if change.clients is None else change.clients)
         return ServerState(params + change.server, {"rounds": state.extra["rounds"] + 1})
 
+    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, np.ndarray]) -> dict[str, Metrics]:
+        if client.id in self.settings.troubled and self.settings.trouble == "own":
+            raise LookupError(f"no model of {client.id}")
+        assert client.state is not None
+        noise = torch.rand(1).item()
+        return {
+            split: Metrics(distance=(float(client.state["last"].sum() + wanted.sum()) + noise, 1), rounds=(client.state["rounds"], 1))
+            for split, wanted in data.items()
+        }
+
     def layers(self) -> tuple[Layer, ...]:
         return Layer("first", 0, 300), Layer("second", 300, 700), Layer("first", 700, SIZE)  # a layer may lie in two stretches
 
@@ -145,9 +155,10 @@ def assignment(folder: Path, rounds: int = 4, actors: int = 2, settings: ToySett
         actors = len(data.client_ids())
     else:
         changes["actors"] = actors
+    evaluation = EvaluationSettings(shards=3, **changes.pop("evaluation", {}))
     engine = EngineSettings(**({"lanes": 3} | changes))
     program = Program(algorithm, data, 7, ClientStore(folder / "states"))
-    plan = Plan(rounds, CohortSettings(size=cohort), engine, EvaluationSettings(shards=3))
+    plan = Plan(rounds, CohortSettings(size=cohort), engine, evaluation)
     return Assignment("toy", program, algorithm.assets(), plan, Share(actors, cpus, 0.0), folder)
 
 

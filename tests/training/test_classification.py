@@ -193,3 +193,27 @@ def test_the_exported_model_is_a_state_dict_and_its_classes(tmp_path: Path, monk
     assert {name: value.tolist() for name, value in state.items()} == {"scale": [2.0]}
     assert json.loads((tmp_path / "model" / "classes.json").read_text()) == ["a", "b", "c"]
     assert not (tmp_path / "model" / "example.py").exists(), "of a model of the user's nothing more is known"
+
+
+def test_macro_f1_is_pooled_by_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets a a a b b c, answers a a b b a a: F1 of a is 2*2/(3+4), of b 2*1/(2+2), of c 0."""
+    monkeypatch.setitem(MODELS, "echo", Echo)
+    answers = np.eye(3)[[0, 0, 1, 1, 0, 0]]
+    data = federation(tmp_path, list("abc"))
+    built, dev = task(data, EchoSettings()), clips(tmp_path, "scored", list("aaabbc"), answers)
+    params = built.initial("cpu")
+    expected = 100 * (4 / 7 + 2 / 4 + 0) / 3
+    assert built.evaluate(params, dev, {}, "cpu", False).metrics["macro_f1"] == pytest.approx(expected)
+    parts = [built.evaluate(params, part, {}, "cpu", False).metrics for part in shards(dev, 4)]
+    assert sum(parts, Metrics())["macro_f1"] == pytest.approx(expected)
+
+
+def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clips of four frames, windows of two: Echo says what the first frame of each holds, which here is the same."""
+    monkeypatch.setitem(MODELS, "echo", Echo)
+    data = federation(tmp_path, list("abc"))
+    whole, cut = task(data, EchoSettings()), task(data, EchoSettings(), window=0.035)
+    dev = clips(tmp_path, "scored", list("abc"), np.eye(3))
+    params = whole.initial("cpu")
+    np.testing.assert_array_equal(cut.logits(params, dev, "cpu"), whole.logits(params, dev, "cpu"))
+    assert cut.augment(collate(dev, np.arange(3))).features.shape == (3, 2, 3)

@@ -7,7 +7,7 @@ import functools
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
-from fedray.data.audio import AudioError, duration
+from fedray.data.audio import AudioError, duration, is_lfs_stub
 from fedray.data.manifest import Manifest, place
 
 
@@ -67,7 +67,9 @@ class Table:
 
     @classmethod
     def read(cls, path: Path, **dialect: Any) -> Table:
-        """`dialect` are the arguments of csv.reader. Raises ValueError for rows that are longer or shorter than the header."""
+        """`dialect` are the arguments of csv.reader. Raises ValueError for a Git LFS stub and rows longer or shorter than the header."""
+        if is_lfs_stub(path):
+            raise ValueError(f"{path}: is a Git LFS stub, not the table: fetch it with `git lfs pull`")
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, **dialect)
             header = next(reader, None)
@@ -155,7 +157,9 @@ def corpus_root(root: Path | None, holds: str) -> Path:
     return path
 
 
-def assemble(source: Path, lines: Sequence[int | str], columns: dict[str, Sequence | None], folder: Path, parallel: Parallel) -> Manifest:
+def assemble(
+    source: Path, lines: Sequence[int | str], columns: Mapping[str, Sequence | None], folder: Path, parallel: Parallel
+) -> Manifest:
     """A manifest from the columns of a file. Paths are relative to `folder`, numbers may be text, and missing `seconds` are measured.
 
     Raises ValueError naming the line of the first row whose id repeats, audio is missing, text is empty or times cannot be.

@@ -1,0 +1,100 @@
+"""FedMLAC on embedded keywords beside FedAvg, FedProx and FedOpt: three seeds; clean, noise, wrong labels, ablations.
+
+    python benchmarks/fedmlac_keywords.py [--seeds 0 1 2] [--runs runs/study-fedmlac] [--only clean noise labels ablation]
+
+Scored is the mean over the own models of all clients that took part, on a common test set by speakers that nobody has heard. Runs that
+are finished are kept; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import study
+import yaml
+
+METHODS = {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}
+SCORING = ["evaluation.every=10", "evaluation.own_every=0", "evaluation.own_final_utterances=400"]  # own models at the end, on half of test
+Arm = tuple[str, list[str]]  # configuration, overrides
+
+
+def arms() -> dict[str, dict[str, Arm]]:
+    """Part -> arm -> what is run."""
+    methods: dict[str, Arm] = {name: (file, []) for name, file in METHODS.items()} | {"one model, passed on": ("passed_on", [])}
+    worse = {"noise": "data.corruption.snr_db=10", "labels": "data.corruption.label_errors=0.5"}
+    return {
+        "clean": methods,
+        "noise": {name: (file, [worse["noise"]]) for name, (file, _) in methods.items()},
+        "labels": {name: (file, [worse["labels"]]) for name, (file, _) in methods.items()},
+        "ablation": {
+            "w/o mutual learning (one shared CRNN-Base)": ("without_mutual", []),
+            "isolated (no KL)": ("isolated", []),
+            "w/o LPA": ("without_lpa", []),
+            "w/o LPA, 50 % wrong labels": ("without_lpa", [worse["labels"]]),
+        },
+    }
+
+
+def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
+    """The results of a run."""
+    config, own = arms()[part][arm]
+    if config == "passed_on":
+        algorithm = yaml.safe_load((study.ROOT / "configs/fedmlac/embedded.yaml").read_text(encoding="utf-8"))["algorithm"]
+        algorithm |= {"kind": "passed_on", "client": algorithm["client"] | {"lr": 0.1}}  # which is better for it on dev
+        alone = ["imports=[passed_on]", "engine.lanes=1", "engine.actors=1", "engine.cpus_per_client=1"]
+        config, own = "embedded", [*alone, f"algorithm={json.dumps(algorithm)}", *own]
+    out = runs / f"seed-{seed}" / part / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
+    print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
+    return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *own], out)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
+
+
+def table(found: dict[str, dict[str, list[dict[str, Any]]]], part: str) -> str:
+    """Accuracy in percent; a drop is a difference to the same seed without noise or wrong labels."""
+    rows = []
+    for arm, results in found[part].items():
+        own = [one["own"]["test/accuracy"] for one in results]
+        row = {part: arm, "own models": spread(own), "macro-F1": spread([one["own"]["test/macro_f1"] for one in results])}
+        row["SD over clients"] = spread([one["own"]["test/accuracy_sd"] for one in results])
+        row["shared model"] = spread([one["best"]["test/accuracy"] for one in results])
+        if part in ("noise", "labels") and arm in found.get("clean", {}):
+            clean = [one["own"]["test/accuracy"] for one in found["clean"][arm]]
+            row["drop, own"] = spread([before - after for before, after in zip(clean, own, strict=True)])
+            shared = [one["best"]["test/accuracy"] for one in found["clean"][arm]]
+            after = [one["best"]["test/accuracy"] for one in results]
+            row["drop, shared"] = spread([before - now for before, now in zip(shared, after, strict=True)])
+        rows.append(row)
+    return study.table(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedmlac", help="where the run folders are kept")
+    parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
+    chosen = parser.parse_args()
+    found = {
+        part: {arm: [play(part, arm, seed, chosen.runs) for seed in chosen.seeds] for arm in arms()[part]}
+        for part in arms()
+        if part in chosen.only
+    }
+    tables = [table(found, part) for part in found]
+    text = "# FedMLAC on embedded keywords\n\nTest accuracy in percent, mean ± SD over seeds.\n\n" + "\n\n".join(tables)
+    kept = {
+        part: {arm: [{key: one[key] for key in ("own", "best")} for one in results] for arm, results in found[part].items()}
+        for part in found
+    }
+    study.write("fedmlac_keywords", text, {"found": kept}, "make study-fedmlac", chosen.seeds)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""FedMLAC, figure 2: personal models of five sizes, with and without layer-wise pruning.
+
+python sweeps/fedmlac_heterogeneous.py
+"""
+
+import sys
+
+from fedray.report.figures import Bars, Curves
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fedmlac_heterogeneous",
+    question="What is layer-wise pruning worth where the clients' models differ?",
+    base="configs/fedmlac/heterogeneous.yaml",
+    space={"strategy.kind": tune.grid_search(["layerwise_pruning", "by_examples"]), "seed": tune.grid_search([0, 1, 2])},
+    settings=["data.seed={seed}"],
+    metric="own/accuracy",
+    mode="max",
+    figures=[Bars("own/test/accuracy"), Curves(("own/accuracy", "dev/accuracy"))],
+    small=["rounds=2"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

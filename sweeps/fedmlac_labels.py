@@ -1,0 +1,29 @@
+"""FedMLAC, table 7: wrong labels in the clients' training data, from 0 to 50 %; the test set is right.
+
+python sweeps/fedmlac_labels.py
+"""
+
+import sys
+
+from fedray.report.figures import Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fedmlac_labels",
+    question="What do wrong labels on the clients cost each method?",
+    base="configs/fedmlac/{method}.yaml",
+    names={"method": {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}},
+    space={
+        "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]),
+        "data.corruption.label_errors": tune.grid_search([0.0, 0.1, 0.3, 0.5]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
+    settings=["data.seed={seed}"],
+    metric="own/accuracy",
+    mode="max",
+    figures=[Trend("data.corruption.label_errors", "own/test/accuracy", by="method", percent=True)],
+    small=["rounds=2"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

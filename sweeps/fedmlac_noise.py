@@ -1,0 +1,29 @@
+"""FedMLAC, table 6: white noise in the clients' training data, at 30, 20 and 10 dB; the test set stays clean.
+
+python sweeps/fedmlac_noise.py
+"""
+
+import sys
+
+from fedray.report.figures import Bars, Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fedmlac_noise",
+    question="What does noise on the clients cost each method?",
+    base="configs/fedmlac/{method}.yaml",
+    names={"method": {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}},
+    space={
+        "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]),
+        "data.corruption.snr_db": tune.grid_search([None, 30, 20, 10]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
+    settings=["data.seed={seed}"],
+    metric="own/accuracy",
+    mode="max",
+    figures=[Trend("data.corruption.snr_db", "own/test/accuracy", by="method"), Bars("own/test/accuracy")],
+    small=["rounds=2"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

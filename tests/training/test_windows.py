@@ -1,0 +1,43 @@
+"""Windows of clips: what they cover, what is drawn, and what is filled up."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from fedray.data.dataset import Batch
+from fedray.training.windows import all_windows, random_window
+
+
+def batch(*lengths: int) -> Batch:
+    """Frame t of clip i holds 100 i + t + 1 in both bins."""
+    features = torch.zeros(len(lengths), max(lengths), 2)
+    for clip, length in enumerate(lengths):
+        features[clip, :length] = (100 * clip + 1 + torch.arange(length, dtype=torch.float32))[:, None]
+    return Batch(features, torch.tensor(lengths), np.arange(len(lengths)) + 7)
+
+
+def rows(found: Batch) -> list[list[int]]:
+    assert (found.features[..., 0] == found.features[..., 1]).all()
+    return found.features[..., 0].int().tolist()
+
+
+def test_as_few_windows_as_cover_a_clip() -> None:
+    found, clips = all_windows(batch(4, 9, 2), 4)
+    assert rows(found) == [[1, 2, 3, 4], [101, 102, 103, 104], [103, 104, 105, 106], [106, 107, 108, 109], [0, 201, 202, 0]]
+    assert clips.tolist() == [0, 1, 1, 1, 2] and found.positions.tolist() == [7, 8, 8, 8, 9] and found.lengths.tolist() == [4] * 5
+
+
+def test_a_random_window_of_each_clip() -> None:
+    torch.manual_seed(0)
+    starts = set()
+    for _ in range(50):
+        found = rows(random_window(batch(6, 3), 4))
+        assert found[0] == list(range(found[0][0], found[0][0] + 4)) and found[1] == [101, 102, 103, 0]
+        starts.add(found[0][0])
+    assert starts == {1, 2, 3}
+
+
+def test_clips_of_a_windows_length_stay() -> None:
+    given = batch(4, 4)
+    assert random_window(given, 4) is given
