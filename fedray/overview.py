@@ -18,7 +18,7 @@ from fedray.data import inspection
 from fedray.data.corpora.layout import collected
 from fedray.data.federated import divide
 from fedray.data.inspection import Population, Problem
-from fedray.data.labelled import labelled_rows
+from fedray.data.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.manifest import Manifest
 from fedray.data.partition import partition
 from fedray.engine import session
@@ -42,7 +42,9 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         parts = splits  # shown as they are when they cannot be divided
         server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
-        clients = partition(mine, config.data.clients, config.data.seed)
+        drawn, seed = config.data.labelled, config.data.seed
+        clients = partition(mine, config.data.clients, seed, shared_rows(mine, drawn, seed))
+        clients = kept_rows(mine, clients, labelled_rows(mine, clients, drawn, seed), drawn, seed)
     except ConfigError:
         raise
     except ValueError as error:  # data that no run could use either: shown with what else is known
