@@ -25,8 +25,8 @@ class PartitionSettings:
     k_speakers  `speakers_per_client` speakers, drawn at random, a client; the last client takes what is left
     silos       the speakers dealt to `count` clients of equal hours, the longest first; the seed only settles ties
     iid         the utterances dealt to `count` clients at random, in equal numbers
-    uneven      the utterances dealt to `count` clients at random, in sizes drawn evenly from their mean (1 +- `spread`), to every client one
-                if there are enough; what `data.labelled.share` labels and the rest each for itself (FedSTAR)
+    uneven      the utterances dealt to `count` clients at random, in sizes drawn evenly from their mean (1 +- `spread`), to each client
+                one if there are enough; what `data.labelled.share` labels and the rest each for itself (FedSTAR)
     dirichlet   each label's utterances dealt to `count` clients in shares drawn from Dirichlet(`alpha`) (Hsu et al., 2019)
     pooled      one client, "all", that holds everybody's utterances and the server's too: for central training
     """

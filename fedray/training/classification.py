@@ -89,6 +89,10 @@ class Classification(Task):
         """Class numbers, int64 [len(data)]; ValueError names an utterance without a label, or with one that is no class."""
         return self._ids(data)
 
+    def known(self, data: Utterances) -> np.ndarray:
+        """The same with -1 for an utterance without a label: what a simulation scores pseudo-labels against."""
+        return self._ids(data, unlabelled=True)
+
     def augment(self, batch: Batch) -> Batch:
         masks = self.settings.augment
         if self._window is not None:
