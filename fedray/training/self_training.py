@@ -50,8 +50,8 @@ def self_train(
 ) -> Metrics:
     """Train the task's model in place on batches of `settings.batch` unlabelled clips and `labelled_batch` labelled ones (None: as many).
 
-    An epoch is one pass over the unlabelled clips; the labelled ones beside them are repeated: all of them in a new order, time and again. Without unlabelled clips it is one pass over the labelled ones, without labelled ones the pseudo-labels
-    are all there is to learn from.
+    An epoch is one pass over the unlabelled clips; the labelled ones beside them are repeated: all of them in a new order, time and again.
+    Without unlabelled clips it is one pass over the labelled ones, without labelled ones the pseudo-labels are all there is to learn from.
     Returns `loss`, the mean of a step's whole loss by its clips; in percent, `labels_kept` of all pseudo-labels, and `label_accuracy` of
     those kept whose truth is known, which no training uses.
     """
