@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,37 @@ def test_without_labelled_clips_pseudo_labels_are_all(folder: Path) -> None:
     algorithm, data, state = build(folder, {"threshold": {"first": 0.0, "last": 0.0}}, labelled={"clients": 0.5})
     update = algorithm.client_update(client(data, none), arrived(algorithm, state))
     assert update.metrics["labels_kept"] == 100.0 and update.delta[-1] != 0
+
+
+def test_the_accuracy_is_of_those_whose_truth_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, data, state = build(folder, {"threshold": {"first": 0.0, "last": 0.0}})
+    received, who = arrived(algorithm, state), client(data)
+    whole = algorithm.client_update(who, received)
+    truth = algorithm.task.known(who.data)
+    monkeypatch.setattr(algorithm.task, "known", lambda data: np.full(len(data), -1))
+    unknown = algorithm.client_update(client(data), received)
+    assert math.isnan(unknown.metrics["label_accuracy"]) and unknown.metrics["labels_kept"] == 100.0
+    assert (unknown.delta == whole.delta).all(), "nothing learns from the truth"
+    one = np.where(np.arange(8) == who.data.unlabelled[0], truth, -1)
+    monkeypatch.setattr(algorithm.task, "known", lambda data: one)
+    assert algorithm.client_update(client(data), received).metrics.total("label_accuracy")[1] == 2, "one clip, in two passes"
+
+
+def test_the_saved_model_says_the_same_without_fedray(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By windows that are shorter than some clips and longer than others; features are kept in 16 bits here, there in 32."""
+    algorithm, data, state = build(folder, model={"kind": "audio_cnn"}, task={"kind": "classification", "window": 0.26})
+    algorithm.export(state, tmp_path)
+    test = data.evaluation("test")
+    assert test.lengths.min() < algorithm.task.features.frames(0.26) < test.lengths.max()
+    logits = algorithm.task.logits(state.params, test, "cpu")
+    for utterance, expected in zip(test.ids, logits, strict=True):
+        monkeypatch.setattr("sys.argv", ["example.py", str(folder / utterance)])
+        values = runpy.run_path(str(tmp_path / "example.py"))
+        with torch.no_grad():
+            np.testing.assert_allclose(values["model"](values["windows"]).mean(0), expected, rtol=0.02, atol=0.005)
+        assert capsys.readouterr().out.strip() == keywords.WORDS[expected.argmax()]
 
 
 def test_a_random_window_of_each_clip(folder: Path) -> None:
