@@ -113,7 +113,7 @@ def client_table(
         whole = sum(bool(labelled[rows].all()) for rows in clients.values())
         table.add_row("labelled", f"{100 * labelled.sum() / held.utterances.sum():.1f} % of their utterances; all of {whole:,} clients")
     if left := len(manifest) - int(held.utterances.sum()):
-        table.add_row("utterances of no client", f"{left:,} of {len(manifest):,} (by data.clients)")
+        table.add_row("utterances of no client", f"{left:,} of {len(manifest):,} (by data.clients or data.labelled)")
     batch = getattr(getattr(config.algorithm, "client", None), "batch", None)
     if batch is not None:
         table.add_row(f"with less than a batch of {batch}", f"{int((held.utterances < batch).sum()):,} clients")
