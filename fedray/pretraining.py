@@ -1,7 +1,8 @@
 """`fedray pretrain`: contrastive pre-training of a configuration's model, in one process, without clients and without Ray.
 
-A folder of it holds weights.pt (what `model.init` starts from), losses.jsonl (one row an epoch), config.yaml (every default written out)
-and state.pt: the same command in the same folder goes on from there, bit for bit on one machine with as many threads.
+A folder of it holds weights.pt (what `model.init` starts from), losses.jsonl (one row an epoch), config.yaml (every default written out),
+broken.tsv where audio was left out, and state.pt: the same command in the same folder goes on from there, bit for bit on one machine with
+as many threads.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ def pretrain(
 def _pretrain(
     config: PretrainingConfig, source: Source, folder: Path, progress: Callable[[int, int, str], None], say: Callable[[str], None]
 ) -> Pretrained:
-    data = clips(config, source)
+    data, broken = clips(config, source)
+    if broken:
+        write_atomically(folder / "broken.tsv", lambda path: path.write_text("".join(f"{u}\t{why}\n" for u, why in broken.items())))
+        say(f"{len(broken):,} clips are left out: see {folder / 'broken.tsv'}")
     settings = config.contrastive
     make = MODELS[kind_of(config.model, MODELS)]
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -116,13 +120,12 @@ def _pretrain(
     return Pretrained(folder / "weights.pt", running.done, running.losses[-1])
 
 
-def clips(config: PretrainingConfig, source: Source) -> Utterances:
-    """All training data of the corpus."""
+def clips(config: PretrainingConfig, source: Source) -> tuple[Utterances, dict[str, str]]:
+    """All training data of the corpus, and the broken audio that `data.skip_broken` left out (utterance -> why)."""
     settings = replace(config.data, clients=POOLED)
     splits = programs.read_corpus(replace(config, data=settings), source, serial)
-    data, _ = federate(splits, settings, config.features, cache_root() / "features", serial)
-    found: Utterances = data.load("all")
-    return found
+    data, broken = federate(splits, settings, config.features, cache_root() / "features", serial)
+    return data.load("all"), broken
 
 
 def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> None:

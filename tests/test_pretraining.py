@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 import yaml
 
@@ -15,7 +17,7 @@ from fedray.core.parallel import serial
 from fedray.engine import session
 from fedray.pretraining import pretrain
 from fedray.training.contrastive import Contrastive
-from tests import keywords
+from tests import keywords, speech
 from tests.algorithms import by_hand
 
 
@@ -103,3 +105,14 @@ def test_what_has_no_effect_is_refused(folder: Path, tmp_path: Path) -> None:
         pretrain(given, ["model.kind=crnn"], out=tmp_path)
     with pytest.raises(ValueError, match="contrastive.window: no clip is longer than 1.0 s"):
         pretrain(given, ["contrastive.window=1.0"], out=tmp_path)
+
+
+def test_broken_audio_is_named(tmp_path: Path) -> None:
+    keywords.write_corpus(tmp_path / "corpus", speakers=4)
+    soundfile.write(tmp_path / "corpus" / "wav" / "s00-3.wav", np.full(2400, np.nan), speech.RATE, subtype="FLOAT")
+    given = settings(tmp_path / "corpus", epochs=1)
+    said: list[str] = []
+    with pytest.raises(ValueError, match="s00-3"):
+        pretrain(given, out=tmp_path / "out")
+    pretrain(given, ["data.skip_broken=true"], out=tmp_path / "out", say=said.append)
+    assert said[0].startswith("1 clips are left out") and "s00-3" in (tmp_path / "out" / "broken.tsv").read_text()
