@@ -19,6 +19,7 @@ import study
 import yaml
 
 METHODS = {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}
+SCORING = ["evaluation.every=10", "evaluation.own_every=0", "evaluation.own_final_utterances=400"]  # own models at the end, on half of test
 Arm = tuple[str, list[str]]  # configuration, overrides
 
 
@@ -44,10 +45,12 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
     config, own = arms()[part][arm]
     if config == "passed_on":
         algorithm = yaml.safe_load((study.ROOT / "configs/fedmlac/embedded.yaml").read_text(encoding="utf-8"))["algorithm"]
-        config, own = "embedded", ["imports=[passed_on]", f"algorithm={json.dumps(algorithm | {'kind': 'passed_on'})}", *own]
+        algorithm |= {"kind": "passed_on", "client": algorithm["client"] | {"lr": 0.1}}  # which is better for it on dev
+        alone = ["imports=[passed_on]", "engine.lanes=1", "engine.actors=1", "engine.cpus_per_client=1"]
+        config, own = "embedded", [*alone, f"algorithm={json.dumps(algorithm)}", *own]
     out = runs / f"seed-{seed}" / part / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
     print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
-    return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *own], out)
+    return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *own], out)
 
 
 def spread(values: Sequence[float]) -> str:

@@ -33,7 +33,7 @@ CONFIG = "configs/fedmlac/heterogeneous.yaml"
 
 
 def overrides(clients: int, rounds: int) -> list[str]:
-    sizes = {"client_speakers": clients, "client_utterances": 10, "skew": "null"}
+    sizes = {"client_speakers": clients, "client_utterances": 10}
     own = [f"data.options.{name}={value}" for name, value in sizes.items()]
     return [*own, f"rounds={rounds}", "engine.lanes=16", "evaluation.every=5", "evaluation.own_every=0", "evaluation.own_final=false"]
 

@@ -30,7 +30,16 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int]] = {
     "urbansound8k": ({"test_folds": [3]}, {"by": "dirichlet", "count": 4, "min_utterances": 2}, 4, 10),
     "crema_d": ({"fold": 2, "dev_fold": 0}, {}, 91 - 18, 3),
     "iemocap": ({"test_speaker": "Ses01F"}, {}, 8, 4),
+    "voxforge": ({}, {"min_utterances": 2}, 12, 6),
+    "ambient": ({}, {"by": "iid", "count": 5}, 5, 10),
+    "fsd50k": ({}, {"by": "iid", "count": 2}, 2, 3),
 }
+LEFT_OUT = {
+    "crema_d": "4 of 187 recordings are left out",
+    "iemocap": "10 of 35 recordings are left out",
+    "voxforge": "13 of 50 recordings are left out",
+}
+NO_DEV = ("crema_d", "voxforge", "ambient")  # asked for, and those that have none
 
 
 def shown(folder: Path, **data: Any) -> tuple[str, list[Problem]]:
@@ -48,12 +57,12 @@ def test_it_is_shown(corpus: str, tmp_path: Path) -> None:
     text, problems = shown(tmp_path, corpus=corpus, root=str(root), options=options, clients=clients)
     assert f" {count}, divided by " in text
     assert not [problem for problem in problems if problem.stops]
-    said = {"crema_d": "4 of 187 recordings are left out", "iemocap": "10 of 35 recordings are left out"}
     left_out = [problem for problem in problems if "left out" in problem.text]
-    assert len(left_out) == (corpus in said) and all(said[corpus] in problem.text for problem in left_out)
-    # Nobody is in two splits, and only CREMA-D was asked for no development set.
-    assert [problem.text for problem in problems if problem not in left_out and "there is no dev split" not in problem.text] == []
-    assert ("there is no dev split" in text) == (corpus == "crema_d")
+    assert len(left_out) == (corpus in LEFT_OUT) and all(LEFT_OUT[corpus] in problem.text for problem in left_out)
+    others = [problem.text for problem in problems if problem not in left_out and "there is no dev split" not in problem.text]
+    # Nobody is in two splits, but for FedSTAR's lists of ambient sounds.
+    assert [said.split(":")[0] for said in others] == ["10 of the 10 speakers of test speak in clients too"] * (corpus == "ambient")
+    assert ("there is no dev split" in text) == (corpus in NO_DEV)
 
 
 @pytest.mark.parametrize("corpus", CASES)

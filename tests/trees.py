@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -135,4 +136,96 @@ def iemocap(root: Path) -> Path:
             write(ratings / f"{dialog}.txt", "".join(lines))
             (ratings / f"._{dialog}.txt").write_bytes(b"\0\5\xff")
             write(ratings / "Categorical" / f"{dialog}_e1_cat.txt", f"{dialog}_F000 :Anger; ()\n")
+    return root
+
+
+# ---- VoxForge: of every language two submissions of one user and one anonymous, and in English one of each kind that is left out
+
+README = "user  name: somebody\n\nSpeaker Characteristics:\n\ngender:Female\nAge range : Adult\n"
+PROMPTED = {"a0001": "FIRST SENTENCE", "a0002": "Second one,  here"}
+
+
+def submission(folder: Path, prompts: dict[str, str] = PROMPTED, kind: str = "wav", sounds: tuple[str, ...] = tuple(PROMPTED)) -> Path:
+    write(folder / "etc" / "PROMPTS", "".join(f"{folder.name}/mfc/{stem} {text}\n" for stem, text in prompts.items()))
+    write(folder / "etc" / "README", README)
+    write(folder / "LICENSE", "GPL")
+    for stem in sounds:
+        tone(folder / kind / f"{stem}.{kind}", 0.25)
+    return folder
+
+
+def voxforge(root: Path) -> Path:
+    for language in ("en", "es", "fr", "de", "ru", "it"):
+        home = root / language / ("Trunk/Audio/Main/16kHz_16bit" if language == "ru" else "")
+        submission(home / f"anna{language}-20120412-hge")
+        submission(home / f"anna{language}-20130101-xyz", kind="flac")
+        submission(home / "anonymous-20090101-abc" if language == "en" else home / f"anonymous-20090101-{language}a")
+    home = root / "en"
+    (submission(home / "p-20120412-aaa") / "etc" / "PROMPTS").unlink()
+    (submission(home / "r-20120412-aaa") / "etc" / "README").unlink()
+    shutil.rmtree(submission(home / "w-20120412-aaa") / "wav")
+    (submission(home / "l-20120412-aaa") / "etc" / "PROMPTS").write_bytes("l/a0001 SÍ\n".encode("latin-1"))
+    odd = submission(
+        home / "odd-20120412-aaa", {"a0001": "ONE", "a0003": "THREE", "a0004": "", "a0005": "FIVE"}, sounds=("a0001", "a0002", "a0004")
+    )
+    (odd / "wav" / "a0005.wav").write_bytes(b"")
+    write(home / "packed-20120412-aaa.tgz", "")
+    write(home / "odd-20120412-aaa.tgz", "")
+    write(home / "index.html", "")
+    return root
+
+
+# ---- Ambient Acoustic Contexts: ten classes, of each a video of four seconds, of which the last is tested
+
+AMBIENT = (
+    "Applause",
+    "Crowd",
+    "Door",
+    "Laughter",
+    "Others",
+    "Silence",
+    "Television",
+    "TypingClicking",
+    " Walk",
+    "Tenth",
+)  # one with a blank
+
+
+def ambient(root: Path) -> Path:
+    lines: dict[str, list[str]] = {"train": [], "test": []}
+    for number, label in enumerate(AMBIENT):
+        recording = f"id_-{number}_HjvnJLIk_40_50"
+        for second in range(4):
+            name = f"{recording}_{second:02d}.wav"
+            tone(root / "datasets" / "ambient_context" / "Data" / recording / name, 0.25, 48000)
+            lines["test" if second == 3 else "train"].append(f"{name}\t{label}\n")
+    for split, text in lines.items():
+        write(root / "data_splits" / "ambient_context" / f"{split}_split.txt", "".join(text))
+    return root
+
+
+# ---- FSD50K: four clips to train on, one to validate, two of the evaluation set
+
+FSD_DEV = {"64760": ("Electric_guitar,Guitar,Music", "train"), "63": ("Music", "train"), "10000": ("Guitar,Music", "train")}
+FSD_DEV |= {"136": ("Music", "train"), "345111": ("Guitar,Music", "val")}
+FSD_EVAL = {"37199": "Electric_guitar,Guitar,Music", "99": "Music"}
+
+
+def fsd50k(root: Path) -> Path:
+    home = root / "FSD50K"
+    mids = {"Electric_guitar": "/m/02sgy", "Guitar": "/m/0342h", "Music": "/m/04rlf"}
+    dev = [
+        f'{name},"{labels}","{",".join(mids[label] for label in labels.split(","))}",{split}\n' for name, (labels, split) in FSD_DEV.items()
+    ]
+    evaluation = [f'{name},"{labels}","{",".join(mids[label] for label in labels.split(","))}"\n' for name, labels in FSD_EVAL.items()]
+    truth = home / "FSD50K.ground_truth"
+    write(truth / "dev.csv", "fname,labels,mids,split\n" + "".join(dev))
+    write(truth / "eval.csv", "fname,labels,mids\n" + "".join(evaluation))
+    write(truth / "vocabulary.csv", "".join(f"{row},{label},{mid}\n" for row, (label, mid) in enumerate(mids.items())))
+    for part, names in (("dev", FSD_DEV), ("eval", FSD_EVAL)):
+        own = {name: FSD_DEV[name][1] if part == "dev" else part for name in names}  # uploaders keep to one split
+        clips = {name: {"title": name, "tags": [], "uploader": f"{own[name]}{len(name) % 2}"} for name in names}
+        write(home / "FSD50K.metadata" / f"{part}_clips_info_FSD50K.json", json.dumps(clips))
+        for name in names:
+            tone(home / f"FSD50K.{part}_audio" / f"{name}.wav", 0.25, 44100)
     return root

@@ -245,8 +245,11 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> Any:
 
 
 def kind_of(settings: Any, registry: Registry) -> str:
-    """The name under which a registry has what these settings belong to."""
-    return next(kind for kind, registered in registry.items() if settings_class(registered) is type(settings))
+    """The name under which a registry has what these settings belong to; ValueError where two entries share one class of settings."""
+    kind, *others = [kind for kind, registered in registry.items() if settings_class(registered) is type(settings)]
+    if others:
+        raise ValueError(f"{kind} and {others[0]} share their settings, {type(settings).__name__}: give one of them a dataclass of its own")
+    return kind
 
 
 def plain(instance: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fedray.core.config import ConfigError, Source, build, from_mapping, kinds, pick, plain, positive, read
+from fedray.core.config import ConfigError, Source, build, from_mapping, kind_of, kinds, pick, plain, positive, read
 
 
 @dataclass(frozen=True)
@@ -262,3 +262,10 @@ def test_another_corpus_leaves_nothing_of_the_options_of_the_one_below(tmp_path:
     assert values["data"] == {"corpus": "tsv", "options": {"train": ["b"]}, "seed": 4}
     values = read(tmp_path / "a.yaml", ["data.corpus=embedded", "data.options.kind=keywords"]).values
     assert values["data"]["options"] == {"words": 3, "kind": "keywords"}
+
+
+def test_two_kinds_with_one_class_of_settings_are_refused() -> None:
+    """A subclass that forgets its own Settings would else be taken for its parent, silently."""
+    with pytest.raises(ValueError, match="sgd and mine share their settings, Sgd: give one of them a dataclass of its own"):
+        kind_of(Sgd(), {"sgd": Sgd, "adam": Adam, "mine": type("Mine", (), {"Settings": Sgd})})
+    assert kind_of(Adam(), {"sgd": Sgd, "adam": Adam}) == "adam"

@@ -12,6 +12,7 @@ import pytest
 import soundfile
 
 from fedray.core.parallel import serial
+from fedray.data import text as text_of
 from fedray.data.corpora.embedded import Embedded
 from fedray.data.corpora.synthesis import acoustics, sentences, speakers
 from fedray.data.corpora.synthesis.sentences import GRAMMARS
@@ -140,17 +141,28 @@ def test_labels_are_what_was_really_said(tmp_path, synthesiser):
         assert row.label == ("seen" if row.text in heard else "unseen")
 
 
+LETTERS = {language: "abcdefghijklmnopqrstuvwxyzàâçèéêìòù' " for language in ("en", "fr", "it")} | {
+    "es": "abcdefghijklmnopqrstuvwxyzáéíñóú ",
+    "de": "abcdefghijklmnopqrstuvwxyzäöüß ",
+    "ru": "абвгдежзийклмнопрстуфхцчшщъыьэюяё ",  # a Latin letter that looks like one of these would be spelt out
+}
+
+
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_grammars(language):
     grammar = GRAMMARS[language]
     generator = np.random.default_rng(0)
     drawn = [grammar.sentence(generator) for _ in range(3000)]
-    assert all(set(text) <= set("abcdefghijklmnopqrstuvwxyzàâçèéêìòù' ") and "  " not in text for text in drawn)
+    assert all(set(text) <= set(LETTERS[language]) and "  " not in text for text in [*drawn, *grammar.keywords])
     counts = [len(text.split()) for text in drawn]
     assert min(counts) == 3 and 5 < np.mean(counts) < 7 and max(counts) <= 11
     assert len(set(drawn)) > 1000 and grammar.count() > 5000
     assert 150 <= len(grammar.vocabulary()) <= 250
     assert len(set(grammar.keywords)) == len(grammar.keywords) == 35
+    # What recognition does with transcripts leaves these as they are.
+    assert all(text_of.normalise(text) == text for text in drawn)
+    tokens = text_of.Characters.train(drawn)
+    assert all(tokens.decode(tokens.encode(text)) == text for text in drawn[:100])
 
 
 def test_keywords_are_clips_of_one_second(tmp_path, synthesiser):
@@ -171,13 +183,28 @@ def test_several_languages_are_labelled(tmp_path, synthesiser):
     assert set(splits["test"].column("label")) == {"fr", "it"}
 
 
+def test_every_language_is_spoken(tmp_path, synthesiser):
+    six = ["en", "es", "fr", "de", "ru", "it"]
+    only = {"dev_speakers": 0, "test_speakers": 0, "test_server_speakers": 0}
+    corpus = replace(TINY, languages=six, server_speakers=6, server_utterances=4, client_speakers=6, client_utterances=2, **only)
+    splits = corpus.read(None, 0, tmp_path, serial)
+    assert set(splits) == {"server", "clients"}
+    assert splits["server"].column("label") == [language for language in six for _ in range(4)]
+    assert splits["clients"].column("label") == [language for language in six for _ in range(2)]
+    for language in six:
+        rows = [row for row in splits["server"] if row.label == language]
+        assert len({row.speaker for row in rows}) == 1 and f"-{language}-" in rows[0].speaker
+        # A letter that a voice does not know is spelt out, which takes long.
+        assert all(0.15 < row.seconds / len(row.text.split()) < 0.75 for row in rows)
+
+
 def test_speakers_differ_and_keep_to_their_conditions():
     conditions = Conditions(accents=2, words_per_minute=[150, 160], warp=[0.95, 1.0], t60=[0.3, 0.4])
     drawn = [speakers.draw(f"s{number}", "en", conditions, 0) for number in range(300)]
     assert {speaker.voice.split("+")[0] for speaker in drawn} == set(speakers.ACCENTS["en"][:2])
     assert {speaker.voice.split("+")[1] for speaker in drawn} >= set(speakers.VARIANTS[:5])
-    assert all(149 <= speaker.rate * speaker.warp <= 161 and 0.3 <= speaker.t60 <= 0.4 for speaker in drawn)
-    assert len({speaker.equaliser for speaker in drawn}) == 300
+    assert all(149 <= speaker.rate * speaker.warp <= 161 and 0.3 <= speaker.place.t60 <= 0.4 for speaker in drawn)
+    assert len({speaker.place.equaliser for speaker in drawn}) == 300
 
 
 @pytest.mark.parametrize("kind", speakers.NOISES)
@@ -205,7 +232,7 @@ def test_rooms_decay_by_sixty_decibels():
 
 def test_what_cannot_be_is_said(tmp_path, monkeypatch):
     for wrong, words in (
-        ({"kind": "songs"}, "data.options.kind: choose from commands, keywords"),
+        ({"kind": "songs"}, "data.options.kind: choose from commands, keywords, emotions, events"),
         ({"languages": ["xx"]}, "data.options.languages: choose from en, fr, it"),
         ({"words": 36}, "data.options.words: there are 1 to 35"),
         ({"held_out": 0.0}, "data.options.held_out"),

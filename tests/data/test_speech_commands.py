@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedray.data.corpora.layout import LeftOut
 from fedray.data.corpora.speech_commands import COMMANDS, OTHERS, WORDS, split_by_hash
 from fedray.data.federated import DataSettings, divide
 from fedray.data.partition import PartitionSettings, partition
@@ -125,11 +126,55 @@ def test_the_test_archive(made: Path, tmp_path: Path) -> None:
         read("speech_commands", made, classes=12, test_archive="gone")
 
 
+def test_fedstars_own_lists(made: Path, tmp_path: Path) -> None:
+    lists = tmp_path / "data_splits" / "speech_commands"
+    chosen = [f"{word}/{speaker}_nohash_0" for word in ("zero", "yes", "go") for speaker in (TRAIN[0], DEV)]
+    write(lists / "train_split.txt", "".join(f"{name}.wav\n" for name in chosen) + "_silence_/running_tap_00000.wav\n")
+    write(lists / "test_split.txt", f"yes/{TEST}_nohash_0.wav\nbed/{TEST}_nohash_0.wav\n")
+    options = {"split": "files", "split_files": str(lists)}
+    total = 35 * sum(TAKES.values()) + 1
+    told = rf"{total - 6 - 2} of {total} recordings are left out: {total - 9} in neither list \(.*\); 1 listed cuts of silence, which are"
+    with pytest.warns(LeftOut, match=told):
+        splits = read("speech_commands", made, **options)
+    assert {split: sorted(part.column("utterance")) for split, part in splits.items()} == {
+        "train": sorted(chosen),
+        "test": [f"bed/{TEST}_nohash_0", f"yes/{TEST}_nohash_0"],
+    }
+    # As the paper has it: all other words that are listed are unknown, and the test archive is scored.
+    archive = tmp_path / "archive"
+    for word in (*COMMANDS, "_silence_"):
+        tone(archive / word / f"{TEST}_nohash_0.wav", 0.25)
+    tone(archive / "_unknown_" / "wow_4290ca61_nohash_1.wav.wav", 0.25)
+    write(lists / "test_split.txt", f"yes/{TEST}_nohash_0.wav\n_unknown_/wow_4290ca61_nohash_1.wav.wav\n")
+    with pytest.raises(ValueError, match=r"test_split\.txt:2: there is no clip _unknown_/.*: set data\.options\.test_archive"):
+        read("speech_commands", made, **options, classes=12)
+    with pytest.warns(LeftOut, match=r"in neither list .*and \d+ more"):
+        splits = read("speech_commands", made, **options, classes=12, unknown_percentage=None, test_archive=str(archive))
+    assert list(splits) == ["train", "test"]
+    assert Counter(splits["train"].column("label")) == {"yes": 2, "go": 2, "_unknown_": 2, "_silence_": 1}  # a tenth of four, rounded up
+    assert sorted(splits["test"].column("label")) == ["_unknown_", "yes"]
+    for text, words in (
+        ("yes/ffffffff_nohash_0.wav", r"train_split\.txt:1: there is no clip yes/ffffffff_nohash_0\.wav: unpack the archives again"),
+        (f"{chosen[0]}.wav\n{chosen[0]}.wav", r"train_split\.txt:2: .* is listed already: restore FedSTAR's lists"),
+        (f"yes/{TEST}_nohash_0.wav", r"test_split\.txt:1: .* is listed already"),
+        ("\n", r"train_split\.txt lists nothing: fetch FedSTAR's list again"),
+    ):
+        write(lists / "train_split.txt", text + "\n")
+        with pytest.raises(ValueError, match=words):
+            read("speech_commands", made, **options)
+    (lists / "train_split.txt").unlink()
+    with pytest.raises(ValueError, match=r"train_split\.txt is missing: fetch FedSTAR's list"):
+        read("speech_commands", made, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"classes": 10}, "data.options.classes must be one of 35, 12, 36, not 10"),
-        ({"split": "random"}, "data.options.split must be one of lists, hash, not random"),
+        ({"split": "random"}, "data.options.split must be one of lists, hash, files, not random"),
+        ({"split": "files"}, "data.options.split_files goes with split=files and speakers=train: set all of them, or none"),
+        ({"split_files": "x"}, "data.options.split_files goes with split=files"),
+        ({"split": "files", "split_files": "x", "speakers": "all"}, "split=files and speakers=train"),
         ({"speakers": "test"}, "data.options.speakers must be one of train, all, not test"),
         ({"unknown_percentage": 0.0}, "data.options.unknown_percentage must be a percentage above 0, or null, not 0"),
         ({"silence_percentage": math.nan}, "data.options.silence_percentage must be a percentage above 0, or null, not nan"),

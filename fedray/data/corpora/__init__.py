@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fedray.data.corpora.ambient import Ambient
 from fedray.data.corpora.crema_d import CremaD
 from fedray.data.corpora.embedded import Embedded
+from fedray.data.corpora.fsd50k import Fsd50k
 from fedray.data.corpora.fsdd import ConnectedDigits, Fsdd
 from fedray.data.corpora.iemocap import Iemocap
 from fedray.data.corpora.kaldi import Kaldi
@@ -13,6 +15,7 @@ from fedray.data.corpora.speech_commands import SpeechCommands
 from fedray.data.corpora.speechbrain import SpeechBrain
 from fedray.data.corpora.tsv import Tsv
 from fedray.data.corpora.urbansound8k import UrbanSound8K
+from fedray.data.corpora.voxforge import VoxForge
 
 CORPORA: dict[str, type] = {
     "embedded": Embedded,
@@ -23,6 +26,9 @@ CORPORA: dict[str, type] = {
     "urbansound8k": UrbanSound8K,
     "crema_d": CremaD,
     "iemocap": Iemocap,
+    "voxforge": VoxForge,
+    "ambient": Ambient,
+    "fsd50k": Fsd50k,
     "speechbrain": SpeechBrain,
     "nemo": Nemo,
     "kaldi": Kaldi,

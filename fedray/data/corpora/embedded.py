@@ -15,14 +15,17 @@ import pyarrow.parquet as pq
 from fedray.core import seeds
 from fedray.core.cache import cached, key
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.synthesis import espeak, sentences, speakers
+from fedray.data.corpora.synthesis import espeak, events, sentences, speakers
 from fedray.data.corpora.synthesis.acoustics import SAMPLE_RATE
-from fedray.data.corpora.synthesis.recording import Session, record
+from fedray.data.corpora.synthesis.emotions import EMOTIONS
+from fedray.data.corpora.synthesis.events import EVENTS
+from fedray.data.corpora.synthesis.recording import Session, Slices, record
 from fedray.data.corpora.synthesis.sentences import GRAMMARS
 from fedray.data.corpora.synthesis.speakers import Conditions
 from fedray.data.manifest import Manifest
 
-KINDS = ("commands", "keywords")
+KINDS = ("commands", "keywords", "emotions", "events")
+SKEWED = ("keywords", "emotions")
 TEXTS = pa.string()
 SCHEMA = pa.schema(
     [("split", TEXTS), ("utterance", TEXTS), ("path", TEXTS), ("offset", pa.float64()), ("seconds", pa.float64())]
@@ -35,8 +38,11 @@ class Embedded:
     """A server with clean speech, clients in rooms and noise, and speakers nobody has heard to test on; every speaker is in one split only.
 
     "commands" are sentences for recognition. Dev and test hold sentences out: `label` is "unseen" where neither server nor clients say
-    the sentence, else "seen"; with several languages it is the language instead. "keywords" are clips of one second for classification,
-    `label` being the word. `dev` and `test` are recorded like the clients, `test-server` like the server.
+    the sentence, else "seen"; with several languages it is the language instead. The other kinds are for classification, `label` being
+    the class: "keywords" are clips of one second, each a word; "emotions" are the sentences, said angrily, happily, sadly or neither
+    (as the actors of CREMA-D do); "events" are ten sounds of a city, clips of 1 to 4 s (as UrbanSound8K's). A "speaker" of events is a
+    recorded source, of one class, and its utterances are slices of it. `dev` and `test` are recorded like the clients, `test-server`
+    like the server.
     """
 
     kind: str = "commands"
@@ -54,6 +60,7 @@ class Embedded:
     held_out: float = 0.25  # share of the grammar's sentences that server and clients never say
     unseen: float = 0.5  # share of dev and test utterances drawn from these
     words: int = 35  # keywords: the first so many of each language's 35
+    skew: float | None = None  # keywords, emotions: each client's shares of the classes drawn from Dirichlet(skew); null: equal shares
     server: Conditions = field(default_factory=speakers.clean)
     clients: Conditions = field(default_factory=Conditions)
 
@@ -65,7 +72,7 @@ class Embedded:
         if root is not None:
             raise ValueError(f"the embedded corpus is made, not read: remove data.root ({root})")
         self.check()
-        parts = {"settings": asdict(self), "seed": seed, "code": _code(), "espeak": espeak.version()}
+        parts = {"settings": asdict(self), "seed": seed, "code": _code(), "espeak": None if self.kind == "events" else espeak.version()}
         folder = cached(Path(cache) / f"embedded-{self.kind}-{key(parts)}", partial(self.build, seed=seed, parallel=parallel))
         rows = pq.read_table(folder / "manifest.parquet").to_pylist()
         splits: dict[str, list[dict[str, Any]]] = {}
@@ -91,6 +98,13 @@ class Embedded:
         most = min(len(GRAMMARS[language].keywords) for language in self.languages)
         if not 1 <= self.words <= most:
             raise ValueError(f"data.options.words: there are 1 to {most} keywords, not {self.words}")
+        if self.skew is not None and self.kind not in SKEWED:
+            raise ValueError(
+                f"data.options.skew is for {' and '.join(SKEWED)}, not {self.kind}: leave it null; "
+                "events are divided unevenly by data.clients.by=dirichlet"
+            )
+        if self.skew is not None and not 0 < self.skew < float("inf"):
+            raise ValueError(f"data.options.skew: a number above 0, or null for equal shares, not {self.skew}")
         self.server.check("data.options.server")
         self.clients.check("data.options.clients")
 
@@ -102,24 +116,25 @@ class Embedded:
         lengths = parallel(partial(record, folder=folder), [session for _, session in sessions], "synthesising speakers")
         for (split, session), samples in zip(sessions, lengths, strict=True):
             start = 0
-            for position, (text, count) in enumerate(zip(session.texts, samples, strict=True)):
+            labels = self._labels(split, session, heard)
+            for position, (text, label, count) in enumerate(zip(session.texts, labels, samples, strict=True)):
                 rows.append(
                     {
                         "split": split,
-                        "utterance": f"{session.speaker.id}-{position:03d}",
+                        "utterance": f"{session.id}-{position:03d}",
                         "path": session.path,
                         "offset": start / SAMPLE_RATE,
                         "seconds": count / SAMPLE_RATE,
-                        "speaker": session.speaker.id,
+                        "speaker": session.id,
                         "text": text,
-                        "label": self._label(split, session, text, heard),
+                        "label": label,
                     }
                 )
                 start += count
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / "manifest.parquet")
 
-    def sessions(self, seed: int) -> Iterator[tuple[str, Session]]:
-        """What every speaker is to say, split by split."""
+    def sessions(self, seed: int) -> Iterator[tuple[str, Session | Slices]]:
+        """What every speaker is to say, or every source to sound like, split by split."""
         plan = {
             "server": (self.server_speakers, self.server_utterances, self.server),
             "clients": (self.client_speakers, self.client_utterances, self.clients),
@@ -129,30 +144,46 @@ class Embedded:
         }
         for split, (count, utterances, conditions) in plan.items():
             for position in range(count):
+                if self.kind == "events":
+                    event = EVENTS[position % len(EVENTS)]  # sources take turns, as languages do
+                    source = events.draw(f"{split}-{event}-{position:04d}", event, conditions, seed)
+                    yield split, Slices(source, utterances, f"{split}/{source.id}.flac")
+                    continue
                 language = self.languages[position % len(self.languages)]
                 speaker = speakers.draw(f"{split}-{language}-{position:04d}", language, conditions, seed)
-                texts = self._texts(split, speaker, utterances)
-                yield split, Session(speaker, tuple(texts), self.kind == "keywords", f"{split}/{speaker.id}.flac")
+                texts = tuple(self._texts(split, speaker, utterances))
+                shown = tuple(self._classes(split, speaker, EMOTIONS, utterances, "emotions")) if self.kind == "emotions" else None
+                yield split, Session(speaker, texts, self.kind == "keywords", f"{split}/{speaker.id}.flac", shown)
 
     def _texts(self, split: str, speaker: speakers.Speaker, count: int) -> list[str]:
-        generator = seeds.numpy_generator(*speaker.names, "texts")
         grammar = GRAMMARS[speaker.language]
         if self.kind == "keywords":
-            return sentences.shuffled_words(grammar.keywords[: self.words], count, generator)
+            return self._classes(split, speaker, grammar.keywords[: self.words], count, "texts")
+        generator = seeds.numpy_generator(*speaker.names, "texts")
         texts = []
         for _ in range(count):
             unseen = split not in ("server", "clients") and generator.random() < self.unseen
             texts.append(sentences.draw(grammar, unseen, self.held_out, speaker.seed, generator))
         return texts
 
-    def _label(self, split: str, session: Session, text: str, heard: set[str]) -> str | None:
+    def _classes(self, split: str, speaker: speakers.Speaker, classes: tuple[str, ...], count: int, purpose: str) -> list[str]:
+        """A class for each of a speaker's utterances. Only clients have a skew: what is measured is measured on all classes alike."""
+        if self.skew is None or split != "clients":
+            return sentences.shuffled_words(classes, count, seeds.numpy_generator(*speaker.names, purpose))
+        return sentences.skewed_words(classes, count, self.skew, seeds.numpy_generator(*speaker.names, "skew"))
+
+    def _labels(self, split: str, session: Session | Slices, heard: set[str | None]) -> list[str | None]:
+        if isinstance(session, Slices):
+            return [session.source.event] * session.count
+        if session.emotions is not None:
+            return list(session.emotions)
         if self.kind == "keywords":
-            return text
+            return list(session.texts)
         if len(self.languages) > 1:
-            return session.speaker.language
+            return [session.speaker.language] * len(session.texts)
         if split in ("server", "clients"):
-            return None
-        return "seen" if text in heard else "unseen"
+            return [None] * len(session.texts)
+        return ["seen" if text in heard else "unseen" for text in session.texts]
 
 
 def _code() -> str:

@@ -86,6 +86,20 @@ def lines_of(path: Path, remedy: str) -> Iterator[tuple[int, str]]:
             yield number, line.strip()
 
 
+def split_lines(folder: Path) -> Iterator[tuple[str, Path, int, str]]:
+    """(train | test, file, number, text) of the lines of FedSTAR's lists, train_split.txt and test_split.txt.
+
+    They come with Flower's baseline, in data_splits/<corpus>/. Raises ValueError for a list that is missing, empty or no text.
+    """
+    for split in ("train", "test"):
+        path, empty = folder / f"{split}_split.txt", True
+        for line, text in lines_of(path, "fetch FedSTAR's list (data_splits/ of Flower's baseline fedstar), or correct data.options"):
+            yield split, path, line, text
+            empty = False
+        if empty:
+            raise ValueError(f"{path} lists nothing: fetch FedSTAR's list again")
+
+
 def names_in(folder: str | Path) -> list[str]:
     """What a folder holds, sorted, without the dot-files that file managers leave."""
     return sorted(name for name in os.listdir(folder) if not name.startswith("."))

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedray.core.parallel import Parallel
 from fedray.core.seeds import numpy_generator
-from fedray.data.corpora.layout import check_choice, find_home, lines_of, names_in
+from fedray.data.corpora.layout import check_choice, find_home, leave_out, lines_of, names_in, split_lines
 from fedray.data.corpora.tsv import assemble, corpus_root, measure, unique_ids
 from fedray.data.manifest import Manifest
 
@@ -56,10 +56,15 @@ class SpeechCommands:
 
     `speakers: train` (2,118, as FedAudio counts them) trains on what neither list names, and scores the lists. `all` hands on everybody's
     clips as training data (the 2,618 of FedScale and FedMLAC): what is scored then is up to data.dev_share and data.test_share.
+
+    FedSTAR's own division is `classes=12 split=files unknown_percentage=null` with `split_files` and `test_archive`: its lists train on
+    the official development clips too, with all 25 other words, have no development set, and score the separate test archive.
     """
 
     classes: int = 35  # 35 | 12 | 36
-    split: str = "lists"  # lists: the official validation_list.txt and testing_list.txt | hash: the rule that they were made by
+    # lists: the official validation_list.txt and testing_list.txt | hash: the rule that they were made by | files: `split_files`
+    split: str = "lists"
+    split_files: str | None = None  # the folder of FedSTAR's train_split.txt and test_split.txt, relative to data.root
     speakers: str = "train"  # train | all
     unknown_percentage: float | None = 10.0  # of the number of clips of commands in the split, as in TensorFlow; null: all there are
     silence_percentage: float | None = None  # of the number of clips of words; null: as many as a word has: 10 for 12 classes, 2.9 for 36
@@ -67,8 +72,10 @@ class SpeechCommands:
 
     def __post_init__(self) -> None:
         check_choice("classes", self.classes, (35, 12, 36))
-        check_choice("split", self.split, ("lists", "hash"))
+        check_choice("split", self.split, ("lists", "hash", "files"))
         check_choice("speakers", self.speakers, ("train", "all"))
+        if (self.split == "files") != (self.split_files is not None) or (self.split == "files" and self.speakers == "all"):
+            raise ValueError("data.options.split_files goes with split=files and speakers=train: set all of them, or none")
         for name in ("unknown_percentage", "silence_percentage"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -81,15 +88,19 @@ class SpeechCommands:
             raise ValueError("data.options.test_archive is by speakers that speakers=all trains on: remove it, or set speakers=train")
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev and test, or train alone for all speakers; lengths are read from the files' headers, in parallel.
+        """The splits train, dev (but for split=files) and test, or train alone for all speakers; lengths are read in parallel.
 
         Raises ValueError naming the folder, the file, or the line of a list that is missing or not as it should be.
         """
         holds = "speech_commands_v0.02/, or what is in it (yes/, no/, ..., validation_list.txt)"
         home = find_home(root, holds, "yes", "speech_commands_v0.02", "SpeechCommands/speech_commands_v0.02")
         clips = find_clips(home)
+        folder = corpus_root(root, holds) / (self.test_archive or "")
+        archive = None if self.test_archive is None else find_test_clips(folder)
         if self.speakers == "all":
             parts = {"train": clips}
+        elif self.split_files is not None:
+            parts = read_split_files(corpus_root(root, holds) / self.split_files, clips, archive)
         else:
             held_out = read_lists(home, clips) if self.split == "lists" else {}
             parts = {"train": [], "dev": [], "test": []}
@@ -98,9 +109,8 @@ class SpeechCommands:
         noises = None if self.classes == 35 else find_noises(home, parallel)
         splits = {}
         for split, part in parts.items():
-            if self.test_archive is not None and split == "test":
-                folder = corpus_root(root, holds) / self.test_archive
-                splits[split] = _manifest(folder, find_test_clips(folder), parallel)
+            if archive is not None and split == "test":
+                splits[split] = _manifest(folder, part if self.split == "files" else archive, parallel)
                 continue
             words = part if self.classes != 12 else [clip for clip in part if clip.label in COMMANDS]
             if not words:
@@ -186,6 +196,32 @@ def read_lists(home: Path, clips: Iterable[Clip]) -> dict[str, str]:
                 raise ValueError(f"{path}:{line}: {text} is listed already (for {found[utterance]}): restore the official lists")
             found[utterance] = split
     return found
+
+
+def read_split_files(folder: Path, clips: Sequence[Clip], archive: Sequence[Clip] | None) -> dict[str, list[Clip]]:
+    """The clips that FedSTAR's lists name for train and test (from the test archive, where it is given), in the order of the clips.
+
+    Left out, counted: clips in neither list, and lines of silence for training, which is cut anew. ValueError with file and line.
+    """
+    known = {"train": {clip.utterance: clip for clip in clips}, "test": {clip.utterance: clip for clip in archive or clips}}
+    listed: dict[str, set[str]] = {"train": set(), "test": set()}
+    cuts = []
+    for split, path, line, text in split_lines(folder):
+        utterance = text.removesuffix(".wav")
+        if split == "train" and text.startswith(f"{SILENCE}/"):
+            cuts.append(text)
+            continue
+        if utterance not in known[split] or utterance == text:
+            remedy = "set data.options.test_archive" if split == "test" and archive is None else "unpack the archives again"
+            raise ValueError(f"{path}:{line}: there is no clip {text}: {remedy}")
+        if any(utterance in listed[other] for other in (("train", "test") if archive is None else (split,))):
+            raise ValueError(f"{path}:{line}: {text} is listed already: restore FedSTAR's lists")
+        listed[split].add(utterance)
+    unlisted = [clip.utterance for clip in clips if not any(clip.utterance in names for names in listed.values())]
+    unlisted += [f"test archive's {name}" for name in known["test"] if archive is not None and name not in listed["test"]]
+    total = len(clips) + len(archive or ()) + len(cuts)
+    leave_out(folder, total, {"in neither list": unlisted, "listed cuts of silence, which are drawn anew": cuts})
+    return {split: [clip for name, clip in known[split].items() if name in listed[split]] for split in listed}
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from fedray.data.corpora.synthesis import espeak
 from fedray.data.corpora.synthesis.speakers import BANDS
 
 SAMPLE_RATE = 16000  # Hz
+GRID = 125  # samples, 1/128 s: floating point holds offsets and lengths in seconds exactly
 SILENCE = 100  # of 32,767: a voice below this has not begun, or has ended
 EQUALISER_TAPS = 255
 PRE_DELAY = 0.002  # s between the direct sound and the room's first answer

@@ -32,11 +32,14 @@ def version() -> str:
         return library.espeak_Info(None).decode().split()[0]
 
 
-@contextmanager
-def voice(name: str, rate: int, pitch: int, pitch_range: int, seed: int) -> Iterator[Callable[[str], np.ndarray]]:
-    """A freshly loaded voice: `speak(text)` -> int16 [samples] at SAMPLE_RATE, the same bits for the same seed and the same texts in order.
+Manner = tuple[int, int, int]  # rate in words a minute (80-450), pitch and pitch range (0-99)
 
-    `name` is a language and a variant ("en-us+f3"), `rate` words a minute (80-450), `pitch` and `pitch_range` 0-99, `seed` any integer.
+
+@contextmanager
+def voice(name: str, seed: int) -> Iterator[Callable[[str, Manner], np.ndarray]]:
+    """A freshly loaded voice: `speak(text, manner)` -> int16 [samples] at SAMPLE_RATE.
+
+    The same bits for the same seed and the same calls in order. `name` is a language and a variant ("en-us+f3"), `seed` any integer.
     """
     with _loaded() as library:
         if library.espeak_Initialize(SYNCHRONOUS, 0, os.fsencode(_data()), DONT_EXIT) != SAMPLE_RATE:
@@ -49,9 +52,8 @@ def voice(name: str, rate: int, pitch: int, pitch_range: int, seed: int) -> Iter
                 raise ValueError(
                     f'espeak-ng has no voice "{name}": languages and accents are names such as "en-us", "en-gb-scotland", "fr"'
                 )
-            for parameter, value in ((RATE, rate), (PITCH, pitch), (PITCH_RANGE, pitch_range)):
-                library.espeak_SetParameter(parameter, value, 0)
             pieces: list[bytes] = []
+            current: list[Manner] = []
 
             @CALLBACK
             def take(samples: int | None, count: int, _events: int | None) -> int:
@@ -59,8 +61,12 @@ def voice(name: str, rate: int, pitch: int, pitch_range: int, seed: int) -> Iter
                     pieces.append(ctypes.string_at(samples, 2 * count))
                 return 0
 
-            def speak(text: str) -> np.ndarray:
+            def speak(text: str, manner: Manner) -> np.ndarray:
                 pieces.clear()
+                if current != [manner]:
+                    for parameter, value in zip((RATE, PITCH, PITCH_RANGE), manner, strict=True):
+                        library.espeak_SetParameter(parameter, value, 0)
+                    current[:] = [manner]
                 data = text.encode()
                 if library.espeak_Synth(data, ctypes.c_size_t(len(data) + 1), 0, 0, 0, UTF8, None, None) != 0:
                     raise ValueError(f'espeak-ng could not speak "{text}" as {name}')

@@ -1,4 +1,4 @@
-"""One speaker's session: everything they say, one FLAC file."""
+"""One speaker's session: everything they say, one FLAC file. Or one source of sound: every slice of its recording."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 import soundfile
 
 from fedray.core import seeds
-from fedray.data.corpora.synthesis import acoustics, espeak
-from fedray.data.corpora.synthesis.acoustics import SAMPLE_RATE
+from fedray.data.corpora.synthesis import acoustics, emotions, espeak, events
+from fedray.data.corpora.synthesis.acoustics import GRID, SAMPLE_RATE
+from fedray.data.corpora.synthesis.emotions import Delivery
+from fedray.data.corpora.synthesis.events import Source
 from fedray.data.corpora.synthesis.speakers import Speaker
 
 LEVELS = (-32.0, -20.0)  # dB below full scale
 PAUSES = (0.1, 0.25)  # s of room before and after a sentence
 CLIP = 1.0  # s, of a keyword
-GRID = 125  # samples, 1/128 s: floating point holds offsets and lengths in seconds exactly
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,33 @@ class Session:
     texts: tuple[str, ...]
     clips: bool
     path: str
+    emotions: tuple[str, ...] | None = None  # of each text; null: the speaker's plain voice
+
+    @property
+    def id(self) -> str:
+        return self.speaker.id
 
 
-def record(session: Session, folder: Path) -> list[int]:
+@dataclass(frozen=True)
+class Slices:
+    """`count` slices of one source's recording, into the file `path` below the corpus."""
+
+    source: Source
+    count: int
+    path: str
+
+    @property
+    def id(self) -> str:
+        return self.source.id
+
+    @property
+    def texts(self) -> tuple[None, ...]:
+        return (None,) * self.count
+
+
+def record(session: Session | Slices, folder: Path) -> list[int]:
     """Write the session's file: 16 kHz, 16 bit, one utterance directly after the other. Returns the samples of each utterance."""
-    speaker = session.speaker
-    response = acoustics.channel(speaker.equaliser, speaker.t60, speaker.direct, seeds.numpy_generator(*speaker.names, "room"))
-    voice_seed = seeds.derive(*speaker.names, "voice")
-    with espeak.voice(speaker.voice, speaker.rate, speaker.pitch, speaker.pitch_range, voice_seed) as speak:
-        dry = [acoustics.shorten_tract(acoustics.trim(speak(text)), speaker.warp) for text in session.texts]
-    utterances = [_utterance(session, position, voice, response) for position, voice in enumerate(dry)]
+    utterances = _speech(session) if isinstance(session, Session) else _slices(session)
     path = folder / session.path
     path.parent.mkdir(parents=True, exist_ok=True)
     # the fastest level: the files are a tenth larger than the smallest
@@ -44,10 +62,29 @@ def record(session: Session, folder: Path) -> list[int]:
     return [len(utterance) for utterance in utterances]
 
 
-def _utterance(session: Session, position: int, voice: np.ndarray, response: np.ndarray) -> np.ndarray:
+def _speech(session: Session) -> list[np.ndarray]:
+    speaker = session.speaker
+    place = speaker.place
+    response = acoustics.channel(place.equaliser, place.t60, place.direct, seeds.numpy_generator(*speaker.names, "room"))
+    plain = (speaker.rate, speaker.pitch, speaker.pitch_range)
+    deliveries: list[Delivery | None] = [None] * len(session.texts)
+    if session.emotions is not None:
+        deliveries = [emotions.deliver(speaker, emotion, position) for position, emotion in enumerate(session.emotions)]
+    dry = []
+    with espeak.voice(speaker.voice, seeds.derive(*speaker.names, "voice")) as speak:
+        for text, delivery in zip(session.texts, deliveries, strict=True):
+            voice = speak(text, plain) if delivery is None else speak(text + delivery.closing, delivery.manner)
+            dry.append(acoustics.shorten_tract(acoustics.trim(voice), speaker.warp))
+    return [_utterance(session, *each, response) for each in zip(range(len(dry)), dry, deliveries, strict=True)]
+
+
+def _utterance(session: Session, position: int, voice: np.ndarray, delivery: Delivery | None, response: np.ndarray) -> np.ndarray:
     speaker = session.speaker
     generator = seeds.numpy_generator(*speaker.names, "utterance", position)
-    snr, level = generator.uniform(*speaker.snr), generator.uniform(*LEVELS)
+    snr, level = generator.uniform(*speaker.place.snr), generator.uniform(*LEVELS)
+    if delivery is not None:
+        voice = emotions.colour(voice, delivery, seeds.numpy_generator(*speaker.names, "breath", position))
+        snr, level = snr + delivery.loudness, delivery.level  # the room's noise stays when the voice is raised
     if session.clips:
         samples = round(CLIP * SAMPLE_RATE)
         voice = voice[:samples]
@@ -55,4 +92,17 @@ def _utterance(session: Session, position: int, voice: np.ndarray, response: np.
     else:
         before, after = (generator.uniform(*PAUSES, 2) * SAMPLE_RATE).astype(int).tolist()
         samples = -(-(before + len(voice) + after) // GRID) * GRID
-    return acoustics.record(voice, response, speaker.noise, snr, level, before, samples, generator)
+    return acoustics.record(voice, response, speaker.place.noise, snr, level, before, samples, generator)
+
+
+def _slices(session: Slices) -> list[np.ndarray]:
+    source = session.source
+    place = source.place
+    response = acoustics.channel(place.equaliser, place.t60, place.direct, seeds.numpy_generator(*source.names, "room"))
+    slices = []
+    for position in range(session.count):
+        sound = events.slice_of(source, position)
+        generator = seeds.numpy_generator(*source.names, "slice", position)
+        snr, level = generator.uniform(*place.snr), generator.uniform(*LEVELS)
+        slices.append(acoustics.record(sound, response, place.noise, snr, level, 0, len(sound), generator))
+    return slices

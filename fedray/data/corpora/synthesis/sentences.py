@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedray.core import seeds
-from fedray.data.corpora.synthesis import english, french, italian
+from fedray.data.corpora.synthesis import english, french, german, italian, russian, spanish
 
 SLOT = re.compile(r"\{(\w+)\}")
 TRIES = 10_000
@@ -47,7 +47,7 @@ class Grammar:
 
 GRAMMARS = {
     language: Grammar(module.TEMPLATES, module.SLOTS, module.KEYWORDS)
-    for language, module in (("en", english), ("fr", french), ("it", italian))
+    for language, module in zip(("en", "fr", "it", "es", "de", "ru"), (english, french, italian, spanish, german, russian), strict=True)
 }
 
 
@@ -73,3 +73,9 @@ def shuffled_words(words: tuple[str, ...], count: int, generator: np.random.Gene
     """`count` isolated words, every word equally often (to within one), in random order."""
     order = [word for _ in range(-(-count // len(words))) for word in generator.permutation(words).tolist()]
     return order[:count]
+
+
+def skewed_words(words: tuple[str, ...], count: int, alpha: float, generator: np.random.Generator) -> list[str]:
+    """`count` isolated words, each drawn by shares that Dirichlet(`alpha`) gives the words: the smaller, the more skewed."""
+    shares = generator.dirichlet(np.full(len(words), alpha))
+    return generator.choice(words, count, p=shares).tolist()

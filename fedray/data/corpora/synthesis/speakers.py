@@ -14,6 +14,9 @@ ACCENTS: Mapping[str, tuple[str, ...]] = {
     "en": ("en-us", "en", "en-gb-x-rp", "en-us-nyc", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-029"),
     "fr": ("fr", "fr-be", "fr-ch"),
     "it": ("it",),
+    "es": ("es", "es-419"),
+    "de": ("de",),
+    "ru": ("ru", "ru-lv"),
 }
 # espeak-ng's variants less those that whisper, croak, drawl or imitate machines
 VARIANTS = (
@@ -65,6 +68,17 @@ def clean() -> Conditions:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a speaker or another source of sound is heard: room, microphone and noise."""
+
+    equaliser: tuple[float, ...]  # dB at BANDS
+    t60: float
+    direct: float
+    noise: str
+    snr: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Speaker:
     id: str
     language: str
@@ -73,11 +87,7 @@ class Speaker:
     pitch: int
     pitch_range: int
     warp: float
-    equaliser: tuple[float, ...]  # dB at BANDS
-    t60: float
-    direct: float
-    noise: str
-    snr: tuple[float, float]
+    place: Place
     seed: int
 
     @property
@@ -88,28 +98,31 @@ class Speaker:
 
 def draw(id: str, language: str, conditions: Conditions, seed: int) -> Speaker:
     generator = seeds.numpy_generator(seed, "speaker", id)
-
-    def between(ends: list[float] | list[int]) -> float:
-        return float(generator.uniform(*ends))
-
-    def one_of(choices: list[str] | tuple[str, ...]) -> str:
-        return choices[int(generator.integers(len(choices)))]
-
-    accent = one_of(ACCENTS[language][: conditions.accents or None])
-    variant = one_of(VARIANTS)
-    warp = between(conditions.warp)
+    accent = _one_of(ACCENTS[language][: conditions.accents or None], generator)
+    variant = _one_of(VARIANTS, generator)
+    warp = float(generator.uniform(*conditions.warp))
     return Speaker(
         id=id,
         language=language,
         voice=f"{accent}+{variant}",
-        rate=round(between(conditions.words_per_minute) / warp),  # the warp makes speech faster by as much
+        rate=round(float(generator.uniform(*conditions.words_per_minute)) / warp),  # the warp makes speech faster by as much
         pitch=int(generator.integers(20, 81)),
         pitch_range=int(generator.integers(20, 81)),
         warp=warp,
-        equaliser=tuple(np.round(generator.uniform(-conditions.equaliser, conditions.equaliser, len(BANDS)), 2).tolist()),
-        t60=between(conditions.t60),
-        direct=between(conditions.direct),
-        noise=one_of(conditions.noises),
-        snr=(conditions.snr[0], conditions.snr[1]),
+        place=draw_place(conditions, generator),
         seed=seed,
     )
+
+
+def draw_place(conditions: Conditions, generator: np.random.Generator) -> Place:
+    return Place(
+        equaliser=tuple(np.round(generator.uniform(-conditions.equaliser, conditions.equaliser, len(BANDS)), 2).tolist()),
+        t60=float(generator.uniform(*conditions.t60)),
+        direct=float(generator.uniform(*conditions.direct)),
+        noise=_one_of(conditions.noises, generator),
+        snr=(conditions.snr[0], conditions.snr[1]),
+    )
+
+
+def _one_of(choices: list[str] | tuple[str, ...], generator: np.random.Generator) -> str:
+    return choices[int(generator.integers(len(choices)))]
