@@ -1,4 +1,4 @@
-"""The command line: fedray run | resume | watch | stop | sweep | report | data | doctor.
+"""The command line: fedray run | resume | watch | stop | pretrain | sweep | report | data | doctor.
 
 Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 interrupted.
 """
@@ -143,6 +143,21 @@ def _stop(options: argparse.Namespace) -> int:
     return 0 if standing.state in ("finished", "stopped") else 1
 
 
+def _pretrain(options: argparse.Namespace) -> int:
+    from fedray.engine.progress import Display
+    from fedray.pretraining import pretrain
+
+    try:
+        with Display.for_terminal() as display:
+            found = pretrain(options.config, options.overrides, out=options.out, progress=display.progress, say=display.say)
+    except KeyboardInterrupt:
+        print("fedray: interrupted; the same command goes on behind its last checkpoint", file=sys.stderr)
+        return INTERRUPTED
+    print(f"{found.epochs} epochs, loss {found.loss:.4f}")
+    print(f"Start from its weights with: model.init={quote(str(found.weights))}")
+    return 0
+
+
 def _folder(options: argparse.Namespace) -> RunFolder:
     from fedray import runs
     from fedray.engine.folder import RunFolder
@@ -192,6 +207,7 @@ COMMANDS = {
     "resume": _resume,
     "watch": _watch,
     "stop": _stop,
+    "pretrain": _pretrain,
     "sweep": _sweep,
     "report": _report,
     "data": _data,

@@ -42,6 +42,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     report.add_argument("--baseline", metavar="NAME", help="the group that the others are compared with, by its label; first: the first")
     report.add_argument("--metric", metavar="KEY", help="what is compared, such as test/wer_lm (default: test/wer or test/accuracy)")
     report.add_argument("--group-by", nargs="+", default=[], metavar="KEY", help="the keys that tell groups apart (default: all but seeds)")
+    pretrain = commands.add_parser(
+        "pretrain",
+        help="train a model to start from, without labels",
+        description="Contrastive pre-training, whose weights.pt runs start from (model.init). The same command goes on where it was cut.",
+    )
+    pretrain.add_argument("config", help="a YAML file, such as configs/fedstar/pretraining.yaml")
+    pretrain.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides, such as contrastive.epochs=100")
+    pretrain.add_argument("--out", metavar="DIR", help="where its files go (default: runs/<name>)")
     sweep = commands.add_parser("sweep", help="run a sweep", description="The same as `python FILE`: FILE --help tells its options.")
     sweep.add_argument("file", metavar="FILE", help="a sweep, such as sweeps/fednst_lambda.py")
     sweep.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own options and overrides")

@@ -71,9 +71,12 @@ class Result:
 
 
 def load(
-    config: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = (), folder: Path | None = None
-) -> tuple[Config, Source]:
-    """A checked configuration from a YAML file or a mapping. Imports what `imports` names, from `folder` too (None: the current one)."""
+    config: str | os.PathLike[str] | Mapping[str, Any], overrides: Iterable[str] = (), folder: Path | None = None, into: type = Config
+) -> tuple[Any, Source]:
+    """A checked configuration from a YAML file or a mapping. Imports what `imports` names, from `folder` too (None: the current one).
+
+    `into`: the dataclass it is checked against.
+    """
     source = configuration.from_mapping(config, overrides) if isinstance(config, Mapping) else configuration.read(Path(config), overrides)
     looked = str(folder or Path.cwd())
     for module in source.values.get("imports") or []:
@@ -86,7 +89,7 @@ def load(
             ) from error
         finally:
             sys.path.remove(looked)
-    return configuration.build(Config, source), source
+    return configuration.build(into, source), source
 
 
 def with_absolute_paths(config: Config, base: Path = Path()) -> Config:

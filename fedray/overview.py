@@ -18,7 +18,7 @@ from fedray.data import inspection
 from fedray.data.corpora.layout import collected
 from fedray.data.federated import divide
 from fedray.data.inspection import Population, Problem
-from fedray.data.labelled import labelled_rows
+from fedray.data.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.manifest import Manifest
 from fedray.data.partition import partition
 from fedray.engine import session
@@ -35,6 +35,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
     problems: list[Problem] = []
     clients: dict[str, np.ndarray] = {}
     parts: dict[str, Manifest] = {}
+    labelled: np.ndarray | None = None
     try:
         with collected() as left_out:
             splits = programs.read_corpus(config, source)
@@ -42,7 +43,10 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         parts = splits  # shown as they are when they cannot be divided
         server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
-        clients = partition(mine, config.data.clients, config.data.seed)
+        drawn, seed = config.data.labelled, config.data.seed
+        clients = partition(mine, config.data.clients, seed, shared_rows(mine, drawn, seed))
+        labelled = labelled_rows(mine, clients, drawn, seed)
+        clients = kept_rows(mine, clients, labelled, drawn, seed)
     except ConfigError:
         raise
     except ValueError as error:  # data that no run could use either: shown with what else is known
@@ -55,7 +59,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
             console.print(words)
     if clients:
         held = inspection.population(parts["clients"], clients)
-        console.print(client_table(config, parts, clients, held))
+        console.print(client_table(config, parts, clients, held, labelled))
         console.print(histogram(held.utterances))
         problems += cohort_problems(config, len(clients))
     if parts:
@@ -92,7 +96,9 @@ def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
     return table
 
 
-def client_table(config: Config, parts: Mapping[str, Manifest], clients: Mapping[str, np.ndarray], held: Population) -> Table:
+def client_table(
+    config: Config, parts: Mapping[str, Manifest], clients: Mapping[str, np.ndarray], held: Population, labelled: np.ndarray | None
+) -> Table:
     manifest = parts["clients"]
     table = Table(title="Clients", title_justify="left", show_header=False, caption=SPREAD, caption_justify="left")
     table.add_column("")
@@ -103,11 +109,11 @@ def client_table(config: Config, parts: Mapping[str, Manifest], clients: Mapping
     table.add_row("held by the largest 10 %", f"{100 * held.largest_tenth:.1f} % of the utterances")
     if held.label_distance is not None:
         table.add_row("label distance (0 alike, 1 disjoint)", f"{held.label_distance:.3f} from everybody's, on average")
-    if (labelled := labelled_rows(manifest, clients, config.data.labelled, config.data.seed)) is not None:
+    if labelled is not None:
         whole = sum(bool(labelled[rows].all()) for rows in clients.values())
         table.add_row("labelled", f"{100 * labelled.sum() / held.utterances.sum():.1f} % of their utterances; all of {whole:,} clients")
     if left := len(manifest) - int(held.utterances.sum()):
-        table.add_row("utterances of no client", f"{left:,} of {len(manifest):,} (by data.clients)")
+        table.add_row("utterances of no client", f"{left:,} of {len(manifest):,} (by data.clients or data.labelled)")
     batch = getattr(getattr(config.algorithm, "client", None), "batch", None)
     if batch is not None:
         table.add_row(f"with less than a batch of {batch}", f"{int((held.utterances < batch).sum()):,} clients")

@@ -72,7 +72,9 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     kind = kind_of(config.algorithm, ALGORITHMS)
     if ALGORITHMS[kind].central and len(data.client_ids()) > 1:
         raise ConfigError(f"algorithm.kind {kind} trains in one place: set data.clients.by=pooled and cohort.size=1")
-    return ALGORITHMS[kind](config.algorithm, parts)
+    algorithm = ALGORITHMS[kind](config.algorithm, parts)
+    algorithm.check(data)
+    return algorithm
 
 
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:

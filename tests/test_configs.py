@@ -19,6 +19,7 @@ from fedray.data.federated import ServerDataSettings
 from fedray.data.partition import split_by_speakers
 from fedray.experiment import Config
 from fedray.models.language_model import LANGUAGE_MODELS
+from fedray.pretraining import PretrainingConfig
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
@@ -32,8 +33,9 @@ HANDED_ON |= {settings_class(model): model.train for model in LANGUAGE_MODELS.va
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(ROOT / "configs")))
 def test_a_configuration_loads_and_comes_back_from_its_plain_form(path: Path) -> None:
-    config, source = experiment.load(path)
-    again, _ = experiment.load(plain(config))
+    into = PretrainingConfig if path.stem.startswith("pretraining") else Config
+    config, source = experiment.load(path, into=into)
+    again, _ = experiment.load(plain(config), into=into)
     assert again == config
     corpus = CORPORA[config.data.corpus]
     experiment.configuration.build(corpus, source, "data.options", config.data.options)
@@ -55,7 +57,7 @@ def settings(cls: type) -> Iterator[type]:
 
 
 def known_settings() -> list[type]:
-    found = [cls for root in (Config, *CORPORA.values()) for cls in settings(root)]
+    found = [cls for root in (Config, PretrainingConfig, *CORPORA.values()) for cls in settings(root)]
     return sorted(set(found), key=lambda cls: (cls.__module__, cls.__qualname__))
 
 

@@ -7,6 +7,7 @@ from fedray.algorithms.fedavg import FedAvg
 from fedray.algorithms.fedmlac import FedMLAC
 from fedray.algorithms.fednst import FedNST
 from fedray.algorithms.fedprox import FedProx
+from fedray.algorithms.fedstar import FedSTAR
 from fedray.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -14,6 +15,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedmlac": FedMLAC,
     "fednst": FedNST,
     "fedprox": FedProx,
+    "fedstar": FedSTAR,
     "nst": NST,
     "sl": SL,
 }

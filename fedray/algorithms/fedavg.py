@@ -12,7 +12,8 @@ McMahan, Moore, Ramage, Hampson, y Arcas. Communication-Efficient Learning of De
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
 With an adaptive server optimiser (server_optimizer.kind adam, yogi, adagrad) it is FedOpt (Reddi et al., ICLR 2021).
-On recognition, from a seed model and with alpha > 0, this is SFL, the supervised federation that FedNST's paper compares itself with.
+With `labelled_only` D_i is the labelled part of a client's data (`data.labelled`): the supervised federation that FedSTAR's paper compares
+itself with. On recognition, from a seed model and with alpha > 0, this is SFL, the supervised federation of FedNST's paper.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from typing import Any
 from fedray.core.config import kinds
 from fedray.core.metrics import Metrics
 from fedray.core.schedules import SCHEDULES
-from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
+from fedray.core.types import Broadcast, Change, Client, FederatedData, Received, Server, ServerState, Update
 from fedray.training.federated import (
     ServerPassSettings,
     TaskAlgorithm,
+    check_labelled,
     check_mixing,
+    labelled_part,
     mixed,
     own_model,
     report,
@@ -37,14 +40,15 @@ from fedray.training.federated import (
     server_pass,
     train_on,
 )
-from fedray.training.local import LocalSettings, PretrainSettings
+from fedray.training.local import ClientSettings, PretrainSettings
 
 
 @dataclass(frozen=True)
 class FedAvgSettings:
     alpha: float = 0.0  # the server's share of a change
+    labelled_only: bool = False  # train on what `data.labelled` labels, instead of on every client's true labels
     schedule: Any = kinds(SCHEDULES, "constant")
-    client: LocalSettings = field(default_factory=LocalSettings)
+    client: ClientSettings = field(default_factory=ClientSettings)
     server: ServerPassSettings = field(default_factory=ServerPassSettings)
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
     buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
@@ -62,6 +66,10 @@ class FedAvg(TaskAlgorithm):
     def init_depends(self) -> tuple[str, ...]:
         return seed_model_keys(self.task)
 
+    def check(self, data: FederatedData) -> None:
+        if self.settings.labelled_only:
+            check_labelled(data, "algorithm.labelled_only")
+
     def init(self, server: Server) -> ServerState:
         return seed_model(self.task, server, self.settings.pretrain)
 
@@ -69,11 +77,10 @@ class FedAvg(TaskAlgorithm):
         return Broadcast(state.params, {"lr/client": self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)})
 
     def client_update(self, client: Client, received: Received) -> Update:
-        targets, eta_c = self.task.targets(client.data), received.settings["lr/client"]
-        delta, metrics = train_on(
-            self.task, received, client.data, targets, self.settings.client, eta_c, client.seed, self.settings.buffers
-        )
-        return Update(delta, report(client.data, metrics), metrics)
+        data = labelled_part(client.data) if self.settings.labelled_only else client.data
+        targets, eta_c = self.task.targets(data), received.settings["lr/client"]
+        delta, metrics = train_on(self.task, received, data, targets, self.settings.client, eta_c, client.seed, self.settings.buffers)
+        return Update(delta, report(data, metrics), metrics)
 
     def server_train(self, server: Server, received: Received) -> Update | None:
         if self.settings.alpha == 0:

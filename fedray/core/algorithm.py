@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from fedray.core.metrics import Metrics
 from fedray.core.optimizers import SGD, ServerOptimizer
 from fedray.core.strategies import ByExamples, Strategy
-from fedray.core.types import Broadcast, Change, Client, Evaluation, Layer, Received, Server, ServerState, State, Update
+from fedray.core.types import Broadcast, Change, Client, Evaluation, FederatedData, Layer, Received, Server, ServerState, State, Update
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ class Algorithm(ABC):
         self.strategy = parts.strategy
         self.server_optimizer = parts.server_optimizer
         self.rounds = parts.rounds
+
+    def check(self, data: FederatedData) -> None:  # noqa: B027 - most can work with any
+        """ValueError where the federation is not such as the algorithm needs; asked before anything else."""
 
     @abstractmethod
     def init(self, server: Server) -> ServerState:

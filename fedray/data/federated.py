@@ -16,7 +16,7 @@ from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.dataset import Utterances, shard
 from fedray.data.features import FeatureSettings, FeatureStore, build_features
 from fedray.data.joined import JoinedFeatures
-from fedray.data.labelled import LabelledSettings, labelled_rows
+from fedray.data.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
 from fedray.data.manifest import Manifest
 from fedray.data.partition import PartitionSettings, partition, split_by_speakers
 
@@ -169,7 +169,7 @@ def federate(
     `check` may refuse the number of clients: it is asked before features are made, and again when broken audio is left out.
     """
     server, clients, scored = divide(splits, settings)
-    rows = partition(clients, settings.clients, settings.seed)
+    rows = partition(clients, settings.clients, settings.seed, shared_rows(clients, settings.labelled, settings.seed))
     check(len(rows))
     broken: dict[str, str] = {}
 
@@ -190,12 +190,13 @@ def federate(
     kept = {client: mine[sound[mine]] for client, mine in rows.items() if sound[mine].any()}  # skip_broken may leave a client nothing
     if not kept:
         raise ValueError("no client has audio that can be read: is data.root the right folder?")
+    labelled = labelled_rows(clients, kept, settings.labelled, settings.seed)
+    kept = kept_rows(clients, kept, labelled, settings.labelled, settings.seed)
     check(len(kept))
     scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}
     # Every row that is sound stays in place: clients point at rows of their manifest.
     place = np.cumsum(sound) - 1
     members = {client: place[mine] for client, mine in kept.items()}
-    labelled = labelled_rows(clients, kept, settings.labelled, settings.seed)
     everyone = Utterances(wrong, store, np.flatnonzero(sound), None if labelled is None else labelled[sound])
     own = whole(server)
     if settings.clients.by == "pooled" and own is not None:

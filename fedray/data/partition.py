@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from fedray.core.seeds import numpy_generator
 from fedray.data.manifest import Manifest
+from fedray.data.uneven import dealt, dealt_by_label
 
 Clients = dict[str, np.ndarray]
 
@@ -24,6 +25,8 @@ class PartitionSettings:
     k_speakers  `speakers_per_client` speakers, drawn at random, a client; the last client takes what is left
     silos       the speakers dealt to `count` clients of equal hours, the longest first; the seed only settles ties
     iid         the utterances dealt to `count` clients at random, in equal numbers
+    uneven      the utterances dealt to `count` clients at random, in sizes drawn evenly from their mean (1 +- `spread`), to each client
+                one if there are enough; what `data.labelled.share` labels and the rest each for itself (FedSTAR)
     dirichlet   each label's utterances dealt to `count` clients in shares drawn from Dirichlet(`alpha`) (Hsu et al., 2019)
     pooled      one client, "all", that holds everybody's utterances and the server's too: for central training
     """
@@ -31,19 +34,28 @@ class PartitionSettings:
     by: str = "speaker"
     count: int | None = None  # speaker, k_speakers: keep that many clients, drawn at random (null: all)
     alpha: float = 0.5
+    spread: float = 0.25  # FedSTAR's sigma
+    labels: float | None = None  # uneven: different labels among a client's labelled utterances, on average (null: as it comes)
+    labels_spread: float = 0.0  # sigma_c: their number is drawn evenly from `labels` (1 +- labels_spread), then rounded
     speakers_per_client: int = 2
     min_utterances: int = 1  # clients with fewer are left out; a Dirichlet draw is repeated until all have them
     max_utterances: int | None = None  # of a client with more, that many drawn at random
 
 
-def partition(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
-    """Client id -> its rows (int64, ascending); clients in the order of their ids, no row in two of them."""
+def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labelled: np.ndarray | None = None) -> Clients:
+    """Client id -> its rows (int64, ascending); clients in the order of their ids, no row in two of them.
+
+    `labelled`: bool, one a row, where that is known before it is known whose they are (`fedray.data.labelled.shared_rows`).
+    """
     if settings.by not in PARTITIONS:
         raise ValueError(f"clients cannot be divided by {settings.by!r}; choose one of {', '.join(PARTITIONS)}")
     if settings.count is not None and settings.count < 1:
         raise ValueError(f"count must be at least 1, not {settings.count}")
     order = _by_id(manifest)
-    clients = PARTITIONS[settings.by](manifest.take(order), settings, seed)
+    if settings.by == "uneven":
+        clients = _uneven(manifest.take(order), settings, seed, None if labelled is None else labelled[order])
+    else:
+        clients = PARTITIONS[settings.by](manifest.take(order), settings, seed)
     clients = {name: rows for name, rows in clients.items() if len(rows) >= max(settings.min_utterances, 1)}
     if settings.by in ("speaker", "k_speakers") and settings.count is not None:
         if settings.count > len(clients):
@@ -125,6 +137,26 @@ def _iid(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
     return _numbered(place, count)
 
 
+def _uneven(manifest: Manifest, settings: PartitionSettings, seed: int, labelled: np.ndarray | None = None) -> Clients:
+    if not 0 <= settings.spread < 1:
+        raise ValueError(f"data.clients.spread: {settings.spread} is a share of the mean size, from 0 to below 1")
+    count = _count(settings, len(manifest), "utterances")
+    place, generator = np.empty(len(manifest), np.int64), numpy_generator(seed, "partition", "uneven", "unlabelled")
+    known = np.zeros(len(manifest), bool) if labelled is None else labelled
+    place[~known] = dealt(int((~known).sum()), count, settings.spread, generator)
+    generator = numpy_generator(seed, "partition", "uneven", "labelled")
+    if settings.labels is None:
+        place[known] = dealt(int(known.sum()), count, settings.spread, generator)
+    elif labelled is None:
+        raise ValueError("data.clients.labels chooses labels for the labelled part: set data.labelled.share")
+    elif manifest.table["label"].null_count:
+        raise ValueError("data.clients.labels needs a label for every utterance, and this corpus has some without: remove it")
+    else:
+        names, codes = _codes(manifest.take(np.flatnonzero(known)), "label")
+        place[known] = dealt_by_label(codes, len(names), count, settings.labels, settings.labels_spread, settings.spread, generator)
+    return _numbered(place, count)
+
+
 def _dirichlet(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
     if manifest.table["label"].null_count:
         raise ValueError(
@@ -159,7 +191,8 @@ def _pooled(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clien
 
 
 PARTITIONS = {
-    "speaker": _by_speaker, "k_speakers": _by_k_speakers, "silos": _silos, "iid": _iid, "dirichlet": _dirichlet, "pooled": _pooled
+    "speaker": _by_speaker, "k_speakers": _by_k_speakers, "silos": _silos, "iid": _iid, "uneven": _uneven, "dirichlet": _dirichlet,
+    "pooled": _pooled,
 }  # fmt: skip
 
 

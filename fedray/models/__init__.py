@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from fedray.models.audio_cnn import AudioCNN
 from fedray.models.conformer import Conformer
 from fedray.models.crnn import CRNN
 
-MODELS: dict[str, type[nn.Module]] = {"conformer": Conformer, "crnn": CRNN}
+MODELS: dict[str, type[nn.Module]] = {"audio_cnn": AudioCNN, "conformer": Conformer, "crnn": CRNN}

@@ -212,10 +212,11 @@ def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> d
 RECIPE_PARTS = {"0": "front", "1": "transformer", "2": "attention_head", "3": "ctc_head"}
 
 
-def load_weights(model: Conformer, path: Path | str) -> None:
+def load_weights(model: nn.Module, path: Path | str) -> list[str]:
     """Load a state dict of the same model, or a checkpoint of SpeechBrain's recipes (ModuleList [CNN, Transformer, seq_lin, ctc_lin]).
 
-    ValueError names the file and every entry that is missing, unexpected or of another shape.
+    Of a model that names its last layer (`head`) all of that may be missing, and stays as it was drawn; returned is what was missing.
+    ValueError names the file and every other entry that is missing, unexpected or of another shape.
     """
     state = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
@@ -226,7 +227,9 @@ def load_weights(model: Conformer, path: Path | str) -> None:
     # Tables of positions are computed, not learnt, and may be of another size.
     state = {name: value for name, value in state.items() if not name.endswith(".pe")}
     learnt = {name for name in own if not name.endswith(".pe")}
-    wrong = [f"missing {name}" for name in sorted(learnt - state.keys())]
+    head = {name for name in learnt if name.split(".")[0] == getattr(model, "head", None)}
+    left = sorted(head) if head.isdisjoint(state) else []
+    wrong = [f"missing {name}" for name in sorted(learnt - state.keys() - set(left))]
     wrong += [f"unexpected {name}" for name in sorted(state.keys() - learnt)]
     wrong += [
         f"{name} has shape {tuple(state[name].shape)}, the model {tuple(own[name].shape)}"
@@ -236,3 +239,4 @@ def load_weights(model: Conformer, path: Path | str) -> None:
     if wrong:
         raise ValueError(f"{path} does not fit the model ({len(wrong)} entries): {'; '.join(wrong)}. Set model.* as it was trained.")
     model.load_state_dict(state, strict=False)
+    return left

@@ -23,7 +23,7 @@ from fedray.data.dataset import Batch, Utterances, batches, codes
 from fedray.data.features import FeatureSettings
 from fedray.data.federated import SpeechData
 from fedray.data.manifest import Manifest
-from fedray.models import crnn
+from fedray.models import audio_cnn, crnn
 from fedray.training.task import Task
 from fedray.training.windows import all_windows, random_window
 
@@ -59,7 +59,9 @@ class Classification(Task):
         """ValueError for a label that is not among the classes, wherever in the federation, and for a clip to be scored without one."""
         super().__init__(settings, model, features)
         if hasattr(self.model_class, "ctc"):
-            raise ValueError(f"task.kind classification cannot train {self.model_class.__name__}, a recogniser: set model.kind crnn")
+            raise ValueError(
+                f"task.kind classification cannot train {self.model_class.__name__}, a recogniser: set model.kind crnn or audio_cnn"
+            )
         training = data.training()
         self.classes = settings.classes or sorted(set().union(*(part.distinct(settings.label) for part in training)))
         if len(self.classes) < 2:
@@ -86,6 +88,10 @@ class Classification(Task):
     def targets(self, data: Utterances) -> np.ndarray:
         """Class numbers, int64 [len(data)]; ValueError names an utterance without a label, or with one that is no class."""
         return self._ids(data)
+
+    def known(self, data: Utterances) -> np.ndarray:
+        """The same with -1 for an utterance without a label: what a simulation scores pseudo-labels against."""
+        return self._ids(data, unlabelled=True)
 
     def augment(self, batch: Batch) -> Batch:
         masks = self.settings.augment
@@ -141,6 +147,8 @@ class Classification(Task):
         texts = {"classes.json": json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n"}
         if isinstance(flat.model, crnn.CRNN):
             texts["example.py"] = crnn.example(flat.model.settings, self.described_features())
+        elif isinstance(flat.model, audio_cnn.AudioCNN):
+            texts["example.py"] = audio_cnn.example(self.described_features(), self._window)
         for name, text in texts.items():
             write_atomically(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
 

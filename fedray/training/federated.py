@@ -16,7 +16,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, numpy_generator, seed_all
 from fedray.core.types import Change, Client, Evaluation, Layer, Received, Server, ServerState, Update, Vector
 from fedray.data.dataset import Utterances
-from fedray.training.local import LocalSettings, PretrainSettings, pretrain, sgd
+from fedray.training.local import LocalSettings, PretrainSettings, pretrain, train
 from fedray.training.task import Task
 
 BUFFERS = ("frozen", "averaged")
@@ -113,11 +113,24 @@ def train_on(
     buffers: str,
     proximal: float = 0.0,
 ) -> tuple[Vector, Metrics]:
-    """SGD from the broadcast; the difference to it, and the mean loss."""
+    """Training from the broadcast; the difference to it, and the mean loss."""
     flat = task.flat(received.device)
     flat.load(received.params)
-    metrics = sgd(task, data, targets, settings, lr, seed, buffers == "frozen", received.device, proximal)
+    metrics = train(task, data, targets, settings, lr, seed, buffers == "frozen", received.device, proximal)
     return flat.difference(received.params, buffers=buffers == "averaged"), metrics
+
+
+def labelled_part(data: Utterances) -> Utterances:
+    """A client's labelled utterances (`data.labelled`): none of them, all, or what is said."""
+    assert data.labelled is not None
+    return data.take(np.flatnonzero(data.labelled))
+
+
+def check_labelled(data: Any, kind: str) -> None:
+    """ValueError where nothing is said of what the clients have labelled."""
+    clients = data.client_ids()
+    if len(clients) and data.load(clients[0]).labelled is None:
+        raise ValueError(f"{kind} needs clients some of whose utterances are labelled: set data.labelled.share or data.labelled.utterances")
 
 
 def own_model(algorithm: Any, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:

@@ -1,4 +1,4 @@
-"""Training on one data set in one process: plain SGD for clients and the server's pass, AdamW for models that start from nothing."""
+"""Training on one data set in one process: SGD or Adam for clients, SGD for the server's pass, AdamW for models that start from nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.modules.conv import _ConvNd
 
 from fedray.core.config import positive
 from fedray.core.metrics import Metrics
@@ -31,6 +33,61 @@ class LocalSettings:
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, epochs=self.epochs, clip=self.clip)
+
+
+OPTIMIZERS = ("sgd", "adam")
+
+
+@dataclass(frozen=True)
+class ClientSettings(LocalSettings):
+    """The same with a choice of the optimiser. It starts afresh in each round, so a client keeps no state of it either."""
+
+    optimizer: str = "sgd"  # sgd | adam
+    l2: float = 0.0  # the loss has l2 times the sum of the squares of the convolutions' weights besides (as Keras' regulariser)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer is {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
+        if self.l2 < 0:
+            raise ValueError(f"l2 must not be below 0, not {self.l2}")
+
+
+class Steps:
+    """Steps of a flat model in place by its gradient: L2 added, clipped, then SGD or a fresh Adam."""
+
+    def __init__(self, flat: FlatModel, settings: LocalSettings, lr: float) -> None:
+        self.flat, self.clip, self.lr = flat, settings.clip, lr
+        self._weights = flat.values[: flat.layout.trainable]
+        self._adam: torch.optim.Adam | None = None
+        self._slope: Tensor | None = None  # of the L2 term, for a weight of 1
+        if isinstance(settings, ClientSettings):
+            if settings.optimizer == "adam":
+                parameter = torch.nn.Parameter(self._weights)
+                parameter.grad = flat.gradient
+                self._adam = torch.optim.Adam([parameter], lr=lr)
+            if settings.l2:
+                self._slope = torch.zeros_like(flat.gradient)
+                convolutions = {f"{name}.weight" for name, module in flat.model.named_modules() if isinstance(module, _ConvNd)}
+                for entry in flat.layout.entries:
+                    if entry.name in convolutions:
+                        self._slope[entry.start : entry.stop] = 2 * settings.l2
+
+    def backward(self, loss: Tensor) -> float:
+        """Leave the clipped gradient in `flat.gradient`; returns the loss, without the L2 term."""
+        self.flat.gradient.zero_()
+        loss.backward()
+        value = finite(float(loss.detach()))
+        if self._slope is not None:
+            self.flat.gradient.addcmul_(self._weights, self._slope)
+        clip_gradient(self.flat, self.clip)
+        return value
+
+    def step(self) -> None:
+        if self._adam is not None:
+            self._adam.step()
+        else:
+            self._weights.add_(self.flat.gradient, alpha=-self.lr)
 
 
 @dataclass(frozen=True)
@@ -70,7 +127,7 @@ class PretrainSettings(AdamWSettings):
             raise ValueError("steps must not be below 0")
 
 
-def sgd(
+def train(
     task: Task,
     data: Utterances,
     targets: Sequence[Any],
@@ -91,14 +148,15 @@ def sgd(
     total, count = 0.0, 0
     weights = flat.values[: flat.layout.trainable]
     start = weights.clone() if proximal else None
+    steps = Steps(flat, settings, lr)
     flat.model.train()
     with frozen_statistics(flat.model) if frozen else nullcontext():
         for _ in range(settings.epochs):
             for batch in batches(data, settings.batch, generator):
-                loss = step(task, flat, batch, targets, settings.clip, device)
+                loss = steps.backward(batch_loss(task, flat, batch, targets, device))
                 if start is not None:
                     flat.gradient.add_(weights - start, alpha=proximal)
-                weights.add_(flat.gradient, alpha=-lr)
+                steps.step()
                 total += loss * len(batch)
                 count += len(batch)
     return Metrics(loss=(total, count))
@@ -107,12 +165,17 @@ def sgd(
 def step(task: Task, flat: FlatModel, batch: Batch, targets: Sequence[Any], clip: float | None, device: str) -> float:
     """One forward and backward pass: leaves the clipped gradient in `flat.gradient`, returns the loss."""
     flat.gradient.zero_()
-    chosen = targets[batch.positions] if isinstance(targets, np.ndarray) else [targets[i] for i in batch.positions]
-    loss = task.loss(flat.model, task.augment(batch.to(device)), chosen)
+    loss = batch_loss(task, flat, batch, targets, device)
     loss.backward()
     value = finite(float(loss.detach()))
     clip_gradient(flat, clip)
     return value
+
+
+def batch_loss(task: Task, flat: FlatModel, batch: Batch, targets: Sequence[Any], device: str) -> Tensor:
+    """The mean loss of an augmented batch, `targets` being those of all utterances."""
+    chosen = targets[batch.positions] if isinstance(targets, np.ndarray) else [targets[i] for i in batch.positions]
+    return task.loss(flat.model, task.augment(batch.to(device)), chosen)
 
 
 def finite(loss: float) -> float:
@@ -169,7 +232,7 @@ def adamw(
     frozen: bool,
     device: str,
 ) -> tuple[Metrics, State]:
-    """One pass that may be one of many: trains as `sgd` does; returns the mean loss an utterance, and the moments for the next pass.
+    """One pass that may be one of many: trains as `train` does; returns the mean loss an utterance, and the moments for the next pass.
 
     `moments`: what the pass before returned, empty at first. `steps`: of all passes together; the rate has come down to nothing then.
     """

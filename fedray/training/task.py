@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -57,7 +58,9 @@ class Task(ABC):
         """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""
         model = self.model()
         if self.model_settings.init is not None:
-            load_weights(model, Path(self.model_settings.init))
+            left = load_weights(model, Path(self.model_settings.init))
+            if left:
+                print(f"model.init {self.model_settings.init} has no {', '.join(left)}: drawn at random", file=sys.stderr)
         return self.flat(device).layout.join(model.state_dict())
 
     def flat(self, device: str) -> FlatModel:

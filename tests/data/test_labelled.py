@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from fedray.data.labelled import LabelledSettings, labelled_rows
+from fedray.data.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
 from fedray.data.manifest import Manifest
 
 SIZES = {"ann": 10, "bob": 5, "cid": 4, "dan": 1}  # utterances of a client
@@ -62,3 +64,52 @@ def test_the_draw_follows_names_and_the_seed() -> None:
 def test_a_share_is_from_0_to_1() -> None:
     with pytest.raises(ValueError, match=r"data.labelled.clients: 1.5 is a share"):
         LabelledSettings(clients=1.5)
+    with pytest.raises(ValueError, match=r"data.labelled.at_least: -1 must not be below 0"):
+        LabelledSettings(at_least=-1)
+    with pytest.raises(ValueError, match=r"data.labelled.unlabelled: nothing is said .* set data.labelled.share or utterances"):
+        LabelledSettings(unlabelled=0.5)
+
+
+def test_each_client_keeps_so_many_at_least() -> None:
+    assert counts(labelled(utterances=0.1)) == [1, 0, 0, 0]
+    found = labelled(utterances=0.1, at_least=2)
+    assert counts(found) == [2, 2, 2, 1], "a client of one utterance has no more"
+    assert labelled(utterances=0.1) < found
+    assert counts(labelled(at_least=1)) == [1, 1, 1, 1] and labelled(utterances=1.0, at_least=3) == labelled(utterances=1.0)
+
+
+def words(order: np.ndarray | None = None) -> tuple[Manifest, dict[str, np.ndarray]]:
+    """30 yes, 12 no, 2 stop and 7 without a label, of one client."""
+    kinds = ["yes"] * 30 + ["no"] * 12 + ["stop"] * 2 + [None] * 7
+    columns = {"utterance": [f"u{i:02d}" for i in range(51)], "path": ["/x"] * 51, "seconds": [1.0] * 51, "speaker": ["s"] * 51}
+    manifest = Manifest.from_columns(columns | {"label": kinds}, "corpus")
+    return (manifest if order is None else manifest.take(order)), {"s": np.arange(51)}
+
+
+def test_a_share_of_all_keeps_the_proportions_of_the_labels() -> None:
+    manifest, clients = words()
+    mask = shared_rows(manifest, LabelledSettings(share=0.1), 0)
+    assert mask is not None and Counter(np.array(manifest.column("label"))[mask]) == {"yes": 3, "no": 1, "stop": 1, None: 1}
+    assert (labelled_rows(manifest, clients, LabelledSettings(share=0.1), 0) == mask).all(), "whoever has it"
+    assert shared_rows(manifest, LabelledSettings(utterances=0.1), 0) is None
+    larger = shared_rows(manifest, LabelledSettings(share=0.5), 0)
+    assert larger is not None and (larger >= mask).all()
+    order = np.random.default_rng(0).permutation(51)
+    again = shared_rows(words(order)[0], LabelledSettings(share=0.1), 0)
+    assert again is not None and set(order[again]) == set(np.flatnonzero(mask))
+    only = {"s": np.arange(10)}
+    assert labelled_rows(manifest, only, LabelledSettings(share=0.1), 0)[10:].sum() == 0  # type: ignore[index]
+
+
+def test_of_the_unlabelled_a_share_is_kept() -> None:
+    manifest, clients = corpus()
+    everything = LabelledSettings(utterances=0.2)
+    mask = labelled_rows(manifest, clients, everything, 0)
+    assert mask is not None and kept_rows(manifest, clients, mask, everything, 0) == clients
+    half = kept_rows(manifest, clients, mask, LabelledSettings(utterances=0.2, unlabelled=0.5), 0)
+    # 10, 5, 4 and 1 utterances of which 2, 1, 1 and 0 are labelled: 4 of 8, 2 of 4, 2 of 3 (1.5 to the even), 0 of 1.
+    assert {client: len(rows) for client, rows in half.items()} == {"ann": 6, "bob": 3, "cid": 3}
+    assert all(set(np.flatnonzero(mask)) & set(clients[client]) <= set(rows) for client, rows in half.items())
+    assert all((np.diff(rows) > 0).all() for rows in half.values())
+    more = kept_rows(manifest, clients, mask, LabelledSettings(utterances=0.2, unlabelled=0.8), 0)
+    assert all(set(rows) <= set(more[client]) for client, rows in half.items())
