@@ -149,6 +149,7 @@ def command_of(run: Path) -> psutil.Process:
     return command
 
 
+@pytest.mark.long
 def test_ctrl_c_then_detached_watched_and_stopped(terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path) -> None:
     """A run that Ctrl-C twice ends at once goes on without a terminal, is stopped from elsewhere, goes on again: the same bits."""
     run = tmp_path / "run"
