@@ -10,6 +10,8 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Ray's agents see by a pipe that their raylet lives, not by /proc, where a look that fails once ends the agent, its raylet and pytest.
+os.environ.setdefault("RAY_enable_pipe_based_agent_to_parent_health_check", "1")
 
 
 @pytest.fixture(scope="session")

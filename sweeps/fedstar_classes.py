@@ -1,0 +1,33 @@
+"""FedSTAR, table 5: labelled clips of three classes a client on average, evenly or unevenly; the unlabelled ones are dealt at random.
+
+python sweeps/fedstar_classes.py
+"""
+
+import sys
+
+from fedray.report.figures import Bars, Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fedstar_classes",
+    question="Do pseudo-labels help where a client's labels are of a few classes only?",
+    base="configs/fedstar/{method}.yaml",
+    names={"method": {"supervised": "supervised", "FedSTAR": "embedded"}},
+    space={
+        "method": tune.grid_search(["supervised", "FedSTAR"]),
+        "data.clients.labels_spread": tune.grid_search([0.0, 0.25, 0.5]),
+        "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
+    settings=["data.seed={seed}", "data.clients.labels=3"],
+    metric="dev/accuracy",
+    mode="max",
+    figures=[
+        Trend("data.clients.labels_spread", "test/accuracy", by="method", percent=True),
+        Bars("test/accuracy"),
+    ],
+    small=["rounds=2"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

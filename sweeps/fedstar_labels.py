@@ -1,0 +1,36 @@
+"""FedSTAR, tables 3 and 4 and figure 4: how many labels, shared by how many clients.
+
+    python sweeps/fedstar_labels.py
+
+The supervised federation has the same labels and makes nothing of the other clips; with all labels (L = 100 %) it is table 3's. The central
+model: fedray run configs/fedstar/central.yaml.
+"""
+
+import sys
+
+from fedray.report.figures import Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fedstar_labels",
+    question="What are unlabelled clips worth, for any number of labels and clients?",
+    base="configs/fedstar/{method}.yaml",
+    names={"method": {"supervised": "supervised", "FedSTAR": "embedded"}},
+    space={
+        "method": tune.grid_search(["supervised", "FedSTAR"]),
+        "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5, 1.0]),
+        "data.clients.count": tune.grid_search([5, 10, 15, 30]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
+    settings=["data.seed={seed}"],
+    metric="dev/accuracy",
+    mode="max",
+    figures=[
+        Trend("data.clients.count", "test/accuracy", by="method"),
+        Trend("data.labelled.share", "test/accuracy", by="method", log=True, percent=True),
+    ],
+    small=["rounds=2"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))

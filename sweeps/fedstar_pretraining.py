@@ -1,0 +1,33 @@
+"""FedSTAR, figure 5: from random weights or from pre-trained ones, after ten rounds.
+
+fedray pretrain configs/fedstar/pretraining.yaml --out runs/pretrained
+python sweeps/fedstar_pretraining.py
+"""
+
+import sys
+
+from fedray.report.figures import Curves, Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="fedstar_pretraining",
+    question="Does a self-supervised start save rounds?",
+    base="configs/fedstar/embedded.yaml",
+    names={"start": {"random": "null", "pre-trained": "runs/pretrained/weights.pt"}},
+    space={
+        "start": tune.grid_search(["random", "pre-trained"]),
+        "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5, 1.0]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
+    settings=["data.seed={seed}", "model.init={start}", "rounds=10", "evaluation.every=1"],
+    metric="dev/accuracy",
+    mode="max",
+    figures=[
+        Trend("data.labelled.share", "test/accuracy", by="start", log=True, percent=True),
+        Curves(("dev/accuracy", "train/loss")),
+    ],
+    small=["rounds=2"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))
