@@ -1,6 +1,6 @@
 """FedMLAC on embedded keywords beside FedAvg, FedProx and FedOpt: three seeds; clean, noise, wrong labels, ablations.
 
-    python benchmarks/fedmlac_keywords.py [--seeds 0 1 2] [--runs runs/study-fedmlac] [--only clean noise labels ablation]
+    python benchmarks/fedmlac_keywords.py [--seeds 0 1 2] [--runs runs/study-fedmlac] [--only clean noise labels ablation ...]
 
 Scored is the mean over the own models of all clients that took part, on a common test set by speakers that nobody has heard. Runs that
 are finished are kept; the same command goes on.
@@ -26,6 +26,7 @@ Arm = tuple[str, list[str]]  # configuration, overrides
 def arms() -> dict[str, dict[str, Arm]]:
     """Part -> arm -> what is run."""
     methods: dict[str, Arm] = {name: (file, []) for name, file in METHODS.items()} | {"one model, passed on": ("passed_on", [])}
+    some = ["data.corruption={label_errors: 1.0, clients: 0.3}"]
     worse = {"noise": "data.corruption.snr_db=10", "labels": "data.corruption.label_errors=0.5"}
     return {
         "clean": methods,
@@ -36,6 +37,10 @@ def arms() -> dict[str, dict[str, Arm]]:
             "isolated (no KL)": ("isolated", []),
             "w/o LPA": ("without_lpa", []),
             "w/o LPA, 50 % wrong labels": ("without_lpa", [worse["labels"]]),
+        },
+        "some-clients": {  # 30 % of them have wrong labels only
+            "FedMLAC": ("embedded", some),
+            "w/o LPA": ("without_lpa", some),
         },
     }
 

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import matplotlib
 import study
+from matplotlib.figure import Figure
+
+from fedray.report.canvas import COLOURS, STYLE
 
 Arm = tuple[str, list[str]]  # configuration, overrides
 CLIENTS = (5, 10, 15, 30)
@@ -58,3 +63,87 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
 
 def spread(values: Sequence[float]) -> str:
     return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
+
+
+def score(results: Sequence[dict[str, Any]]) -> list[float]:
+    return [one["best"]["test/accuracy"] for one in results]
+
+
+def by_clients(found: dict[str, list[dict[str, Any]]], share: float, clients: Sequence[int]) -> str:
+    """A row a number of clients; the gain is that over the same trial of the supervised federation."""
+    rows = []
+    for count in clients:
+        scores = {name: score(found[f"L = {share:.0%}, N = {count}, {name}"]) for name in FEDERATIONS}
+        gains = {
+            name: [after - before for before, after in zip(scores["supervised"], values, strict=True)] for name, values in scores.items()
+        }
+        row = {"L": f"{share:.0%}", "N": count} | {name: spread(values) for name, values in scores.items()}
+        rows.append(row | {"gain": spread(gains["FedSTAR"]), "of which steps": spread(gains["beta = 0"])})
+    return study.table(rows)
+
+
+def thresholds(found: dict[str, list[dict[str, Any]]]) -> str:
+    """A row a threshold: the share of pseudo-labels kept, and how many of them were right, in the first and the last ten rounds."""
+    rows = []
+    for arm, results in found.items():
+        row = {"threshold": arm, "test accuracy": spread(score(results))}
+        for name, key in (("kept", "train/labels_kept"), ("right", "train/label_accuracy")):
+            for when, part in (("first", slice(None, 10)), ("last", slice(-10, None))):
+                known = [value for one in results for value in one["rounds"][key][part] if value is not None]
+                row[f"{name}, {when} 10"] = f"{mean(known):.1f}" if known else "none"
+        rows.append(row)
+    return study.table(rows)
+
+
+def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """The threshold, the share of pseudo-labels kept and their accuracy over the rounds, mean over trials."""
+    panels = {
+        "settings/threshold": "Threshold",
+        "train/labels_kept": "Pseudo-labels kept (%)",
+        "train/label_accuracy": "Of these right (%)",
+    }
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10, 3), layout="constrained")
+        for place, (key, title) in enumerate(panels.items(), 1):
+            axes = figure.add_subplot(1, 3, place)
+            for colour, (arm, results) in zip(COLOURS, found.items(), strict=False):
+                per_round = zip(*(one["rounds"][key] for one in results), strict=True)
+                rounds = [[value for value in values if value is not None] for values in per_round]
+                axes.plot(range(1, len(rounds) + 1), [mean(values) if values else nan for values in rounds], color=colour, label=arm)
+            axes.set_title(title)
+            axes.set_xlabel("round")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(found))
+        figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar", help="where the run folders are kept")
+    parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
+    chosen = parser.parse_args()
+    found = {
+        part: {arm: [play(part, arm, seed, chosen.runs) for seed in chosen.seeds] for arm in arms()[part]}
+        for part in arms()
+        if part in chosen.only
+    }
+    tables = []
+    if "labels" in found:
+        tables.append(by_clients(found["labels"], 0.03, CLIENTS))
+        supervised, star = (
+            [score(found["labels"][f"L = 3%, N = {count}, {name}"]) for count in CLIENTS] for name in ("supervised", "FedSTAR")
+        )
+        gain = mean(map(mean, star)) - mean(map(mean, supervised))
+        tables.append(f"FedSTAR's gain over the supervised federation at L = 3 %, mean over N and trials: {gain:.1f} points.")
+    if "half" in found:
+        tables.append(by_clients(found["half"], 0.5, [15]))
+    if "threshold" in found:
+        tables.append(thresholds(found["threshold"]))
+        draw(found["threshold"], study.ROOT / "benchmarks" / "fedstar_keywords.png")
+    text = "# FedSTAR on embedded keywords\n\nTest accuracy in percent, mean ± SD over trials.\n\n" + "\n\n".join(tables)
+    study.write("fedstar_keywords", text, {"found": found}, "make study-fedstar", chosen.seeds)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ from typing import Any
 
 import ray
 import torch
-import yaml
 
 import fedray
 from fedray import experiment
@@ -33,10 +32,10 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
 
     Ends the program when the run was stopped by Ctrl-C; raises ValueError when `out` holds a run with other settings.
     """
-    settings = yaml.safe_dump(experiment.plain(experiment.with_absolute_paths(experiment.load(ROOT / config, overrides)[0])))
+    settings = experiment.plain(experiment.with_absolute_paths(experiment.load(ROOT / config, overrides)[0]))
     if not (out / "config.yaml").exists():
         results = experiment.run(ROOT / config, overrides, out=out).results
-    elif yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8")) != yaml.safe_load(settings):
+    elif experiment.plain(experiment.load(out / "config.yaml")[0]) != settings:  # keys that it knew nothing of are at their defaults
         raise ValueError(f"{out} holds a run with other settings than {config} {' '.join(overrides)}: move it away")
     elif (out / "results.json").exists():
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))

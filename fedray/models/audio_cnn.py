@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, pad
 
-from fedray.models.export import NORMALISE
+from fedray.models.example import script
 
 FILTERS = (24, 32, 64, 128)
 KERNEL = 4
@@ -107,19 +107,7 @@ class AudioCNN(nn.Module):
         return torch.cat([self.blocks(piece).amax((2, 3)) for piece in pieces])
 
 
-EXAMPLE = '''\
-"""python example.py speech.wav: the class of a clip by this folder's model. Needs torch, torchaudio and soundfile."""
-import json
-import sys
-from pathlib import Path
-
-import soundfile
-import torch
-import torchaudio
-from torch import nn
-from torch.nn.functional import max_pool2d, pad
-
-
+EXAMPLE = """\
 class Block(nn.Module):
     def __init__(self, channels, filters):
         super().__init__()
@@ -132,7 +120,7 @@ class Block(nn.Module):
     def forward(self, maps):
         before, after = %(before)d, %(after)d
         both = torch.cat([self.time(pad(maps, (0, 0, before, after))), self.frequency(pad(maps, (before, after, 0, 0)))], 1)
-        return max_pool2d(self.joint_norm(self.joint(self.norm(both).relu())), 2).relu()
+        return nn.functional.max_pool2d(self.joint_norm(self.joint(self.norm(both).relu())), 2).relu()
 
 
 class AudioCNN(nn.Module):
@@ -143,34 +131,10 @@ class AudioCNN(nn.Module):
 
     def forward(self, mels):
         return self.out(self.blocks(mels[:, None]).amax((2, 3)))
-
-
-folder = Path(__file__).resolve().parent
-classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
-model = AudioCNN(%(filters)r, len(classes)).eval()
-model.load_state_dict(torch.load(folder / "model.pt", map_location="cpu", weights_only=True))
-wave, rate = soundfile.read(sys.argv[1], dtype="float32")
-assert rate == %(sample_rate)d and wave.ndim == 1, "resample to %(sample_rate)d Hz, one channel"
-mel_spectrogram = torchaudio.transforms.MelSpectrogram(
-    %(sample_rate)d, n_fft=%(fft)d, win_length=%(window)d, hop_length=%(hop)d, pad=%(pad)d, n_mels=%(bins)d, center=False
-)
-mels = mel_spectrogram(torch.from_numpy(wave)).clamp(min=%(floor)r).log().T
-%(normalise)sframes = %(frames)r  # of the windows the model was trained on; None: whole clips
-if frames is None:
-    windows = mels[None]
-else:
-    short = max(0, frames - len(mels))
-    mels = pad(mels, (0, 0, short // 2, short - short // 2))
-    count = -(-len(mels) // frames)
-    starts = torch.linspace(0, len(mels) - frames, count, dtype=torch.float64).round().int().tolist()
-    windows = torch.stack([mels[start : start + frames] for start in starts])
-with torch.inference_mode():
-    print(classes[int(model(windows).mean(0).argmax())])
-'''
+"""
 
 
 def example(features: Mapping[str, Any], frames: int | None) -> str:
-    """A script that classifies a file with torch alone; `features` as for `fedray.models.export.export`, `frames` of a window."""
-    padded = (features["fft"] - features["window"]) // 2  # so that the first window starts at the first sample
-    shape = {"filters": FILTERS, "kernel": KERNEL, "groups": GROUPS, "before": (KERNEL - 1) // 2, "after": KERNEL // 2}
-    return EXAMPLE % {**features, **shape, "frames": frames, "pad": padded, "normalise": NORMALISE[features["normalise"]]}
+    """The script of `fedray.models.example` for this network."""
+    shape = {"kernel": KERNEL, "groups": GROUPS, "before": (KERNEL - 1) // 2, "after": KERNEL // 2}
+    return script(EXAMPLE % shape, f"AudioCNN({FILTERS}, len(classes))", features, frames)

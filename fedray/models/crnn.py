@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fedray.models.conformer import padding
-from fedray.models.export import NORMALISE
+from fedray.models.example import script
 from fedray.models.recurrent import gru
 
 
@@ -91,18 +91,7 @@ def _silenced(frames: Tensor, lengths: Tensor) -> Tensor:
     return frames.masked_fill(padding(lengths, frames.shape[2])[:, None, :], 0.0)
 
 
-EXAMPLE = '''\
-"""python example.py speech.wav: the class of a clip by this folder's model. Needs torch, torchaudio and soundfile."""
-import json
-import sys
-from pathlib import Path
-
-import soundfile
-import torch
-import torchaudio
-from torch import nn
-
-
+EXAMPLE = """\
 class CRNN(nn.Module):
     def __init__(self, bins, filters, hidden, bidirectional, classes):
         super().__init__()
@@ -114,26 +103,11 @@ class CRNN(nn.Module):
 
     def forward(self, mels):
         return self.out(self.rnn(self.conv(mels.transpose(1, 2)).transpose(1, 2))[0].mean(1))
+"""
 
 
-folder = Path(__file__).resolve().parent
-classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
-model = CRNN(%(bins)d, %(filters)r, %(hidden)d, %(bidirectional)r, len(classes)).eval()
-model.load_state_dict(torch.load(folder / "model.pt", map_location="cpu", weights_only=True))
-wave, rate = soundfile.read(sys.argv[1], dtype="float32")
-assert rate == %(sample_rate)d and wave.ndim == 1, "resample to %(sample_rate)d Hz, one channel"
-mel_spectrogram = torchaudio.transforms.MelSpectrogram(
-    %(sample_rate)d, n_fft=%(fft)d, win_length=%(window)d, hop_length=%(hop)d, pad=%(pad)d, n_mels=%(bins)d, center=False
-)
-mels = mel_spectrogram(torch.from_numpy(wave)).clamp(min=%(floor)r).log().T
-%(normalise)swith torch.inference_mode():
-    print(classes[int(model(mels[None])[0].argmax())])
-'''
-
-
-def example(settings: CRNNSettings, features: Mapping[str, Any]) -> str:
-    """A script that classifies a file with torch alone; `features` as for `fedray.models.export.export`."""
+def example(settings: CRNNSettings, features: Mapping[str, Any], frames: int | None) -> str:
+    """The script of `fedray.models.example` for this network."""
     size = SIZES[settings.size]
-    padded = (features["fft"] - features["window"]) // 2  # so that the first window starts at the first sample
-    shape = {"filters": size.filters, "hidden": size.hidden, "bidirectional": size.bidirectional}
-    return EXAMPLE % {**features, **shape, "pad": padded, "normalise": NORMALISE[features["normalise"]]}
+    make = f"CRNN({features['bins']}, {size.filters}, {size.hidden}, {size.bidirectional}, len(classes))"
+    return script(EXAMPLE, make, features, frames)

@@ -146,7 +146,7 @@ class Classification(Task):
         write_atomically(folder / "model.pt", lambda path: torch.save(state, path))
         texts = {"classes.json": json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n"}
         if isinstance(flat.model, crnn.CRNN):
-            texts["example.py"] = crnn.example(flat.model.settings, self.described_features())
+            texts["example.py"] = crnn.example(flat.model.settings, self.described_features(), self._window)
         elif isinstance(flat.model, audio_cnn.AudioCNN):
             texts["example.py"] = audio_cnn.example(self.described_features(), self._window)
         for name, text in texts.items():
