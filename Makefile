@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test test-long lint study-fedmlac study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
+.PHONY: demo test test-long lint study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,9 @@ study-fednst: $(BIN)/.installed  ## three seeds of FedNST, SFL and server-only (
 
 study-digits: $(BIN)/.installed  ## real speech: connected digits, six splits of the speakers
 	$(BIN)/python benchmarks/fednst_digits.py
+
+study-fedstar: $(BIN)/.installed  ## three trials of FedSTAR and the supervised federation on keywords, 5 to 30 clients (about an hour on two cores)
+	$(BIN)/python benchmarks/fedstar_keywords.py
 
 study-fedmlac: $(BIN)/.installed  ## three seeds of FedMLAC and its baselines on keywords: noise, wrong labels, ablations (about an hour on two cores)
 	$(BIN)/python benchmarks/fedmlac_keywords.py
