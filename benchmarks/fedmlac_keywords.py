@@ -25,11 +25,11 @@ Arm = tuple[str, list[str]]  # configuration, overrides
 
 def arms() -> dict[str, dict[str, Arm]]:
     """Part -> arm -> what is run."""
-    methods: dict[str, Arm] = {name: (file, []) for name, file in METHODS.items()} | {"one model, passed on": ("passed_on", [])}
+    methods: dict[str, Arm] = {name: (file, []) for name, file in METHODS.items()}
     some = ["data.corruption={label_errors: 1.0, clients: 0.3}"]
     worse = {"noise": "data.corruption.snr_db=10", "labels": "data.corruption.label_errors=0.5"}
     return {
-        "clean": methods,
+        "clean": methods | {"one model, passed on": ("passed_on", [])},
         "noise": {name: (file, [worse["noise"]]) for name, (file, _) in methods.items()},
         "labels": {name: (file, [worse["labels"]]) for name, (file, _) in methods.items()},
         "ablation": {
