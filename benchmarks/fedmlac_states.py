@@ -93,7 +93,8 @@ def main() -> None:
     states = {name: len(content) for name, content in files.items() if name != "parameters"}
     numbers = {
         "clients": chosen.clients,
-        "took part": len(states),
+        "took part": len(RunFolder(chosen.runs / "straight").load(len(rows)).clients),
+        "state files, those behind the last checkpoint but one too": len(states),
         "states on disk (GB)": sum(states.values()) / 1e9,
         "seconds a round, median": median(run.seconds),
         "clients a round": rows[-1]["clients/ok"],
