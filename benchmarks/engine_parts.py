@@ -28,10 +28,10 @@ from fedray.engine.settings import EngineSettings
 BARE = "fedray's steps alone, a process a core"
 PHASES = {
     "broadcast": ("time/broadcast_s", False),
-    "hydration": ("time/hydrate_cpu_s", True),
-    "preparation": ("time/prepare_cpu_s", True),
-    "training": ("time/train_cpu_s", True),
-    "folding": ("time/fold_cpu_s", True),
+    "hydration": ("time/hydrate_actors_s", True),
+    "preparation": ("time/prepare_actors_s", True),
+    "training": ("time/train_actors_s", True),
+    "folding": ("time/fold_actors_s", True),
     "merging": ("time/merge_s", False),
     "server update": ("time/update_s", False),
     "evaluation": ("time/evaluate_s", False),

@@ -75,7 +75,7 @@ def test_what_travels_runs_on_actors(cluster: None, modules: SimpleNamespace, be
 def test_the_parts_and_their_page(modules: SimpleNamespace, bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     parts, played = modules.engine_parts, modules.engine_runs.Played
     memory = {"this process": 10**8, "driver": 2 * 10**8, "client actors": 3 * 10**8, "Ray": 4 * 10**8}
-    row = {"time/round_s": 0.5, "time/train_s": 0.4, "time/train_cpu_s": 0.6, "engine/driver_bytes": 5e6}
+    row = {"time/round_s": 0.5, "time/train_s": 0.4, "time/train_actors_s": 0.6, "engine/driver_bytes": 5e6}
     run = played([0.55, 0.65], 3.0, [row] * 3, memory)
     monkeypatch.setattr(bench, "fedray", lambda *_, **__: run)
     monkeypatch.setattr(bench, "toy", lambda *_, **__: run)

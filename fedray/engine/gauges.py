@@ -27,7 +27,7 @@ GAUGES = {  # name -> its tag beside `run` (or none), what it is
     "fedray_failures": ("", "clients that failed, since the run began"),
     "fedray_replacements": ("", "client actors that died and were replaced, since the driver started"),
     "fedray_traffic_bytes": ("direction", "bytes up to the server and down to the clients, since the run began"),
-    "fedray_phase_seconds": ("phase", "seconds of the last round by phase as in metrics.jsonl; those of actors (..._cpu) are summed"),
+    "fedray_phase_seconds": ("phase", "seconds of the last round by phase as in metrics.jsonl; those of actors (..._actors) are summed"),
     "fedray_cache_hits": ("cache", "initial models and first client states found in the cache, since the driver started"),
     "fedray_cache_misses": ("cache", "initial models and first client states that had to be made, since the driver started"),
 }

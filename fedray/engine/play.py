@@ -128,7 +128,7 @@ class Play:
         seconds = watch()
         idle = [1 - (now - before) / seconds for now, before in zip(pool.busy_seconds, busy, strict=True)]
         row |= {"time/round_s": seconds, "time/train_s": trained, "time/idle_share": sum(idle) / pool.size}
-        row |= {f"time/{phase}_cpu_s": sum(lane.seconds[phase] for lane in outcome.lanes) for phase in PHASES}
+        row |= {f"time/{phase}_actors_s": sum(lane.seconds[phase] for lane in outcome.lanes) for phase in PHASES}
         taken = rounds.phases.take()
         row |= {f"time/{phase}_s": taken.get(phase) for phase in ("broadcast", "merge", "update", "evaluate", "checkpoint", "events")}
         with rounds.phases("events"):  # this and the checkpoint stand in the next round's row

@@ -34,7 +34,7 @@ def test_rounds_that_are_scored(straight: Path) -> None:
     """Every second one, and the last; on a part of dev. Toys count their rounds in their state."""
     rows = RunFolder(straight).rows("metrics.jsonl")
     assert [row["own/distance"] is not None for row in rows] == [False, True, True]
-    assert 1 < rows[1]["own/rounds"] <= 2 and rows[1]["time/own_cpu_s"] > 0
+    assert 1 < rows[1]["own/rounds"] <= 2 and rows[1]["time/own_actors_s"] > 0
 
 
 def test_the_end(straight: Path) -> None:
