@@ -47,4 +47,4 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "-l", str(folder)], check=True)  # a process of Ray that is about to end may still have a file open
