@@ -1,6 +1,6 @@
 """FedSTAR beside the supervised federation on other classes and on real speech, three trials each.
 
-    python benchmarks/fedstar_corpora.py --corpora ../shared/data [--seeds 0 1 2] [--runs runs/study-fedstar-corpora]
+    python benchmarks/fedstar_corpora.py --corpora ../shared/data [--seeds 0 1 2] [--only digits] [--runs runs/study-fedstar-corpora]
 
 Six embedded languages and ten embedded sounds with 3 % and 20 % of the clips labelled; arabic-commands (12 speakers to train on, dealt to
 5 clients) and FSDD (six speakers' takes, dealt to 15) with 10 % and 20 %. The folder of corpora holds arabic-commands/ and fsdd/. Settings
@@ -18,10 +18,10 @@ from fedstar_keywords import FEDERATIONS, score, spread
 from yaml import safe_load
 
 CORPORA = {  # configuration: the folder of real speech, and the shares of labelled clips
-    "languages": (None, (0.03, 0.2)),
-    "events": (None, (0.03, 0.2)),
     "arabic_commands": ("arabic-commands", (0.1, 0.2)),
     "digits": ("fsdd", (0.1, 0.2)),
+    "languages": (None, (0.03, 0.2)),
+    "events": (None, (0.03, 0.2)),
 }
 
 
@@ -43,10 +43,11 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-corpora", help="where the run folders are kept")
+    parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     chosen = parser.parse_args()
     rows, kept = [], {}
-    for corpus, (_, shares) in CORPORA.items():
-        for share in shares:
+    for corpus in chosen.only:
+        for share in CORPORA[corpus][1]:
             found = {
                 federation: [play(corpus, share, federation, seed, chosen.corpora, chosen.runs) for seed in chosen.seeds]
                 for federation in FEDERATIONS
