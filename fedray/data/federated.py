@@ -23,11 +23,15 @@ from fedray.data.partition import PartitionSettings, partition, split_by_speaker
 
 @dataclass(frozen=True)
 class ServerDataSettings:
-    """What of a corpus' training data is the server's, by speakers, where the corpus itself does not say. Both null: nothing."""
+    """What of a corpus' training data is the server's, by speakers, where the corpus itself does not say. All null: nothing."""
 
     share: float | None = None  # of the speakers
     hours: float | None = None
-    largest: bool = False  # the speakers with most speech instead of a random choice
+    utterances: float | None = None  # share of the utterances
+    largest: bool = False  # the speakers with most speech (with `utterances`, most of these) instead of a random choice
+
+    def given(self) -> list[str]:
+        return [name for name in ("share", "hours", "utterances") if getattr(self, name) is not None]
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Mani
     splits = dict(splits)
     if "clients" in splits:
         given = [name for name in ("dev_share", "test_share") if getattr(settings, name) is not None]
-        given += ["server." + name for name in ("share", "hours") if getattr(settings.server, name) is not None]
+        given += ["server." + name for name in settings.server.given()]
         if given:
             raise ValueError(
                 f"data.{given[0]} has no effect: this corpus says itself what the server's and the clients' data are; remove it"
@@ -136,7 +140,7 @@ def divide(splits: Mapping[str, Manifest], settings: DataSettings) -> tuple[Mani
             if held is not None and split not in splits:
                 scored, rest = split_by_speakers(clients, seed=settings.seed, share=held)
                 splits[split], clients = clients.take(scored), clients.take(rest)
-        if settings.server.share is not None or settings.server.hours is not None:
+        if settings.server.given():
             mine, theirs = split_by_speakers(clients, seed=settings.seed, **asdict(settings.server))
             server, clients = clients.take(mine), clients.take(theirs)
     else:

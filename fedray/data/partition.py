@@ -76,26 +76,36 @@ def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labell
 
 
 def split_by_speakers(
-    manifest: Manifest, *, seed: int, share: float | None = None, hours: float | None = None, largest: bool = False
+    manifest: Manifest,
+    *,
+    seed: int,
+    share: float | None = None,
+    hours: float | None = None,
+    utterances: float | None = None,
+    largest: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(rows of the server, rows of the clients), ascending, speakers disjoint, each side with at least one speaker.
 
-    The server gets a `share` of the speakers (rounded), or as many as it takes to reach `hours`: drawn at random, or,
-    with `largest`, those with most speech first (the warm-up of Gao et al., 2022).
+    The server gets a `share` of the speakers (rounded), or as many as it takes to reach `hours` or a share of the `utterances`: drawn at
+    random, or, with `largest`, those with most speech (most utterances) first (the warm-up of Gao et al., 2022).
     """
-    if (share is None) == (hours is None):
-        raise ValueError("the server's part is given by share or by hours: give one of them")
+    if sum(amount is not None for amount in (share, hours, utterances)) != 1:
+        raise ValueError("the server's part is given by share, hours or utterances: give one of them")
     names, codes = _codes(manifest, "speaker")
     if len(names) < 2:
         raise ValueError(f"a division by speakers needs two of them or more; the manifest has {len(names)}")
-    spoken = _seconds(manifest, codes, len(names))
-    order = np.argsort(-spoken, kind="stable") if largest else numpy_generator(seed, "split_by_speakers").permutation(len(names))
+    for name, part in (("share", share), ("utterances", utterances)):
+        if part is not None and not 0 < part < 1:
+            raise ValueError(f"{name} is a part of the {name.replace('share', 'speakers')}, between 0 and 1, not {part}")
+    sizes = _seconds(manifest, codes, len(names)) if utterances is None else np.bincount(codes, minlength=len(names))
+    order = np.argsort(-sizes, kind="stable") if largest else numpy_generator(seed, "split_by_speakers").permutation(len(names))
+    total = np.cumsum(sizes[order])
     if share is not None:
-        if not 0 < share < 1:
-            raise ValueError(f"share is a part of the speakers, between 0 and 1, not {share}")
         count = min(max(round(share * len(names)), 1), len(names) - 1)
+    elif utterances is not None:
+        count = min(int(np.searchsorted(total, utterances * total[-1])) + 1, len(names) - 1)
     else:
-        total = np.cumsum(spoken[order])
+        assert hours is not None
         count = int(np.searchsorted(total, hours * 3600)) + 1
         if hours <= 0 or count >= len(names):
             raise ValueError(

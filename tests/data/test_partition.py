@@ -159,7 +159,7 @@ def test_split_by_hours() -> None:
     server, _ = split_by_speakers(manifest, seed=0, hours=spoken[longest[0]] / 3600, largest=True)
     assert set(speakers[server]) == set(longest[:1])
     for wrong in ({}, {"share": 0.5, "hours": 1}):
-        with pytest.raises(ValueError, match="by share or by hours"):
+        with pytest.raises(ValueError, match="by share, hours or utterances"):
             split_by_speakers(manifest, seed=0, **wrong)
     for hours in (0, 1):
         with pytest.raises(ValueError, match="leave no speaker"):
@@ -168,6 +168,18 @@ def test_split_by_hours() -> None:
         split_by_speakers(manifest, seed=0, share=1)
     with pytest.raises(ValueError, match="needs two"):
         split_by_speakers(manifest.take([0, 1]), seed=0, share=0.5)
+
+
+def test_split_by_utterances() -> None:
+    """cat has 8 of 24 utterances, eve 7, ann 5: the fewest of the largest that have half of all are cat and eve."""
+    manifest = corpus()
+    speakers = np.array(manifest.column("speaker"))
+    for share, server in ((0.33, {"cat"}), (0.34, {"cat", "eve"}), (0.5, {"cat", "eve"}), (0.7, {"ann", "cat", "eve"})):
+        mine, theirs = split_by_speakers(manifest, seed=0, utterances=share, largest=True)
+        assert set(speakers[mine]) == server and set(speakers[theirs]) == set(COUNTS) - server
+    assert len(set(speakers[split_by_speakers(manifest, seed=0, utterances=0.999)[1]])) == 1
+    with pytest.raises(ValueError, match="utterances is a part of the utterances, between 0 and 1, not 2"):
+        split_by_speakers(manifest, seed=0, utterances=2)
 
 
 def test_two_hundred_thousand_rows_take_no_loop() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedray.data.corpora.ambient import Ambient
+from fedray.data.corpora.common_voice import CommonVoice
 from fedray.data.corpora.crema_d import CremaD
 from fedray.data.corpora.embedded import Embedded
 from fedray.data.corpora.fsd50k import Fsd50k
@@ -20,6 +21,7 @@ from fedray.data.corpora.voxforge import VoxForge
 CORPORA: dict[str, type] = {
     "embedded": Embedded,
     "librispeech": LibriSpeech,
+    "common_voice": CommonVoice,
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,

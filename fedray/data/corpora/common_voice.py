@@ -1,0 +1,200 @@
+"""Mozilla Common Voice (Ardila et al., LREC 2020): sentences read by volunteers on their own devices, in any of its languages."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from fedray.core.parallel import Parallel
+from fedray.data.audio import is_lfs_stub
+from fedray.data.corpora.layout import leave_out, names_in
+from fedray.data.corpora.tsv import corpus_root, measure, unique_ids
+from fedray.data.manifest import Manifest
+
+COLUMNS = ("client_id", "path", "sentence")  # the others have changed their names and places over the versions
+SPEAKER = 16  # of client_id's 128 hexadecimal digits
+NO_AUDIO = "without audio in clips/"
+
+Reasons = dict[str, Collection[str]]
+
+
+@dataclass(frozen=True)
+class CommonVoice:
+    """The speaker is the first 16 digits of client_id, the text the sentence; nothing is quoted in its tables, in any version.
+
+    Lengths are those of clip_durations.tsv where that is there (since version 17), else they are read from the mp3 files, in parallel.
+    Left out, counted and named: lines with fields missing, sentences without a letter, clips that are not there or cannot be read, and what
+    `min_words` and the lengths exclude. Of 4,212 French speakers of version 6.1 Gao et al. (2022) take those who recorded most, together
+    half of the clips, to the server: data.server={utterances: 0.5, largest: true}.
+    """
+
+    language: str | None = None  # the folder, such as fr, below data.root or a cv-corpus-... in it; null: data.root holds one language
+    train: list[str] = field(default_factory=lambda: ["train"])  # tables, without .tsv; [validated] with data.dev_share and test_share
+    dev: str | None = "dev"
+    test: str | None = "test"
+    punctuation: bool = False  # true: sentences as they are; false: letters, digits and the apostrophes inside words
+    lower_case: bool = True
+    min_words: int = 1
+    min_seconds: float = 0.0
+    max_seconds: float | None = None  # Gao et al.: 8
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ValueError("data.options.train names no table: give one or more, such as [train]")
+        if self.min_words < 1 or self.min_seconds < 0 or (self.max_seconds is not None and self.max_seconds <= self.min_seconds):
+            raise ValueError("data.options: min_words is at least 1, min_seconds at least 0, and max_seconds above it")
+
+    def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
+        """The splits train, dev and test, those that are named. Raises ValueError for a missing folder or table, or one of another form."""
+        home = find_language(corpus_root(root, "the folders of the languages (fr/, ...), each with clips/ and its tables"), self.language)
+        clips = pa.array(names_in(home / "clips"), pa.large_string())
+        durations = read_durations(home / "clip_durations.tsv")
+        parts: dict[str, list[Manifest]] = {}
+        tables = [*(("train", name) for name in self.train), ("dev", self.dev), ("test", self.test)]
+        for split, name in tables:
+            if name is not None:
+                parts.setdefault(split, []).append(self._read(home, home / f"{name}.tsv", split, clips, durations, parallel))
+        splits = {split: Manifest.concat(manifests) for split, manifests in parts.items()}
+        unique_ids(splits)
+        return splits
+
+    def _read(self, home: Path, path: Path, split: str, clips: pa.Array, durations: pa.Table | None, parallel: Parallel) -> Manifest:
+        table, reasons = read_rows(path, split)
+        total = len(table) + sum(map(len, reasons.values()))
+        names = pc.replace_substring_regex(table["path"], r"^([^.]+)$", r"\1.mp3")  # some versions leave it out
+        table = table.set_column(table.column_names.index("path"), "path", names)
+        table = table.append_column("text", self._texts(table["sentence"]))
+        for column in ("client_id", "path"):
+            table = _without(table, pc.equal(table[column], ""), f"without {column}", reasons)
+        table = _without(table, pc.invert(pc.is_in(table["path"], value_set=clips)), NO_AUDIO, reasons)
+        table = _without(table, pc.equal(table["text"], ""), "without a letter", reasons)
+        words = pc.add(pc.count_substring(table["text"], " "), 1)
+        table = _without(table, pc.less(words, self.min_words), f"shorter than {self.min_words} words", reasons)
+        seconds, unreadable = self._seconds(home, table["path"], durations, parallel)
+        table = table.append_column("seconds", pa.array(seconds))
+        for why in dict.fromkeys(unreadable.values()):
+            bad = pa.array([name for name, reason in unreadable.items() if reason == why], pa.large_string())
+            table = _without(table, pc.is_in(table["path"], value_set=bad), why, reasons)
+        table = _without(table, pc.less(table["seconds"], self.min_seconds), f"shorter than {self.min_seconds} s", reasons)
+        if self.max_seconds is not None:
+            table = _without(table, pc.greater(table["seconds"], self.max_seconds), f"longer than {self.max_seconds} s", reasons)
+        leave_out(path, total, reasons)
+        if not len(table):
+            raise ValueError(f"{path}: no recording is left of {total:,}: is clips/ complete, or do data.options leave out too much?")
+        return Manifest.from_columns(_columns(table, home, path), str(path))
+
+    def _texts(self, sentences: pa.ChunkedArray) -> pa.ChunkedArray:
+        texts = pc.utf8_normalize(sentences, form="NFC")
+        if self.lower_case:
+            texts = pc.utf8_lower(texts)
+        if not self.punctuation:
+            for pattern, becomes in (("[’ʼ´`]", "'"), (r"[^\p{L}\p{M}\p{N}']+", " "), (r"'+( |$)", r"\1"), (r"(^| )'+", r"\1")):
+                texts = pc.replace_substring_regex(texts, pattern, becomes)
+        return pc.utf8_trim(pc.replace_substring_regex(texts, r"[\s\p{Z}]+", " "), " ")
+
+    def _seconds(
+        self, home: Path, names: pa.ChunkedArray, durations: pa.Table | None, parallel: Parallel
+    ) -> tuple[np.ndarray, dict[str, str]]:
+        """Seconds [clips], and of those that cannot be read why (clip -> words); theirs are NaN."""
+        seconds = np.full(len(names), np.nan)
+        if durations is not None:
+            found = pc.index_in(names, value_set=durations["clip"].combine_chunks())
+            seconds = pc.divide(pc.take(durations["duration[ms]"], found), 1000.0).to_numpy(zero_copy_only=False).astype(np.float64)
+        unknown = np.flatnonzero(~(seconds > 0))
+        asked = pc.take(names, pa.array(unknown)).to_pylist()
+        measured = measure([str(home / "clips" / name) for name in asked], True, parallel)
+        unreadable: dict[str, str] = {}
+        for row, name in zip(unknown.tolist(), asked, strict=True):
+            answer = measured[str(home / "clips" / name)]
+            if isinstance(answer, str):
+                unreadable[name] = answer
+            else:
+                seconds[row] = answer
+        return seconds, unreadable
+
+
+def find_language(root: Path, language: str | None) -> Path:
+    """The folder of a language: the one that has clips/ in it. Raises ValueError that says what to give instead."""
+    releases = [root, *sorted(folder for folder in root.glob("cv-corpus-*") if folder.is_dir())]
+    inside = [folder for release in releases for folder in (release, *sorted(release.iterdir())) if (folder / "clips").is_dir()]
+    known = {folder.name: folder for folder in inside}
+    if len(known) < len(set(inside)):
+        raise ValueError(f"{root} holds several releases of a language: set data.root to one of {', '.join(r.name for r in releases[1:])}")
+    if language in known:
+        return known[language]
+    if language is None and len(known) == 1:
+        return next(iter(known.values()))
+    if not known:
+        raise ValueError(f"{root}: no folder in it has clips/: unpack the archive of a language there")
+    wanted = "one language" if language is None else f"the language {language!r}"
+    raise ValueError(f"{root} does not hold {wanted}, but {', '.join(sorted(known))}: set data.options.language")
+
+
+def read_rows(path: Path, split: str) -> tuple[pa.Table, Reasons]:
+    """The columns `COLUMNS` of a table, and the lines with too few fields or too many. Raises ValueError for a file of another kind."""
+    if not path.is_file():
+        others = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv")))
+        without = "" if split == "train" else " (null: none)"
+        raise ValueError(f"{path} is missing: set data.options.{split} to one of {others}{without}")
+    wrong: list[str] = []
+
+    def told(row: pacsv.InvalidRow) -> str:
+        wrong.append(f"line {row.number}")
+        return "skip"
+
+    table = _parse(path, COLUMNS, {}, told)
+    return table, {f"with fields missing in {path.name}": wrong}
+
+
+def read_durations(path: Path) -> pa.Table | None:
+    """clip_durations.tsv: clip, duration[ms]; None where it is not there. Raises ValueError for a file of another form."""
+    if not path.is_file():
+        return None
+    return _parse(path, ("clip", "duration[ms]"), {"duration[ms]": pa.float64()}, lambda row: "error")
+
+
+def _parse(path: Path, columns: tuple[str, ...], types: dict[str, pa.DataType], invalid: pacsv.InvalidRowHandler) -> pa.Table:
+    if is_lfs_stub(path):
+        raise ValueError(f"{path}: is a Git LFS stub, not the table: fetch it with `git lfs pull`")
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), [])
+    for name in columns:
+        if name not in header:
+            raise ValueError(f"{path} has no column {name!r}, only {', '.join(header)}: restore the corpus' own file")
+    try:
+        return pacsv.read_csv(
+            path,
+            pacsv.ReadOptions(use_threads=False),  # else lines have no numbers
+            pacsv.ParseOptions(delimiter="\t", quote_char=False, double_quote=False, invalid_row_handler=invalid),
+            pacsv.ConvertOptions(include_columns=list(columns), column_types={name: pa.large_string() for name in columns} | types),
+        )
+    except pa.ArrowInvalid as problem:
+        raise ValueError(f"{path}: {problem}: restore the corpus' own file") from problem
+
+
+def _without(table: pa.Table, mask: pa.ChunkedArray, reason: str, reasons: Reasons) -> pa.Table:
+    """The table without the rows of a mask, whose clips (or sentences, where they name none) are noted."""
+    mask = pc.fill_null(mask, False)
+    if not pc.any(mask).as_py():
+        return table
+    bad = table.filter(mask)
+    reasons[reason] = [path or sentence for path, sentence in zip(bad["path"].to_pylist(), bad["sentence"].to_pylist(), strict=True)]
+    return table.filter(pc.invert(mask))
+
+
+def _columns(table: pa.Table, home: Path, path: Path) -> dict[str, pa.Array]:
+    speakers = pc.utf8_slice_codeunits(table["client_id"], 0, SPEAKER)
+    if pc.count_distinct(speakers).as_py() < pc.count_distinct(table["client_id"]).as_py():
+        raise ValueError(f"{path}: two client_id begin with the same {SPEAKER} digits: restore the corpus' own file")
+    utterances = pc.replace_substring_regex(table["path"], r"\.[^.]*$", "")
+    folder, slash = (pa.scalar(text, pa.large_string()) for text in (str(home / "clips"), "/"))
+    files = pc.binary_join_element_wise(folder, table["path"], slash)
+    named = {"utterance": utterances, "path": files, "seconds": table["seconds"], "speaker": speakers, "text": table["text"]}
+    return {name: values.combine_chunks() for name, values in named.items()}
