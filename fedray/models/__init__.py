@@ -6,6 +6,7 @@ from torch import nn
 
 from fedray.models.audio_cnn import AudioCNN
 from fedray.models.conformer import Conformer
+from fedray.models.crdnn import CRDNN
 from fedray.models.crnn import CRNN
 
-MODELS: dict[str, type[nn.Module]] = {"audio_cnn": AudioCNN, "conformer": Conformer, "crnn": CRNN}
+MODELS: dict[str, type[nn.Module]] = {"audio_cnn": AudioCNN, "conformer": Conformer, "crdnn": CRDNN, "crnn": CRNN}

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -22,6 +21,8 @@ from speechbrain.nnet.CNN import Conv1d, Conv2d
 from speechbrain.nnet.linear import Linear
 from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
+
+from fedray.models.padding import Reflect, Silence, padding
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
@@ -67,6 +68,8 @@ class Conformer(nn.Module):
     """`bins` log-mels a frame in, log-probabilities of `vocabulary` tokens (0 is the CTC blank) four times slower out."""
 
     Settings: ClassVar[type] = ConformerSettings
+    recipe: ClassVar[tuple[str, ...]] = ("front", "transformer", "attention_head", "ctc_head")  # `model` of SpeechBrain's recipes
+    example: ClassVar[str] = 'model["transformer"].encode(model["front"](mels[None]))'  # one utterance, in its parts alone
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
@@ -75,11 +78,15 @@ class Conformer(nn.Module):
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
-        arguments = part_arguments(settings, bins, vocabulary)
+        arguments = self.parts()
         self.front = ConvolutionFrontEnd(**arguments["front"])
         self.transformer = TransformerASR(**arguments["transformer"])
         self.attention_head = Linear(**arguments["attention_head"]) if settings.decoder_layers else None
         self.ctc_head = Linear(**arguments["ctc_head"])
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """What each SpeechBrain part is built with; the export writes the same as HyperPyYAML."""
+        return part_arguments(self.settings, self.bins, self.vocabulary)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """`encode` and `ctc`: log-probabilities [B, T', V] and their lengths [B]."""
@@ -122,38 +129,12 @@ class Conformer(nn.Module):
         with ExitStack() as hooks:
             for module in self.front.modules():
                 if isinstance(module, (Conv1d, Conv2d)):
-                    hooks.callback(module.register_forward_pre_hook(_Reflect(lengths)).remove)
+                    hooks.callback(module.register_forward_pre_hook(Reflect(lengths)).remove)
                     lengths = halved(lengths)
             for module in self.transformer.encoder.modules():
                 if isinstance(module, ConvolutionModule):
-                    hooks.callback(module.conv.register_forward_pre_hook(_Silence(lengths)).remove)
+                    hooks.callback(module.conv.register_forward_pre_hook(Silence(lengths)).remove)
             yield
-
-
-class _Reflect:
-    """The first frame of the padding becomes the last frame but one, as reflecting padding does at the end of a batch."""
-
-    def __init__(self, lengths: Tensor) -> None:
-        self.lengths = lengths
-
-    def __call__(self, module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-        (x,) = inputs  # [B, T, ...]
-        behind = torch.arange(x.shape[1], device=x.device) == self.lengths[:, None]
-        return torch.where(behind.view(*behind.shape, *[1] * (x.dim() - 2)), x.roll(2, dims=1), x)
-
-
-class _Silence:
-    def __init__(self, lengths: Tensor) -> None:
-        self.lengths = lengths
-
-    def __call__(self, module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-        (x,) = inputs  # [B, D, T]
-        return x.masked_fill(padding(self.lengths, x.shape[2])[:, None, :], 0.0)
-
-
-def padding(lengths: Tensor, size: int) -> Tensor:
-    """[B, size], true where a frame is padding."""
-    return torch.arange(size, device=lengths.device) >= lengths[:, None]
 
 
 def halved(lengths: Tensor) -> Tensor:
@@ -166,7 +147,6 @@ def subsampled(lengths: Tensor) -> Tensor:
 
 
 def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> dict[str, dict[str, Any]]:
-    """What each SpeechBrain part is built with; the export writes the same as HyperPyYAML."""
     conv1d = settings.front == "conv1d"
     channels = (settings.d_model, settings.d_model) if conv1d else (64, 32)
     bins_left = 1 if conv1d else -(-bins // 4)
@@ -207,36 +187,3 @@ def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> d
         "attention_head": {"input_size": settings.d_model, "n_neurons": attention_size},
         "ctc_head": {"input_size": settings.d_model, "n_neurons": vocabulary},
     }
-
-
-RECIPE_PARTS = {"0": "front", "1": "transformer", "2": "attention_head", "3": "ctc_head"}
-
-
-def load_weights(model: nn.Module, path: Path | str) -> list[str]:
-    """Load a state dict of the same model, or a checkpoint of SpeechBrain's recipes (ModuleList [CNN, Transformer, seq_lin, ctc_lin]).
-
-    Of a model that names its last layer (`head`) all of that may be missing, and stays as it was drawn; returned is what was missing.
-    ValueError names the file and every other entry that is missing, unexpected or of another shape.
-    """
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{path}: not a state dict (names -> tensors); save model.state_dict() with torch.save")
-    if all(name.split(".")[0] in RECIPE_PARTS for name in state):
-        state = {f"{RECIPE_PARTS[name.split('.')[0]]}.{name.split('.', 1)[1]}": value for name, value in state.items()}
-    own = model.state_dict()
-    # Tables of positions are computed, not learnt, and may be of another size.
-    state = {name: value for name, value in state.items() if not name.endswith(".pe")}
-    learnt = {name for name in own if not name.endswith(".pe")}
-    head = {name for name in learnt if name.split(".")[0] == getattr(model, "head", None)}
-    left = sorted(head) if head.isdisjoint(state) else []
-    wrong = [f"missing {name}" for name in sorted(learnt - state.keys() - set(left))]
-    wrong += [f"unexpected {name}" for name in sorted(state.keys() - learnt)]
-    wrong += [
-        f"{name} has shape {tuple(state[name].shape)}, the model {tuple(own[name].shape)}"
-        for name in sorted(learnt & state.keys())
-        if state[name].shape != own[name].shape
-    ]
-    if wrong:
-        raise ValueError(f"{path} does not fit the model ({len(wrong)} entries): {'; '.join(wrong)}. Set model.* as it was trained.")
-    model.load_state_dict(state, strict=False)
-    return left

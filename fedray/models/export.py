@@ -1,4 +1,4 @@
-"""A trained Conformer as a folder that loads with torch and SpeechBrain alone.
+"""A trained recogniser as a folder that loads with torch and SpeechBrain alone.
 
 model.pt           state dict (torch.load(weights_only=True))
 hyperparams.yaml   HyperPyYAML: the features, the parts of the model, and the model as a torch ModuleDict of them
@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import torch
 
 from fedray.core.cache import write_atomically
-from fedray.models.conformer import Conformer, part_arguments
+from fedray.models.conformer import Conformer
+from fedray.models.crdnn import CRDNN
 
 
 class Saves(Protocol):
@@ -55,13 +56,13 @@ wave, rate = soundfile.read(sys.argv[1], dtype="float32")
 assert rate == hparams["sample_rate"] and wave.ndim == 1, f"resample to {hparams['sample_rate']} Hz, one channel"
 mels = hparams["mel_spectrogram"](torch.from_numpy(wave)).clamp(min=hparams["floor"]).log().T
 %(normalise)swith torch.inference_mode():
-    hidden = model["transformer"].encode(model["front"](mels[None]))
+    hidden = %(encode)s
     log_probs = model["ctc_head"](hidden).log_softmax(-1)[0]
 best = log_probs.argmax(-1).unique_consecutive().tolist()
 %(text)s'''
 
 
-def export(model: Conformer, tokeniser: Saves, features: Mapping[str, Any], folder: Path) -> None:
+def export(model: Conformer | CRDNN, tokeniser: Saves, features: Mapping[str, Any], folder: Path) -> None:
     """Write the folder; each file is complete or missing.
 
     `features` describes log-mels: sample_rate in Hz, `fft`, `window` and `hop` in samples, `bins`, `floor` (of the power, before the log),
@@ -77,12 +78,12 @@ def export(model: Conformer, tokeniser: Saves, features: Mapping[str, Any], fold
     text = CHARACTERS if (folder / "tokens.txt").exists() else SUBWORDS
     state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
     write_atomically(folder / "model.pt", lambda path: torch.save(state, path))
-    example = EXAMPLE % {"normalise": NORMALISE[features["normalise"]], "text": text}
+    example = EXAMPLE % {"normalise": NORMALISE[features["normalise"]], "encode": model.example, "text": text}
     for name, content in (("hyperparams.yaml", hyperparams(model, features)), ("example.py", example)):
         write_atomically(folder / name, lambda path, content=content: path.write_text(content, encoding="utf-8"))
 
 
-def hyperparams(model: Conformer, features: Mapping[str, Any]) -> str:
+def hyperparams(model: Conformer | CRDNN, features: Mapping[str, Any]) -> str:
     """The HyperPyYAML text."""
     padding = (features["fft"] - features["window"]) // 2  # so that the first window starts at the first sample
     mel = {
@@ -95,8 +96,8 @@ def hyperparams(model: Conformer, features: Mapping[str, Any]) -> str:
         "center": False,
     }
     classes = {name: type(part) for name, part in model.named_children()}
-    arguments = part_arguments(model.settings, model.bins, model.vocabulary)
-    lines = ["# Written by fedray; read with hyperpyyaml.load_hyperpyyaml. Token 0 is the CTC blank; frames are subsampled by 4."]
+    arguments = model.parts()
+    lines = ["# Written by fedray; read with hyperpyyaml.load_hyperpyyaml. Token 0 is the CTC blank."]
     lines += [f"sample_rate: {features['sample_rate']}", f"floor: {features['floor']!r}"]
     if model.attention_head is not None:
         lines += [f"bos: {model.bos}", f"eos: {model.eos}"]

@@ -1,4 +1,4 @@
-"""Joint CTC/attention beam search for models with a decoder: SpeechBrain's searcher with its CTC scorer and our language model.
+"""Joint CTC/attention beam search for models with a decoder: SpeechBrain's searchers with its CTC scorer and our language model.
 
 The score of a text is the mean over its tokens (Watanabe et al., 2017, "Hybrid CTC/attention architecture") of
 
@@ -12,7 +12,12 @@ from typing import Any
 
 import torch
 from speechbrain.decoders.scorer import BaseScorerInterface, CTCScorer, ScorerBuilder
-from speechbrain.decoders.seq2seq import S2STransformerBeamSearcher, S2STransformerGreedySearcher
+from speechbrain.decoders.seq2seq import (
+    S2SRNNBeamSearcher,
+    S2SRNNGreedySearcher,
+    S2STransformerBeamSearcher,
+    S2STransformerGreedySearcher,
+)
 from torch import Tensor, nn
 
 from fedray.models.language_model import LanguageModel
@@ -36,15 +41,20 @@ class AttentionSearch(Search):
     @torch.no_grad()
     def transcribe(self, model: Any, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
         relative = lengths / hidden.shape[1]
-        modules = [model.transformer, model.attention_head]
+        if hasattr(model, "transformer"):
+            greedy, beam = S2STransformerGreedySearcher, S2STransformerBeamSearcher
+            parts = {"modules": [model.transformer, model.attention_head]}
+        else:
+            greedy, beam = S2SRNNGreedySearcher, S2SRNNBeamSearcher
+            parts = {"embedding": model.embedding, "decoder": model.decoder, "linear": model.attention_head}
         ends = {"bos_index": model.bos, "eos_index": model.eos}
         limits = {"min_decode_ratio": 0.0, "max_decode_ratio": self.settings.max_tokens_per_frame}
         if self.settings.beam == 1:
-            tokens, *_ = S2STransformerGreedySearcher(modules=modules, **ends, **limits)(hidden, relative)
+            tokens, *_ = greedy(**parts, **ends, **limits)(hidden, relative)
             scores = None
         else:
-            searcher = S2STransformerBeamSearcher(
-                modules=modules,
+            searcher = beam(
+                **parts,
                 beam_size=self.settings.beam,
                 scorer=self._scorer(model),
                 using_eos_threshold=False,

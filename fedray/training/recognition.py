@@ -22,6 +22,7 @@ from fedray.data.federated import SpeechData
 from fedray.data.scoring import edit_counts
 from fedray.data.text import Characters, SentencePiece
 from fedray.models.conformer import Conformer
+from fedray.models.crdnn import CRDNN
 from fedray.models.export import export
 from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
 from fedray.training.decoding import BeamSearch, DecodeSettings, GreedySearch, Hypothesis, LexiconSearch, Search
@@ -59,7 +60,9 @@ class Recognition(Task):
         """Tokens and language model are learnt from the federation's transcripts."""
         super().__init__(settings, model, features)
         if not hasattr(self.model_class, "ctc"):
-            raise ValueError(f"task.kind recognition cannot train {self.model_class.__name__}, which has no CTC: set model.kind conformer")
+            raise ValueError(
+                f"task.kind recognition cannot train {self.model_class.__name__}, which has no CTC: set model.kind=conformer or crdnn"
+            )
         if settings.ctc_weight < 1 and not model.decoder_layers:
             raise ValueError("task.ctc_weight below 1 trains a decoder too: set model.decoder_layers")
         if settings.decode.search == "attention" and not model.decoder_layers:
@@ -97,7 +100,7 @@ class Recognition(Task):
     def augment(self, batch: Batch) -> Batch:
         return self._augment(batch)
 
-    def loss(self, model: Conformer, batch: Batch, targets: Sequence[Sequence[int]]) -> Tensor:
+    def loss(self, model: Conformer | CRDNN, batch: Batch, targets: Sequence[Sequence[int]]) -> Tensor:
         """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances."""
         nu, device = self.settings.ctc_weight, batch.features.device
         hidden, lengths = model.encode(batch.features, batch.lengths)
@@ -172,7 +175,7 @@ class Recognition(Task):
         """The model with its tokeniser and an example, for torch and SpeechBrain alone; of a model of the user's, its state dict."""
         flat = self.flat("cpu")
         flat.load(params)
-        if not isinstance(flat.model, Conformer):
+        if not isinstance(flat.model, (Conformer, CRDNN)):
             folder.mkdir(parents=True, exist_ok=True)
             self.tokeniser.save(folder)
             write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))

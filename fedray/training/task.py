@@ -19,8 +19,8 @@ from fedray.core.types import Evaluation, Vector
 from fedray.data.dataset import Batch, Utterances
 from fedray.data.features import FLOOR, FeatureSettings, fft_size
 from fedray.models import MODELS
-from fedray.models.conformer import load_weights
 from fedray.models.norms import running_statistics
+from fedray.models.weights import load_weights
 
 
 class Task(ABC):

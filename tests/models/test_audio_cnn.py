@@ -11,7 +11,7 @@ from torch.nn.functional import conv2d, group_norm, max_pool2d, pad, relu
 
 from fedray.models import audio_cnn
 from fedray.models.audio_cnn import FILTERS, AudioCNN, AudioCNNSettings
-from fedray.models.conformer import load_weights
+from fedray.models.weights import load_weights
 
 BINS, CLASSES = 64, 12
 

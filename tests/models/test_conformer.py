@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedray.models import MODELS
-from fedray.models.conformer import Conformer, ConformerSettings, load_weights, subsampled
+from fedray.models.conformer import Conformer, ConformerSettings, subsampled
+from fedray.models.weights import load_weights
 
 BINS, VOCABULARY = 20, 7
 

@@ -9,6 +9,7 @@ import soundfile
 import torch
 
 from fedray.models.conformer import Conformer, ConformerSettings
+from fedray.models.crdnn import CRDNN, CRDNNSettings
 from fedray.models.export import export
 
 TOKENS = ["<blank>", " ", *"abcde"]
@@ -45,11 +46,20 @@ assert not [name for name in sys.modules if name.startswith("fedray.")]
 """
 
 
-@pytest.mark.parametrize("changes", [{}, {"front": "conv2d", "attention": "RelPosMHAXL", "decoder_layers": 1}])
-def test_the_folder_works_without_fedray(tmp_path, changes):
+SMALL = {"d_model": 16, "heads": 2, "ffn": 32, "kernel": 7}
+MODELS = {
+    "conv1d": (Conformer, ConformerSettings(**SMALL)),
+    "conv2d with a decoder": (Conformer, ConformerSettings(**SMALL, front="conv2d", attention="RelPosMHAXL", decoder_layers=1)),
+    "crdnn": (CRDNN, CRDNNSettings(channels=(4, 6), rnn_neurons=8, rnn_layers=2, dnn_neurons=12)),
+    "crdnn with a decoder": (CRDNN, CRDNNSettings(channels=(4,), rnn="gru", rnn_layers=2, rnn_neurons=8, dnn_neurons=12, decoder_layers=1)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_folder_works_without_fedray(tmp_path, name):
     torch.manual_seed(0)
-    settings = ConformerSettings(**{"d_model": 16, "heads": 2, "ffn": 32, "kernel": 7, **changes})
-    model = Conformer(settings, 20, len(TOKENS)).eval()
+    kind, settings = MODELS[name]
+    model = kind(settings, 20, len(TOKENS)).eval()
     torch.nn.init.normal_(model.ctc_head.w.weight)
     export(model, Letters(), FEATURES, tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["example.py", "hyperparams.yaml", "model.pt", "tokens.txt"]

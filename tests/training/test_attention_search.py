@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedray.models.conformer import Conformer, ConformerSettings
+from fedray.models.crdnn import CRDNN, CRDNNSettings
 from fedray.models.language_model import NGram, log_probability
 from fedray.training.attention_search import AttentionSearch
 from fedray.training.decoding import DecodeSettings
@@ -13,11 +14,19 @@ from fedray.training.decoding import DecodeSettings
 VOCABULARY = 3
 
 
-@pytest.fixture(scope="module")
-def encoded():
+def conformer():
+    return Conformer(ConformerSettings(d_model=16, heads=2, ffn=32, kernel=7, layers=1, decoder_layers=1), 10, VOCABULARY)
+
+
+def crdnn():
+    sizes = {"channels": (4,), "rnn_neurons": 8, "dnn_neurons": 16, "decoder_neurons": 10, "attention": 9, "embedding": 5}
+    return CRDNN(CRDNNSettings(**sizes, attention_kernel=2, decoder_layers=1, time_pooling=3), 10, VOCABULARY)
+
+
+@pytest.fixture(scope="module", params=[conformer, crdnn])
+def encoded(request):
     torch.manual_seed(1)
-    settings = ConformerSettings(d_model=16, heads=2, ffn=32, kernel=7, layers=1, decoder_layers=1)
-    model = Conformer(settings, 10, VOCABULARY).eval()
+    model = request.param().eval()
     # An untrained decoder hardly varies: let it.
     torch.nn.init.normal_(model.attention_head.w.weight, std=1.0)
     torch.nn.init.normal_(model.ctc_head.w.weight, std=1.0)
@@ -66,7 +75,7 @@ def test_joint_score_is_attention_ctc_and_language_model(encoded, row):
     model, hidden, lengths = encoded
     hidden, lengths = hidden[row : row + 1, : int(lengths[row])], lengths[row : row + 1]
     language = NGram.train([[1, 2], [2, 1, 2]], 2, vocabulary=VOCABULARY)
-    settings = DecodeSettings("attention", beam=20, lm_weight=0.5, ctc_weight=0.4)
+    settings = DecodeSettings("attention", beam=80, lm_weight=0.5, ctc_weight=0.4)
     (hypothesis,) = AttentionSearch(settings, str, language).transcribe(model, hidden, lengths)
     scores = {}
     for length in range(int(lengths)):

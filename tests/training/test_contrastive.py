@@ -15,7 +15,7 @@ from fedray.data.dataset import Utterances, batches
 from fedray.data.features import FeatureStore
 from fedray.data.manifest import Manifest
 from fedray.models.audio_cnn import AudioCNN, AudioCNNSettings
-from fedray.models.conformer import load_weights
+from fedray.models.weights import load_weights
 from fedray.training.contrastive import Contrastive, ContrastiveSettings, Head
 from fedray.training.windows import random_window
 

@@ -1,0 +1,38 @@
+"""Padding that does not count: an utterance's output must not depend on whom it is batched with.
+
+SpeechBrain's convolutions read the padding of a batch (where they reflect, it is the end of the batch that is reflected, not that of the
+utterance). Hooks on them make it what the utterance would see alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Reflect:
+    """A hook before a convolution over 3 frames: the first frame of the padding becomes the last frame but one, as reflected alone."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        self.lengths = lengths
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        (x,) = inputs  # [B, T, ...]
+        behind = torch.arange(x.shape[1], device=x.device) == self.lengths[:, None]
+        return torch.where(behind.view(*behind.shape, *[1] * (x.dim() - 2)), x.roll(2, dims=1), x)
+
+
+class Silence:
+    """A hook before a convolution that pads with zeros: the padding is zeros."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        self.lengths = lengths
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        (x,) = inputs  # [B, D, T]
+        return x.masked_fill(padding(self.lengths, x.shape[2])[:, None, :], 0.0)
+
+
+def padding(lengths: Tensor, size: int) -> Tensor:
+    """[B, size], true where a frame is padding."""
+    return torch.arange(size, device=lengths.device) >= lengths[:, None]

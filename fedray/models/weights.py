@@ -1,0 +1,39 @@
+"""Weights to start from: files of fedray's models, and checkpoints of SpeechBrain's recipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+
+def load_weights(model: nn.Module, path: Path | str) -> list[str]:
+    """Load a state dict of the same model, or a checkpoint of a SpeechBrain recipe: a ModuleList of the parts that `model.recipe` names.
+
+    Of a model that names its last layer (`head`) all of that may be missing, and stays as it was drawn; returned is what was missing.
+    ValueError names the file and every other entry that is missing, unexpected or of another shape.
+    """
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path}: not a state dict (names -> tensors); save model.state_dict() with torch.save")
+    parts = {str(place): part for place, part in enumerate(getattr(model, "recipe", ()))}
+    if all(name.split(".")[0] in parts for name in state):
+        state = {f"{parts[name.split('.')[0]]}.{name.split('.', 1)[1]}": value for name, value in state.items()}
+    own = model.state_dict()
+    # Tables of positions are computed, not learnt, and may be of another size.
+    state = {name: value for name, value in state.items() if not name.endswith(".pe")}
+    learnt = {name for name in own if not name.endswith(".pe")}
+    head = {name for name in learnt if name.split(".")[0] == getattr(model, "head", None)}
+    left = sorted(head) if head.isdisjoint(state) else []
+    wrong = [f"missing {name}" for name in sorted(learnt - state.keys() - set(left))]
+    wrong += [f"unexpected {name}" for name in sorted(state.keys() - learnt)]
+    wrong += [
+        f"{name} has shape {tuple(state[name].shape)}, the model {tuple(own[name].shape)}"
+        for name in sorted(learnt & state.keys())
+        if state[name].shape != own[name].shape
+    ]
+    if wrong:
+        raise ValueError(f"{path} does not fit the model ({len(wrong)} entries): {'; '.join(wrong)}. Set model.* as it was trained.")
+    model.load_state_dict(state, strict=False)
+    return left
