@@ -8,6 +8,7 @@ from fedray.algorithms.fedmlac import FedMLAC
 from fedray.algorithms.fednst import FedNST
 from fedray.algorithms.fedprox import FedProx
 from fedray.algorithms.fedstar import FedSTAR
+from fedray.algorithms.gao import Gao
 from fedray.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -16,6 +17,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fednst": FedNST,
     "fedprox": FedProx,
     "fedstar": FedSTAR,
+    "gao": Gao,
     "nst": NST,
     "sl": SL,
 }
