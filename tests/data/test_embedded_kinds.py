@@ -49,7 +49,7 @@ def test_bits_depend_on_seed_and_names_alone(kind: str, tmp_path: Path, synthesi
 
 def test_emotions(tmp_path: Path, synthesiser: None) -> None:  # noqa: F811
     """All emotions as often, said as sentences; where nothing disturbs, the angry are louder than the sad, as a rule."""
-    manifest = small("emotions", 6, 16, clients=CLEAN).read(None, 0, tmp_path, serial)["clients"]
+    manifest = small("emotions", 6, 16, clients=CLEAN).read(None, 0, tmp_path, serial)["train"]
     assert Counter(manifest.column("label")) == dict.fromkeys(EMOTIONS, 6 * 4) and len(set(manifest.column("text"))) > 20
     loud: dict[tuple[str, str], list[float]] = {}
     for speaker, label, samples in clips(manifest):
@@ -72,7 +72,7 @@ def test_an_emotion_is_a_tendency() -> None:
 
 def test_events(tmp_path: Path) -> None:
     """A source is of one class, and its slices, of up to four seconds, are its utterances."""
-    manifest = small("events", 20, 3).read(None, 0, tmp_path, serial)["clients"]
+    manifest = small("events", 20, 3).read(None, 0, tmp_path, serial)["train"]
     assert Counter(manifest.column("label")) == dict.fromkeys(EVENTS, 6)
     classes: dict[str, set[str]] = {}
     for speaker, label in zip(manifest.column("speaker"), manifest.column("label"), strict=True):
@@ -84,7 +84,7 @@ def test_events(tmp_path: Path) -> None:
 
 def test_events_sound_as_what_makes_them(tmp_path: Path) -> None:
     """Shots and barks are mostly silence between blows, air conditioners and engines go on evenly, sirens and horns are tones."""
-    found = clips(small("events", 40, 3, clients=CLEAN).read(None, 0, tmp_path, serial)["clients"])
+    found = clips(small("events", 40, 3, clients=CLEAN).read(None, 0, tmp_path, serial)["train"])
     crest: dict[str, list[float]] = {}
     flat: dict[str, list[float]] = {}
     for _, label, samples in found:
@@ -104,7 +104,7 @@ def test_clients_with_skewed_shares(tmp_path: Path, synthesiser: None) -> None: 
     corpus = small("keywords", 12, 20, words=5, skew=0.3, dev_speakers=2, dev_utterances=20)
     splits = corpus.read(None, 0, tmp_path, serial)
     by_client: dict[str, Counter[str]] = {}
-    for row in splits["clients"]:
+    for row in splits["train"]:
         by_client.setdefault(row.speaker, Counter())[row.label] += 1
     assert all(sum(words.values()) == 20 for words in by_client.values())
     assert np.median([max(words.values()) for words in by_client.values()]) >= 8, "evenly, four of each"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -42,7 +43,10 @@ class Embedded:
     the class: "keywords" are clips of one second, each a word; "emotions" are the sentences, said angrily, happily, sadly or neither
     (as the actors of CREMA-D do); "events" are ten sounds of a city, clips of 1 to 4 s (as UrbanSound8K's). A "speaker" of events is a
     recorded source, of one class, and its utterances are slices of it. `dev` and `test` are recorded like the clients, `test-server`
-    like the server.
+    like the server. Without server_speakers the clients' split is "train": data.server may give the server some of them.
+
+    A twin of Common Voice: `tail` 1.9, with which 3 % of the speakers have half of the utterances, as in French (Gao et al., 2022), and
+    `clients.snr_within`, so that speakers differ more than a speaker's utterances do.
     """
 
     kind: str = "commands"
@@ -51,6 +55,7 @@ class Embedded:
     server_utterances: int = 25  # of each speaker, as all that follow
     client_speakers: int = 60
     client_utterances: int = 60
+    tail: float = 0.0  # of how many a client has: sigma of a log-normal distribution with client_utterances as its mean; 0: all as many
     dev_speakers: int = 20
     dev_utterances: int = 20
     test_speakers: int = 60
@@ -79,6 +84,8 @@ class Embedded:
         for row in rows:
             row["path"] = str(folder.absolute() / row["path"])
             splits.setdefault(row.pop("split"), []).append(row)
+        if self.server_speakers == 0 and "clients" in splits:
+            splits = {"train": splits.pop("clients"), **splits}
         return {split: Manifest.from_rows(found, source=str(folder)) for split, found in splits.items()}
 
     def client_speakers_made(self) -> int:
@@ -98,6 +105,8 @@ class Embedded:
         most = min(len(GRAMMARS[language].keywords) for language in self.languages)
         if not 1 <= self.words <= most:
             raise ValueError(f"data.options.words: there are 1 to {most} keywords, not {self.words}")
+        if not 0 <= self.tail <= 3:
+            raise ValueError(f"data.options.tail: a number from 0 (all clients have as many utterances) to 3, not {self.tail}")
         if self.skew is not None and self.kind not in SKEWED:
             raise ValueError(
                 f"data.options.skew is for {' and '.join(SKEWED)}, not {self.kind}: leave it null; "
@@ -142,18 +151,25 @@ class Embedded:
             "test": (self.test_speakers, self.test_utterances, self.clients),
             "test-server": (self.test_server_speakers, self.test_server_utterances, self.server),
         }
-        for split, (count, utterances, conditions) in plan.items():
-            for position in range(count):
+        for split, (speakers_made, utterances, conditions) in plan.items():
+            for position in range(speakers_made):
                 if self.kind == "events":
                     event = EVENTS[position % len(EVENTS)]  # sources take turns, as languages do
                     source = events.draw(f"{split}-{event}-{position:04d}", event, conditions, seed)
-                    yield split, Slices(source, utterances, f"{split}/{source.id}.flac")
+                    yield split, Slices(source, self._count(split, utterances, source.id, seed), f"{split}/{source.id}.flac")
                     continue
                 language = self.languages[position % len(self.languages)]
                 speaker = speakers.draw(f"{split}-{language}-{position:04d}", language, conditions, seed)
-                texts = tuple(self._texts(split, speaker, utterances))
-                shown = tuple(self._classes(split, speaker, EMOTIONS, utterances, "emotions")) if self.kind == "emotions" else None
+                count = self._count(split, utterances, speaker.id, seed)
+                texts = tuple(self._texts(split, speaker, count))
+                shown = tuple(self._classes(split, speaker, EMOTIONS, count, "emotions")) if self.kind == "emotions" else None
                 yield split, Session(speaker, texts, self.kind == "keywords", f"{split}/{speaker.id}.flac", shown)
+
+    def _count(self, split: str, mean: int, name: str, seed: int) -> int:
+        if split != "clients" or self.tail == 0:
+            return mean
+        drawn = seeds.numpy_generator(seed, "speaker", name, "tail").lognormal(math.log(mean) - self.tail**2 / 2, self.tail)
+        return max(1, round(float(drawn)))
 
     def _texts(self, split: str, speaker: speakers.Speaker, count: int) -> list[str]:
         grammar = GRAMMARS[speaker.language]

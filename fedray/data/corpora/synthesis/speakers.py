@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Conditions:
     t60: list[float] = field(default_factory=lambda: [0.25, 0.6])  # s, the room's reverberation time; [0, 0]: no room
     direct: list[float] = field(default_factory=lambda: [10.0, 16.0])  # dB, energy of the direct sound over that of the room's answer
     snr: list[float] = field(default_factory=lambda: [5.0, 20.0])  # dB, drawn anew for every utterance
+    snr_within: float | None = None  # dB: a speaker has an SNR of his own in `snr`, and his utterances are so near to it; null: anywhere
     noises: list[str] = field(default_factory=lambda: list(NOISES))
 
     def check(self, key: str) -> None:
@@ -56,6 +57,8 @@ class Conditions:
             raise ValueError(f"{key}.words_per_minute: espeak-ng speaks 80 to 400 words a minute, not {self.words_per_minute}")
         if self.warp[0] < 0.8 or self.warp[1] > 1.25:
             raise ValueError(f"{key}.warp: human vocal tracts stay within 0.8 and 1.25, not {self.warp}")
+        if self.snr_within is not None and self.snr_within < 0:
+            raise ValueError(f"{key}.snr_within: give dB of 0 or more, or null, not {self.snr_within}")
         if self.t60[0] < 0 or self.t60[1] > 3:
             raise ValueError(f"{key}.t60: give seconds between 0 and 3, not {self.t60}")
         if not self.noises or not set(self.noises) <= set(NOISES):
@@ -115,13 +118,17 @@ def draw(id: str, language: str, conditions: Conditions, seed: int) -> Speaker:
 
 
 def draw_place(conditions: Conditions, generator: np.random.Generator) -> Place:
-    return Place(
+    place = Place(
         equaliser=tuple(np.round(generator.uniform(-conditions.equaliser, conditions.equaliser, len(BANDS)), 2).tolist()),
         t60=float(generator.uniform(*conditions.t60)),
         direct=float(generator.uniform(*conditions.direct)),
         noise=_one_of(conditions.noises, generator),
         snr=(conditions.snr[0], conditions.snr[1]),
     )
+    if conditions.snr_within is None:
+        return place
+    own = float(generator.uniform(*place.snr))  # drawn last: places without it stay as they are
+    return replace(place, snr=(own - conditions.snr_within, own + conditions.snr_within))
 
 
 def _one_of(choices: list[str] | tuple[str, ...], generator: np.random.Generator) -> str:
