@@ -18,7 +18,7 @@ demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clie
 test: $(BIN)/.installed  ## all tests but the longest (about 14 minutes on two cores)
 	$(BIN)/python -m pytest
 
-test-long: $(BIN)/.installed  ## the longest tests (about 8 minutes)
+test-long: $(BIN)/.installed  ## the longest tests (about 11 minutes)
 	$(BIN)/python -m pytest -m long
 
 lint: $(BIN)/.installed

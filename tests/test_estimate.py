@@ -120,6 +120,7 @@ def test_jobs_start_in_their_order_on_whoever_is_free() -> None:
     assert estimate.makespan([], 2) == 0
 
 
+@pytest.mark.long
 def test_an_estimate_is_what_the_run_then_takes(cluster: None, cache: Path, tmp_path: Path) -> None:
     """Traffic and client states to the byte; whatever it measured is gone, and a seed model that the run has left is not counted again."""
     speech.write_corpus(tmp_path)

@@ -42,6 +42,7 @@ def test_each_round_says_the_wer_on_the_central_set_and_who_counts(straight: fed
     assert (straight.folder / "model" / "example.py").exists()
 
 
+@pytest.mark.long
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
     """The folder as a kill behind round 2 leaves it; what the server learns behind a round is in that round's checkpoint."""
     alone = fedray.run(settings(corpus, engine={"lanes": 2, "actors": 1, "cpus_per_client": 0.5}), out=tmp_path / "alone").folder

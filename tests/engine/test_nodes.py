@@ -35,6 +35,7 @@ def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
     same(tmp_path / "two", tmp_path / "one", 2)
 
 
+@pytest.mark.long
 def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
     toys.run(tmp_path / "one", rounds=3)
     said = elsewhere(tmp_path / "two", nodes=2, rounds=3, seconds=0.15, lose_after=1)
