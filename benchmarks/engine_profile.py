@@ -31,8 +31,8 @@ TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
     "features and targets": ((Classification, "targets"), (local, "batches")),
     "forward": ((Classification, "loss"),),
     "backward": ((torch.Tensor, "backward"),),
-    "gradients zeroed, loss read": ((local, "step"),),
-    "optimiser step": ((federated, "sgd"),),
+    "gradients zeroed, loss read": ((local.Steps, "backward"),),
+    "optimiser step": ((local.Steps, "step"), (federated, "train")),
     "update checked, metrics added": ((lanes.LaneRun, "_accept"),),
     "update folded": ((WeightedSum, "add"),),
 }
