@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import study
@@ -58,24 +56,20 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
     return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *own], out)
 
 
-def spread(values: Sequence[float]) -> str:
-    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
-
-
 def table(found: dict[str, dict[str, list[dict[str, Any]]]], part: str) -> str:
     """Accuracy in percent; a drop is a difference to the same seed without noise or wrong labels."""
     rows = []
     for arm, results in found[part].items():
         own = [one["own"]["test/accuracy"] for one in results]
-        row = {part: arm, "own models": spread(own), "macro-F1": spread([one["own"]["test/macro_f1"] for one in results])}
-        row["SD over clients"] = spread([one["own"]["test/accuracy_sd"] for one in results])
-        row["shared model"] = spread([one["best"]["test/accuracy"] for one in results])
+        row = {part: arm, "own models": study.spread(own), "macro-F1": study.spread([one["own"]["test/macro_f1"] for one in results])}
+        row["SD over clients"] = study.spread([one["own"]["test/accuracy_sd"] for one in results])
+        row["shared model"] = study.spread([one["best"]["test/accuracy"] for one in results])
         if part in ("noise", "labels") and arm in found.get("clean", {}):
             clean = [one["own"]["test/accuracy"] for one in found["clean"][arm]]
-            row["drop, own"] = spread([before - after for before, after in zip(clean, own, strict=True)])
+            row["drop, own"] = study.spread([before - after for before, after in zip(clean, own, strict=True)])
             shared = [one["best"]["test/accuracy"] for one in found["clean"][arm]]
             after = [one["best"]["test/accuracy"] for one in results]
-            row["drop, shared"] = spread([before - now for before, now in zip(shared, after, strict=True)])
+            row["drop, shared"] = study.spread([before - now for before, now in zip(shared, after, strict=True)])
         rows.append(row)
     return study.table(rows)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import study
-from fedmlac_keywords import METHODS, SCORING, spread
+from fedmlac_keywords import METHODS, SCORING
 from yaml import safe_load
 
 CORPORA = {"arabic-commands": "arabic_commands", "fsdd": "digits"}
@@ -43,9 +43,9 @@ def main() -> None:
                 {
                     "corpus": corpus,
                     "method": method,
-                    "own models": spread([one["own"]["test/accuracy"] for one in results]),
-                    "macro-F1": spread([one["own"]["test/macro_f1"] for one in results]),
-                    "shared model": spread([one["best"]["test/accuracy"] for one in results]),
+                    "own models": study.spread([one["own"]["test/accuracy"] for one in results]),
+                    "macro-F1": study.spread([one["own"]["test/macro_f1"] for one in results]),
+                    "shared model": study.spread([one["best"]["test/accuracy"] for one in results]),
                 }
             )
     text = f"# FedMLAC on real speech\n\nTest accuracy in percent, mean ± SD over seeds.\n\n{study.table(rows)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import study
-from fedstar_keywords import FEDERATIONS, score, spread
+from fedstar_keywords import FEDERATIONS, score
 from yaml import safe_load
 
 CORPORA = {  # configuration: the folder of real speech, and the shares of labelled clips
@@ -55,8 +55,8 @@ def main() -> None:
             kept[f"{corpus}, {share}"] = {name: [one["best"] for one in results] for name, results in found.items()}
             scores = {name: score(results) for name, results in found.items()}
             gains = [after - before for before, after in zip(*scores.values(), strict=True)]
-            row = {"corpus": corpus, "labels": f"{100 * share:.0f} %"} | {name: spread(values) for name, values in scores.items()}
-            rows.append(row | {"gain": spread(gains)})
+            row = {"corpus": corpus, "labels": f"{100 * share:.0f} %"} | {name: study.spread(values) for name, values in scores.items()}
+            rows.append(row | {"gain": study.spread(gains)})
     text = f"# FedSTAR on other classes and on real speech\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
     command = "python benchmarks/fedstar_corpora.py --corpora ../shared/data"
     study.write("fedstar_corpora", text, {"found": kept}, command, chosen.seeds)

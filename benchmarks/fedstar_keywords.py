@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Sequence
 from math import nan
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import matplotlib
@@ -61,10 +61,6 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
     return {"best": results["best"], "rounds": told}
 
 
-def spread(values: Sequence[float]) -> str:
-    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
-
-
 def score(results: Sequence[dict[str, Any]]) -> list[float]:
     return [one["best"]["test/accuracy"] for one in results]
 
@@ -75,8 +71,8 @@ def by_clients(found: dict[str, list[dict[str, Any]]], share: str) -> str:
     for count in dict.fromkeys(arm.partition(",")[0] for arm in found):
         scores = {name: score(found[f"{count}, {name}"]) for name in FEDERATIONS}
         gains = [after - before for before, after in zip(scores["supervised"], scores["FedSTAR"], strict=True)]
-        row = {"labels": share, "clients": count} | {name: spread(values) for name, values in scores.items()}
-        rows.append(row | {"gain": spread(gains)})
+        row = {"labels": share, "clients": count} | {name: study.spread(values) for name, values in scores.items()}
+        rows.append(row | {"gain": study.spread(gains)})
     return study.table(rows)
 
 
@@ -84,7 +80,7 @@ def thresholds(found: dict[str, list[dict[str, Any]]]) -> str:
     """A row a threshold: the share of pseudo-labels kept, and how many of them were right, in the first and the last ten rounds."""
     rows = []
     for arm, results in found.items():
-        row = {"threshold": arm, "test accuracy": spread(score(results))}
+        row = {"threshold": arm, "test accuracy": study.spread(score(results))}
         for name, key in (("kept", "train/labels_kept"), ("right", "train/label_accuracy")):
             for when, part in (("first", slice(None, 5)), ("last", slice(-5, None))):
                 known = [value for one in results for value in one["rounds"][key][part] if value is not None]

@@ -17,7 +17,6 @@ from typing import Any
 
 import matplotlib
 import study
-from fedstar_keywords import spread
 from matplotlib.figure import Figure
 
 from fedray.pretraining import pretrain
@@ -75,7 +74,7 @@ def main() -> None:
     for share, starts in found.items():
         scores = {start: [one["best"]["test/accuracy"] for one in results] for start, results in starts.items()}
         gains = [after - before for before, after in zip(*scores.values(), strict=True)]
-        rows.append({"labels": share} | {start: spread(values) for start, values in scores.items()} | {"gain": spread(gains)})
+        rows.append({"labels": share} | {start: study.spread(values) for start, values in scores.items()} | {"gain": study.spread(gains)})
     title = "# FedSTAR after ten rounds: random and pre-trained starts"
     text = f"{title}\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
     study.write("fedstar_pretraining", text, {"losses": losses, "found": found}, "python benchmarks/fedstar_pretraining.py", chosen.seeds)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import ray
@@ -22,7 +23,7 @@ from fedray.report.bootstrap import change
 from fedray.report.predictions import Predictions
 from fedray.report.tables import markdown as table
 
-__all__ = ["change", "by_utterance", "machine", "predictions", "rounds", "run", "table", "write"]
+__all__ = ["change", "by_utterance", "machine", "predictions", "rounds", "run", "spread", "table", "write"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,6 +45,11 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
     if "stopped" in results:
         sys.exit(f"stopped after round {results['stopped']} of {out}; the same command goes on")
     return results
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± standard deviation over seeds, or the one value."""
+    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
 
 
 def rounds(out: Path) -> list[dict[str, Any]]:

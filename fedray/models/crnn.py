@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fedray.models.conformer import padding
 from fedray.models.example import script
+from fedray.models.padding import padding
 from fedray.models.recurrent import gru
 
 
