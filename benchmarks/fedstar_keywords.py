@@ -28,6 +28,12 @@ Arm = tuple[str, list[str]]  # configuration, overrides
 TOLD = {"threshold": "Threshold", "train/labels_kept": "Pseudo-labels kept (%)", "train/label_accuracy": "Right (%)"}  # of a round
 CLIENTS = (5, 10, 15, 30)
 FEDERATIONS = {"supervised": "supervised", "FedSTAR": "embedded"}
+THRESHOLDS: dict[str, list[str]] = {
+    "rising, 0.5 to 0.9": [],
+    "fixed at 0.5": ["algorithm.threshold={first: 0.5, last: 0.5}"],
+    "fixed at 0.9": ["algorithm.threshold={first: 0.9, last: 0.9}"],
+    "none used (beta = 0)": ["algorithm.beta=0"],
+}
 LITTLE, HALF = "data.labelled.share=0.03", "data.labelled.share=0.5"
 
 
@@ -42,20 +48,18 @@ def arms() -> dict[str, dict[str, Arm]]:
         "half": {"N = 15, supervised": ("supervised", [HALF]), "N = 15, FedSTAR": ("embedded", [HALF, paper])},
         "threshold": {
             "rising, 0.5 to 0.9": each["N = 15, FedSTAR"],
-            "fixed at 0.5": ("embedded", ["algorithm.threshold={first: 0.5, last: 0.5}"]),
-            "fixed at 0.9": ("embedded", ["algorithm.threshold={first: 0.9, last: 0.9}"]),
-            "none kept (beta = 0)": ("embedded", ["algorithm.beta=0"]),
+            **{name: ("embedded", own) for name, own in THRESHOLDS.items() if own},
             "supervised": each["N = 15, supervised"],
             "supervised, ten times the rounds": ("supervised", ["rounds=200", "evaluation.every=20"]),
         },
     }
 
 
-def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
+def play(arm: Arm, seed: int, runs: Path) -> dict[str, Any]:
     """The results of a run, and of its rounds the threshold, the share of pseudo-labels kept and how many of them were right."""
-    config, own = arms()[part][arm]
+    config, own = arm
     out = runs / f"seed-{seed}" / "-".join([config, *("".join(filter(str.isalnum, text)) for text in own)])
-    print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
+    print(f"seed {seed}, {' '.join([config, *own])}: {out}", flush=True)
     results = study.run(f"configs/fedstar/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *own], out)
     told = {key: [row.get(key) for row in study.rounds(out)] for key in TOLD}
     return {"best": results["best"], "rounds": told}
@@ -113,8 +117,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
     chosen = parser.parse_args()
     found = {
-        part: {arm: [play(part, arm, seed, chosen.runs) for seed in chosen.seeds] for arm in arms()[part]}
-        for part in arms()
+        part: {name: [play(arm, seed, chosen.runs) for seed in chosen.seeds] for name, arm in each.items()}
+        for part, each in arms().items()
         if part in chosen.only
     }
     tables = []
