@@ -1,9 +1,9 @@
 """FedSTAR's threshold where pseudo-labels have time to pay: rising, fixed at 0.5 and at 0.9, and none used. Three trials.
 
-    python benchmarks/fedstar_threshold.py [--seeds 0 1 2] [--runs runs/study-fedstar-threshold]
+    python benchmarks/fedstar_threshold.py [--seeds 0 1 2] [--rounds 50] [--clients 15] [--only ARM ...] [--runs DIR]
 
-Embedded keywords, 5 clients (a client takes three times as many steps a round as with 15), 3 % of the clips labelled, 30 rounds, temperature 1.
-All four take the same steps on the same clips; scored is the model of the best round by dev on speakers that nobody has heard.
+Embedded keywords, 3 % of the clips labelled, temperature 1. All arms take the same steps on the same clips; scored is the model of the
+best round by dev on speakers that nobody has heard.
 """
 
 from __future__ import annotations
@@ -14,25 +14,37 @@ from pathlib import Path
 import study
 from fedstar_keywords import THRESHOLDS, draw, play, score, thresholds
 
-LONG = ["data.clients.count=5", "algorithm.temperature=1.0", "rounds=30"]
+NONE = "none used (beta = 0)"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-threshold", help="where the run folders are kept")
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--clients", type=int, default=15)
+    parser.add_argument("--only", nargs="+", choices=list(THRESHOLDS), default=list(THRESHOLDS), metavar="ARM", help=" | ".join(THRESHOLDS))
     chosen = parser.parse_args()
-    played = [{name: play(("embedded", [*LONG, *own]), seed, chosen.runs) for name, own in THRESHOLDS.items()} for seed in chosen.seeds]
-    found = {name: [trial[name] for trial in played] for name in THRESHOLDS}
+    long = [f"data.clients.count={chosen.clients}", "algorithm.temperature=1.0", f"rounds={chosen.rounds}"]
+    names = [*dict.fromkeys([*chosen.only, NONE])]  # which the others are compared with
+    played = [{name: play(("embedded", [*long, *THRESHOLDS[name]]), seed, chosen.runs) for name in names} for seed in chosen.seeds]
+    found = {name: [trial[name] for trial in played] for name in names}
     draw(found, study.ROOT / "benchmarks" / "fedstar_threshold.png")
-    unused = score(found["none used (beta = 0)"])
+    unused = score(found[NONE])
     rows = []
     for name, results in found.items():
         gains = [after - before for after, before in zip(score(results), unused, strict=True)]
         rows.append({"threshold": name, "gain over none used": study.spread(gains)})
-    text = "# FedSTAR's threshold over 30 rounds\n\nTest accuracy and shares in percent, mean ± SD over trials."
+    text = f"# FedSTAR's threshold over {chosen.rounds} rounds, {chosen.clients} clients\n\n"
+    text += "Test accuracy and shares in percent, mean ± SD over trials."
     text += f"\n\n{thresholds(found)}\n\n{study.table(rows)}"
-    study.write("fedstar_threshold", text, {"found": found}, "python benchmarks/fedstar_threshold.py", chosen.seeds)
+    study.write(
+        "fedstar_threshold",
+        text,
+        {"found": found},
+        f"python benchmarks/fedstar_threshold.py --rounds {chosen.rounds} --clients {chosen.clients}",
+        chosen.seeds,
+    )
     print(text)
 
 
