@@ -1,6 +1,6 @@
 """FedSTAR's threshold where pseudo-labels have time to pay: rising, fixed at 0.5 and at 0.9, and none used. Three trials.
 
-    python benchmarks/fedstar_threshold.py [--seeds 0 1 2] [--rounds 50] [--clients 15] [--only ARM ...] [--runs DIR]
+    python benchmarks/fedstar_threshold.py [--seeds 0 1 2] [--rounds 30] [--clients 5] [--only ARM ...] [--runs DIR]
 
 Embedded keywords, 3 % of the clips labelled, temperature 1. All arms take the same steps on the same clips; scored is the model of the
 best round by dev on speakers that nobody has heard.
@@ -21,8 +21,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-threshold", help="where the run folders are kept")
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--clients", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=list(THRESHOLDS), default=list(THRESHOLDS), metavar="ARM", help=" | ".join(THRESHOLDS))
     chosen = parser.parse_args()
     long = [f"data.clients.count={chosen.clients}", "algorithm.temperature=1.0", f"rounds={chosen.rounds}"]

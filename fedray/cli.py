@@ -178,6 +178,14 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _data(options: argparse.Namespace) -> int:
+    if options.study is not None:
+        from fedray.heterogeneity import StudySettings, study
+
+        other, *overrides = options.study
+        out = options.out or f"runs/data-{Path(options.config).stem}-{Path(other).stem}"
+        settings = StudySettings(options.clients, options.utterances, options.embeddings)
+        print(f"report: {study((options.config, options.overrides), (other, overrides), Path(out), settings)}")
+        return 0
     from fedray.overview import show
 
     problems = show(options.config, options.overrides, Console())

@@ -58,6 +58,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     data.add_argument("config")
     data.add_argument("overrides", nargs="*", metavar="key=value")
+    data.add_argument(
+        "--study",
+        nargs="+",
+        metavar=("OTHER", "key=value"),
+        help="compare what recordings sound like with those of another configuration, overrides of its own behind it: a report",
+    )
+    data.add_argument("--out", metavar="DIR", help="where the study's report goes (default: runs/data-<name>-<other name>)")
+    data.add_argument("--clients", type=int, default=100, metavar="N", help="that a study listens to, at most (default: %(default)s)")
+    data.add_argument("--utterances", type=int, default=10, metavar="N", help="of each of them, at most (default: %(default)s)")
+    data.add_argument("--embeddings", metavar="FILE", help="weights of a SpeechBrain ECAPA-TDNN, to tell speakers apart by")
     doctor = commands.add_parser(
         "doctor", help="what will run here", description="Cores, GPUs, Ray, versions: what will run here and how fast; or what a run costs."
     )
@@ -69,6 +79,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if rest:
         options.overrides += rest
+    if options.command == "data" and options.study is None and (options.out or options.embeddings):
+        parser.error("--out and --embeddings are a study's: name the other configuration with --study OTHER")
     if options.command == "doctor" and options.overrides and options.estimate is None:
         parser.error("doctor takes key=value only with --estimate CONFIG")
     return options

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SPEAKERS = 8  # listed, of the worst and of the best
 FAILURES = 20  # shown, of a run
 ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+STYLESHEET = Markup(files("fedray.report").joinpath("page.css").read_text(encoding="utf-8"))
 ENVIRONMENT.filters |= {"minus": minus, "number": number, "metric": title}
 
 
@@ -84,6 +85,7 @@ def html(report: Report, drawn: Mapping[str, Drawing], missing: Mapping[str, str
         audio=audio(first, found) if found is not None else Audio({}),
         failures=[(run.name, list(run.failures[:FAILURES]), len(run.failures)) for run in report.runs if run.failures],
         configuration=yaml.safe_dump(dict(first.config), sort_keys=False, allow_unicode=True),
+        style=STYLESHEET,
         version=fedray.__version__,
     )
 

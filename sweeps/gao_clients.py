@@ -1,0 +1,23 @@
+"""Gao et al., figure 3: 10 to 100 of 4,095 clients a round, weighted by examples, by loss and by word error rate.
+
+python sweeps/gao_clients.py
+"""
+
+import sys
+
+from fedray.report.figures import Curves, Trend
+from fedray.sweep import Sweep, main, tune
+
+SWEEP = Sweep(
+    name="gao_clients",
+    question="How many clients does a round need, and does it depend on how they are weighted?",
+    base="configs/gao/embedded_4k.yaml",
+    names={"weighted by": {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}},
+    space={"weighted by": tune.grid_search(["examples", "loss", "WER"]), "cohort.size": tune.grid_search([10, 20, 50, 100])},
+    settings=["strategy.kind={weighted by}"],
+    figures=[Trend("cohort.size", "test/wer"), Curves(("dev/wer",), baseline="seed"), Curves(("clients/effective",))],
+    small=["rounds=2", "data.options.client_speakers=300", "algorithm.pretrain.steps=50", "cohort.size=10"],
+)
+
+if __name__ == "__main__":
+    sys.exit(main(SWEEP))
