@@ -53,6 +53,24 @@ def test_by_wer(temperature: float) -> None:
     assert np.allclose(found, softmax((1 - wers) / temperature), rtol=1e-6, atol=1e-30)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.05, 0.01])
+@pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
+def test_the_whole_range_of_reports_equals_a_float64_softmax(order: str, temperature: float) -> None:
+    """WER from 0 to 300 %, losses from 0 to 10,000, whoever comes first."""
+    places = {"rising": np.arange(400), "falling": np.arange(400)[::-1], "shuffled": np.random.default_rng(0).permutation(400)}[order]
+    wers, losses = np.linspace(0, 3, 400)[places], np.geomspace(1e-3, 1e4, 400)[places]
+    found = weights(ByWer(temperature), [{"wer": wer} for wer in wers])
+    assert np.allclose(found, softmax((1 - wers) / temperature), rtol=1e-6, atol=1e-9)
+    found = weights(ByLoss(temperature), [{"loss": loss} for loss in losses])
+    assert np.allclose(found, softmax(-losses / temperature), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_has_no_weight(value: float) -> None:
+    """NaN, which fails the client; -inf would leave it out without a word."""
+    assert math.isnan(ByLoss().log_weight({"loss": value})) and math.isnan(ByWer().log_weight({"wer": value}))
+
+
 def test_percent_is_a_temperature_of_a_hundredth() -> None:
     """5 points of WER then weigh e^5 = 148 times."""
     found = weights(ByWer(0.01), [{"wer": 0.30}, {"wer": 0.35}])

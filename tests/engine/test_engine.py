@@ -13,6 +13,7 @@ import ray
 import torch
 
 from fedray.core import serialize
+from fedray.core.strategies import ByLoss
 from fedray.core.types import RunError
 from fedray.engine.actors import ClientActor
 from fedray.engine.folder import RunFolder
@@ -92,10 +93,13 @@ def test_old_checkpoints_and_states_are_collected(straight: Path) -> None:
     assert on_disk == named
 
 
-@pytest.mark.parametrize(("trouble", "words"), [("raise", "LookupError: 'no luck"), ("nan", "NaN or infinite")])
-def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str, words: str) -> None:
-    settings = toys.ToySettings(trouble=trouble, troubled=("client-03",))
-    toys.run(tmp_path, settings=settings, failures_allowed=0.2)
+TROUBLES = {"raise": "LookupError: 'no luck", "nan": "NaN or infinite", "infinite loss": "the strategy cannot weigh the report"}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str) -> None:
+    settings, words = toys.ToySettings(trouble=trouble, troubled=("client-03",)), TROUBLES[trouble]
+    toys.run(tmp_path, settings=settings, strategy=ByLoss(), failures_allowed=0.2)
     failures = RunFolder(tmp_path).rows("failures.jsonl")
     table = RunFolder(tmp_path).rows("metrics.jsonl")
     assert failures and {failure["client"] for failure in failures} == {"client-03"}

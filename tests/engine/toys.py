@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,7 @@ class ToyData:
 @dataclass(frozen=True)
 class ToySettings:
     lr: float = 0.5
-    trouble: str = ""  # raise | nan | die once | die | own
+    trouble: str = ""  # raise | nan | infinite loss | die once | die | own
     troubled: tuple[str, ...] = ()
     seconds: float = 0.0  # how long a client takes
     folder: str = ""  # where inits are counted and deaths are remembered
@@ -93,6 +94,8 @@ class Toy(Algorithm):
             delta[7] = np.nan
         state = {**client.state, "rounds": client.state["rounds"] + 1, "last": delta[:5]}
         loss = float(np.abs(delta).mean())
+        if client.id in self.settings.troubled and self.settings.trouble == "infinite loss":
+            loss = math.inf
         return Update(delta, {"examples": 2.0, "loss": loss}, Metrics(loss=(loss, 1)), state)
 
     def make_trouble(self, client: Client, received: Received) -> None:

@@ -34,7 +34,7 @@ class ByLoss(OnePass):
         positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
-        return -report["loss"] / self.temperature
+        return finite(-report["loss"] / self.temperature)
 
 
 @dataclass(frozen=True)
@@ -51,4 +51,9 @@ class ByWer(OnePass):
         positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
-        return (1.0 - report["wer"]) / self.temperature
+        return finite((1.0 - report["wer"]) / self.temperature)
+
+
+def finite(log_weight: float) -> float:
+    """NaN, which the engine takes for a failure of the client, in place of an infinity, which would leave it out without a word."""
+    return log_weight if math.isfinite(log_weight) else math.nan
