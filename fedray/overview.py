@@ -161,7 +161,7 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
     problems += inspection.duplicate_ids(parts) + inspection.shared_speakers(parts)
     tokens = getattr(config.task, "tokens", None)
     if tokens is not None and token_source(parts) in parts:
-        problems += inspection.transcripts(parts, token_source(parts), tokens == "characters")
+        problems += inspection.transcripts(parts, token_source(parts), tokens == "characters", config.task.unknown == "leave_out")
     broken, looked = inspection.broken_audio(parts, session.parallel, config.data.seed, stops=not config.data.skip_broken)
     console.print(f"Audio: {looked}.", highlight=False, soft_wrap=True)
     return problems + broken

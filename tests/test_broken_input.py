@@ -101,9 +101,9 @@ def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> No
 # --- transcripts ---
 
 
-def trained(folder: Path, tmp_path: Path) -> LaneResult:
+def trained(folder: Path, tmp_path: Path, **sections: Any) -> LaneResult:
     """All clients in one lane of FedAvg, as a client actor trains them."""
-    config, data, _ = built(folder)
+    config, data, _ = built(folder, **sections)
     algorithm = programs.build_algorithm(config, data)
     program = Program(algorithm, data, 0, ClientStore(tmp_path / "states"))
     state = algorithm.init(Server(data.server(), None, 0))
@@ -118,10 +118,14 @@ def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
     (failure,) = result.failures
     assert failure.client == "bob"
     assert "utterance b1.wav: the tokeniser has no token for 'a' (U+0061), 'c' (U+0063), 'f' (U+0066), 'é' (U+00E9)" in failure.reason
-    assert "in 'no café'; train it on transcripts that hold them, or normalise the transcripts" in failure.reason
+    assert (
+        "in 'no café'; train it on transcripts that hold them, normalise the transcripts, or set task.unknown=leave_out" in failure.reason
+    )
     assert "client_update" in failure.traceback
     # The others count as if bob had not been there: his lane trains on after him.
     assert list(result.reports) == ["ann", "cid"] and result.reports["ann"]["examples"] == 2
+    kept = trained(folder, tmp_path / "kept", task={"unknown": "leave_out"})
+    assert not kept.failures and list(kept.reports) == ["ann", "bob", "cid"]
 
 
 def test_characters_that_make_no_tokens_are_refused_on_the_server(tmp_path: Path) -> None:

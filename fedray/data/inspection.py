@@ -93,8 +93,11 @@ def duplicate_ids(parts: Parts) -> list[Problem]:
     return [Problem(f"{len(repeated):,} utterance ids stand in more than one row: {_some(repeated.to_pylist())}. Make them unique")]
 
 
-def transcripts(parts: Parts, source: str, as_characters: bool) -> list[Problem]:
-    """Missing and empty transcripts, and characters that those of `source`, which the tokens are made of, do not have."""
+def transcripts(parts: Parts, source: str, as_characters: bool, left_out: bool = False) -> list[Problem]:
+    """Missing and empty transcripts, and characters that those of `source`, which the tokens are made of, do not have.
+
+    `left_out`: whether training leaves such characters out.
+    """
     problems = []
     for name, manifest in parts.items():
         texts = manifest.table["text"]
@@ -118,7 +121,9 @@ def transcripts(parts: Parts, source: str, as_characters: bool) -> list[Problem]
         if unknown := sorted(characters(manifest) - known):
             text = f"{name}: {_holding(manifest, unknown)} characters that the transcripts of {source} do not have: {named(unknown[:10])}"
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
-            effect = "clients that train on them fail" if name == "clients" else "no model can get them right"
+            effect = "no model can get them right"
+            if name == "clients":
+                effect = "training leaves them out" if left_out else "clients that train on them fail (or set task.unknown=leave_out)"
             problems.append(Problem(f"{text}{more}. Normalise them: {effect}"))
     return problems
 

@@ -17,6 +17,7 @@ BLANK = "<blank>"
 SPACE = "<space>"  # in tokens.txt, where a line of one blank would not survive an editor
 CASES = ("lower", "upper", "keep")
 KINDS = ("unigram", "bpe")
+UNKNOWN = ("refuse", "leave_out")  # what is done with characters that have no token
 
 
 def normalise(text: str, case: str = "lower", punctuation: bool = False) -> str:
@@ -63,12 +64,12 @@ class Characters:
         """Tokens including the blank."""
         return len(self.tokens)
 
-    def encode(self, text: str) -> list[int]:
-        """Raises ValueError that names characters without a token."""
-        try:
-            return [self._ids[c] for c in text]
-        except KeyError:
-            raise ValueError(_unknown(text, [c for c in text if c not in self._ids])) from None
+    def encode(self, text: str, unknown: str = "refuse") -> list[int]:
+        """Raises ValueError that names characters without a token, unless these are to be left out."""
+        missing = [c for c in text if c not in self._ids]
+        if missing and unknown == "refuse":
+            raise ValueError(_unknown(text, missing))
+        return [self._ids[c] for c in text if c in self._ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Blanks are left out; repeated tokens are kept (collapsing them is CTC's business)."""
@@ -141,9 +142,11 @@ class SentencePiece:
         """Tokens including the blank."""
         return self._processor.get_piece_size()
 
-    def encode(self, text: str) -> list[int]:
-        """Raises ValueError that names characters without a token."""
+    def encode(self, text: str, unknown: str = "refuse") -> list[int]:
+        """Raises ValueError that names characters without a token, unless these are to be left out."""
         ids = self._processor.encode(text)
+        if self.blank in ids and unknown == "leave_out":
+            return [index for index in ids if index != self.blank]
         if self.blank in ids:
             known = set("".join(self.tokens[1:])) | {" "}
             raise ValueError(_unknown(text, [c for c in text if c not in known]))
@@ -185,5 +188,5 @@ def named(characters: Sequence[str]) -> str:
 def _unknown(text: str, characters: Sequence[str]) -> str:
     return (
         f"the tokeniser has no token for {named(sorted(set(characters)))} in {text!r}; "
-        "train it on transcripts that hold them, or normalise the transcripts"
+        "train it on transcripts that hold them, normalise the transcripts, or set task.unknown=leave_out"
     )

@@ -20,7 +20,7 @@ from fedray.data.dataset import Batch, Utterances, batches
 from fedray.data.features import FeatureSettings
 from fedray.data.federated import SpeechData
 from fedray.data.scoring import edit_counts
-from fedray.data.text import Characters, SentencePiece
+from fedray.data.text import UNKNOWN, Characters, SentencePiece
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.export import export
@@ -35,6 +35,7 @@ EVALUATION_BATCH = 32
 class RecognitionSettings:
     tokens: str = "characters"  # characters | unigram | bpe, learnt from the server's transcripts
     vocabulary: int = 500  # sub-words, with unigram and bpe
+    unknown: str = "refuse"  # characters of training transcripts that have no token: refuse | leave_out (scores count them all the same)
     ctc_weight: float = 1.0  # nu; below 1 the model needs a decoder
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     language_model: Any = kinds(LANGUAGE_MODELS, "ngram")
@@ -46,6 +47,8 @@ class RecognitionSettings:
             raise ValueError(f"ctc_weight is a share from 0 to 1, not {self.ctc_weight}")
         if self.tokens not in ("characters", "unigram", "bpe"):
             raise ValueError(f"tokens is characters, unigram or bpe, not {self.tokens!r}")
+        if self.unknown not in UNKNOWN:
+            raise ValueError(f"unknown is {' or '.join(UNKNOWN)}, not {self.unknown!r}")
 
 
 class Recognition(Task):
@@ -92,7 +95,7 @@ class Recognition(Task):
             if text is None:
                 raise ValueError(f"utterance {utterance} has no transcript, and it is to be trained on")
             try:
-                targets.append(self.tokeniser.encode(text))
+                targets.append(self.tokeniser.encode(text, self.settings.unknown))
             except ValueError as error:
                 raise ValueError(f"utterance {utterance}: {error}") from error
         return targets

@@ -97,6 +97,7 @@ def test_long_transcripts_are_not_dropped_from_training() -> None:
 def test_unknown_characters_are_named(tokeniser) -> None:
     with pytest.raises(ValueError, match=r"'é' \(U\+00E9\), 'ñ' \(U\+00F1\) in 'the señé'.*normalise"):
         tokeniser.encode("the señé")
+    assert tokeniser.decode(tokeniser.encode("the señé", "leave_out")) == "the se"
 
 
 @pytest.mark.parametrize("tokeniser", [Characters.train(TEXTS), SentencePiece.train(TEXTS, 24)], ids=["characters", "sub-words"])
