@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedray.algorithms.central import NST, SL
 from fedray.algorithms.fedavg import FedAvg
+from fedray.algorithms.fedlora import FedLoRA
 from fedray.algorithms.fedmlac import FedMLAC
 from fedray.algorithms.fednst import FedNST
 from fedray.algorithms.fedprox import FedProx
@@ -13,6 +14,7 @@ from fedray.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,
+    "fedlora": FedLoRA,
     "fedmlac": FedMLAC,
     "fednst": FedNST,
     "fedprox": FedProx,

@@ -26,13 +26,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each entry of a model lies in the vector: first all trainable parameters, then all floating-point buffers.
+    """Where each entry of a model lies in the vector: first all trainable parameters, then all floating-point buffers, then what is frozen.
 
-    Integer buffers never travel. `trainable` is the length of the first part: server optimisers step there and nowhere else.
+    Integer buffers never travel. `trainable` is the length of the first part: server optimisers step there and nowhere else. `moving` is
+    that of the first two; frozen parameters, of which adapters leave the most, are the same in every round.
     """
 
     entries: tuple[Entry, ...]
     trainable: int
+    moving: int
 
     @property
     def size(self) -> int:
@@ -40,14 +42,16 @@ class Layout:
 
     @classmethod
     def of(cls, model: nn.Module, keep: Callable[[str], bool] = lambda name: True) -> Layout:
-        """The layout of the trainable parameters and persistent float buffers whose name `keep` accepts."""
+        """The layout of the parameters and persistent float buffers whose name `keep` accepts."""
         tensors = model.state_dict(keep_vars=True)
-        parameters = [n for n, p in model.named_parameters() if p.requires_grad and keep(n)]  # tied ones once, under their first name
+        named = {n: p.requires_grad for n, p in model.named_parameters() if keep(n)}  # tied ones once, under their first name
+        parameters, frozen = ([n for n, trains in named.items() if trains is wanted] for wanted in (True, False))
         buffers = [n for n, t in tensors.items() if not isinstance(t, nn.Parameter) and t.is_floating_point() and keep(n)]
         entries: list[Entry] = []
-        for name in [*parameters, *buffers]:
+        for name in [*parameters, *buffers, *frozen]:
             entries.append(Entry(name, tuple(tensors[name].shape), entries[-1].stop if entries else 0))
-        return cls(tuple(entries), entries[len(parameters) - 1].stop if parameters else 0)
+        ends = [0, *(entry.stop for entry in entries)]
+        return cls(tuple(entries), ends[len(parameters)], ends[len(parameters) + len(buffers)])
 
     def cut(self, vector: Vector) -> dict[str, torch.Tensor]:
         """Name -> a tensor of its own, as in a state dict."""
@@ -72,7 +76,7 @@ class Layout:
 
 
 class FlatModel:
-    """A model whose trainable parameters, gradients and float buffers lie in two flat tensors, in the order of its layout.
+    """A model whose parameters, float buffers and gradients lie in two flat tensors, in the order of its layout.
 
     Loading a broadcast, taking the difference to it, clipping and plain SGD then cost one operation each, whatever the number of entries.
     """
@@ -90,7 +94,8 @@ class FlatModel:
             view.copy_(tensor.detach())
             if isinstance(tensor, nn.Parameter):
                 tensor.data = view
-                tensor.grad = self.gradient[entry.start : entry.stop].view(entry.shape)
+                if tensor.requires_grad:
+                    tensor.grad = self.gradient[entry.start : entry.stop].view(entry.shape)
             else:
                 owner, _, name = entry.name.rpartition(".")
                 model.get_submodule(owner)._buffers[name] = view
@@ -113,6 +118,6 @@ class FlatModel:
 
     def difference(self, vector: Vector, buffers: bool = False) -> Vector:
         """What training changed since `load(vector)`: of the trainable part, or with the float buffers behind it."""
-        length = self.layout.size if buffers else self.layout.trainable
+        length = self.layout.moving if buffers else self.layout.trainable
         delta: Vector = self.values[:length].detach().cpu().numpy() - vector[:length]
         return delta

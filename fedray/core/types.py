@@ -34,10 +34,14 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What every client of a round gets: parameters, and settings such as the learning rate of the round."""
+    """What every client of a round gets: parameters, and settings such as the learning rate of the round.
+
+    The last `constant` parameters are the same in every round (a frozen backbone): they travel to a client once.
+    """
 
     params: Vector
     settings: Mapping[str, float] = field(default_factory=dict)
+    constant: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,16 @@ class Server:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client sends: its difference to the broadcast, scalars for the strategy, metrics. `state` stays on the client's side."""
+    """What a client sends: its difference to the broadcast, scalars for the strategy, metrics. `state` stays on the client's side.
+
+    `sent`: bytes that travel, where `delta` is what arrives after it was unpacked (8-bit numbers, ...); None: those of `delta`.
+    """
 
     delta: Vector
     report: Mapping[str, float]
     metrics: Metrics = field(default_factory=Metrics)
     state: State | None = None
+    sent: int | None = None
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class LaneRun:
         partial.metrics, partial.own = metrics, scored
         self.result.size = delta.size
         self.result.reports[client] = report
-        self.result.up_bytes += delta.nbytes + 8 * len(report)
+        self.result.up_bytes += (delta.nbytes if update.sent is None else update.sent) + 8 * len(report)
 
     def _evaluate(self, client: str, state: State | None) -> Metrics:
         """The client's own model, where it is to be scored: every client has one vote."""

@@ -60,14 +60,20 @@ class Play:
             self._write_scalars(writer, seed.metrics, 0)
             self.gauges.scored(seed.metrics)
             self.note("seed", dict(seed.metrics))
-        while progress.round < self.plan.rounds and self.wish() == "no":
+        while not self._over(progress) and self.wish() == "no":
             progress = self._round(pool, rounds, progress, writer)
         writer.close()
-        if progress.round < self.plan.rounds:
-            if progress.round not in self.folder.saved_rounds():  # the wish came after the round had been written
-                self.folder.save(progress)
+        if progress.round not in self.folder.saved_rounds():  # the wish, or the end of patience, came after the round had been written
+            self.folder.save(progress)
+        if not self._over(progress):
             return self.stopped()
         return self._finish(rounds, initial, progress, splits)
+
+    def _over(self, progress: Progress) -> bool:
+        """Whether all rounds are played, or dev has not become better for as many as `evaluation.patience` allows."""
+        patience = self.plan.evaluation.patience
+        waited = progress.round - int(progress.best["round"]) if progress.best is not None else 0
+        return progress.round >= self.plan.rounds or (patience is not None and waited >= patience)
 
     def stopped(self) -> dict[str, Any]:
         """The user ended the run; its newest checkpoint is of this round (None: there is none)."""

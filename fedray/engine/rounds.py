@@ -111,6 +111,7 @@ class Rounds:
             jobs["server"] = Job("server_train", (t, reference), math.inf)  # one piece that cannot be cut: first to start
         lanes, server, partial, aggregate = self._trained(jobs, t)
         down = len(chosen) * size(broadcast)
+        down += sum(client not in progress.clients for client in chosen) * 4 * broadcast.constant
         if self.algorithm.prepare_reads:
             down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 once
         return Outcome(partial, aggregate, lanes, server, len(chosen), len(chosen) - len(answering), down, broadcast.settings)
@@ -263,8 +264,8 @@ class Rounds:
 
 
 def size(broadcast: Broadcast) -> int:
-    """Bytes of a broadcast as it would travel: float32 parameters and 8 bytes a setting."""
-    return broadcast.params.nbytes + 8 * len(broadcast.settings)
+    """Bytes of a broadcast as it would travel: float32 parameters, without the constant ones, and 8 bytes a setting."""
+    return broadcast.params.nbytes - 4 * broadcast.constant + 8 * len(broadcast.settings)
 
 
 def read_on(node: str, path: Path) -> str | None:

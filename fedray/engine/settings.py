@@ -81,6 +81,7 @@ class EvaluationSettings:
 
     every: int = 1  # rounds; the last round is always scored
     shards: int = 8
+    patience: int | None = None  # rounds without a better dev score after which a run ends; null: it plays them all
     own_every: int = 0  # rounds; the own models of the cohort on a part of dev, where the algorithm has such; 0: never
     own_utterances: int = 200  # about so many of dev, evenly spread
     own_final: bool = False  # at the end the own models of all that ever took part, on every split
@@ -89,5 +90,7 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if self.every < 1 or self.shards < 1:
             raise ValueError("every and shards must be at least 1")
+        if self.patience is not None and self.patience < self.every:
+            raise ValueError(f"patience must be at least every ({self.every}): so often dev is scored")
         if self.own_every < 0 or self.own_utterances < 1 or (self.own_final_utterances is not None and self.own_final_utterances < 1):
             raise ValueError("own_every must not be below 0, own_utterances and own_final_utterances not below 1")

@@ -127,6 +127,24 @@ class PretrainSettings(AdamWSettings):
             raise ValueError("steps must not be below 0")
 
 
+@dataclass(frozen=True)
+class WarmUpSettings(AdamWSettings):
+    """Adam on a client that may remember: linear warm-up, then a constant rate."""
+
+    lr: float = 1e-3
+    warmup: int = 50
+    weight_decay: float = 0.0
+    epochs: int = 1
+    keep: bool = True  # the client keeps moments and count between its rounds: a warm-up that starts again each round may never end
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(epochs=self.epochs)
+
+    def rate(self, done: int, steps: int) -> float:
+        return self.lr * min(1.0, (done + 1) / max(1, self.warmup))
+
+
 def train(
     task: Task,
     data: Utterances,

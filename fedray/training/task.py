@@ -19,6 +19,7 @@ from fedray.core.types import Evaluation, Vector
 from fedray.data.dataset import Batch, Utterances
 from fedray.data.features import FLOOR, FeatureSettings, fft_size
 from fedray.models import MODELS
+from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.norms import running_statistics
 from fedray.models.weights import load_weights
 
@@ -39,6 +40,7 @@ class Task(ABC):
         self.settings, self.features, self.model_settings = settings, features, model
         # The class itself, not its name: a model of the user's travels by value, and the actors' registry does not know it.
         self.model_class = MODELS[kind_of(model, MODELS)]
+        self.adapters: LoRASettings | None = None
         self._flat: FlatModel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -54,6 +56,12 @@ class Task(ABC):
         other.model_settings, other._flat = settings, None
         return other
 
+    def with_adapters(self, settings: LoRASettings) -> Self:
+        """The same task for the same model, frozen, with adapters: its parameters are these, and behind them those of the model."""
+        other = copy.copy(self)
+        other.adapters, other._flat = settings, None
+        return other
+
     def initial(self, device: str) -> Vector:
         """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""
         model = self.model()
@@ -67,7 +75,8 @@ class Task(ABC):
         """This process' model, to be loaded before each use. Of the buffers only running statistics travel: the rest are constants."""
         if self._flat is None:
             with torch.random.fork_rng():  # what is drawn next must not depend on whether this process had built its model before
-                model = self.model().to(device)
+                model = self.model()
+                model = (adapt(model, self.adapters) if self.adapters is not None else model).to(device)
             names = {name for name, _ in model.named_parameters()} | set(running_statistics(model))
             self._flat = FlatModel(model, keep=names.__contains__)
         return self._flat

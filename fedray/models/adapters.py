@@ -1,0 +1,103 @@
+"""Low-rank adapters (LoRA) on named projections of any model here: the model is frozen, and each adapted weight is W + alpha / r B A.
+
+Hu et al. LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022; in the federation of Du et al., ICASSP 2024.
+
+A weight is adapted where it lies, as torch's parametrizations do it, so that fused projections of attention, which are no modules of their
+own, can be adapted too: query, key and value each get an A and a B. Merging reads the adapted weights off. Dropout hides inputs of A, the
+same for all frames of a step [ours], as the weight alone is at hand.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import torch
+from speechbrain.nnet.attention import RelPosMHAXL, RoPEMHA
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
+
+
+@dataclass(frozen=True)
+class LoRASettings:
+    rank: int = 4
+    alpha: float = 8.0
+    dropout: float = 0.0
+    # Regular expressions: a two-dimensional weight is adapted where one is found in its name. These are self-attention's projections and
+    # both feed-forward matrices of the Conformer's encoder; with a decoder add "self_attn.*_proj".
+    targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.alpha <= 0 or not 0 <= self.dropout < 1:
+            raise ValueError("lora.rank is at least 1, lora.alpha above 0, and lora.dropout a share from 0 to below 1")
+        if not self.targets:
+            raise ValueError('lora.targets names no weight: give parts of their names, such as ["mha_layer.*_proj", "ffn"]')
+
+
+class LowRank(nn.Module):
+    """W -> W + alpha / r B A. A is drawn, B is 0, so that at first nothing changes.
+
+    `parts` of a fused weight's rows have an A and a B each; `heads`: rows are ordered by head before part (SpeechBrain's attentions).
+    """
+
+    def __init__(self, rows: int, columns: int, settings: LoRASettings, parts: int = 1, heads: int = 1) -> None:
+        super().__init__()
+        self.scale, self.dropout, self.heads = settings.alpha / settings.rank, settings.dropout, heads
+        self.a = nn.Parameter(torch.empty(parts, settings.rank, columns))
+        self.b = nn.Parameter(torch.zeros(parts, rows // parts, settings.rank))
+        nn.init.uniform_(self.a, -1 / math.sqrt(columns), 1 / math.sqrt(columns))  # as of a linear layer
+
+    def forward(self, weight: Tensor) -> Tensor:
+        a = self.a
+        if self.training and self.dropout:
+            a = a * nn.functional.dropout(torch.ones_like(a[:, :1]), self.dropout)
+        change = self.b @ a  # [parts, rows / parts, columns]
+        if self.heads > 1:
+            parts, rows, columns = change.shape
+            change = change.view(parts, self.heads, rows // self.heads, columns).transpose(0, 1)
+        return weight + self.scale * change.reshape(weight.shape)
+
+
+def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
+    """Freeze the model in place and give the weights that `targets` name adapters. ValueError for a target that names none."""
+    names = [name for name, parameter in model.named_parameters() if parameter.ndim == 2]
+    for target in settings.targets:
+        if not any(re.search(target, name) for name in names):
+            raise ValueError(f"lora.targets: no weight has {target!r} in its name; there are {', '.join(names)}")
+    model.requires_grad_(False)
+    for name in names:
+        if any(re.search(target, name) for target in settings.targets):
+            owner, _, own = name.rpartition(".")
+            module = model.get_submodule(owner)
+            parts, heads = fused(module) if own == "in_proj_weight" else (1, 1)
+            rows, columns = model.get_parameter(name).shape
+            parametrize.register_parametrization(module, own, LowRank(rows, columns, settings, parts, heads))
+            module.parametrizations[own].original.requires_grad_(False)
+    return model
+
+
+def fused(attention: nn.Module) -> tuple[int, int]:
+    """How a fused projection of query, key and value is ordered: parts, and heads where these come first."""
+    return 3, attention.num_heads if isinstance(attention, RelPosMHAXL | RoPEMHA) else 1
+
+
+def merged(model: nn.Module) -> dict[str, Tensor]:
+    """The state dict of the model without adapters whose outputs are the same."""
+    model.eval()  # without dropout
+    state: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        if found := ORIGINAL.search(name):
+            owner = name[: found.start()]
+            state[owner + found[1]] = getattr(model.get_submodule(owner.rstrip(".")), found[1]).detach()
+        elif "parametrizations." not in name:
+            state[name] = tensor
+    return state
+
+
+def plain_names(model: nn.Module) -> dict[str, str]:
+    """Name in the adapted model -> name in the model without adapters; adapters have none."""
+    named = {name: ORIGINAL.sub(r"\1", name) for name in model.state_dict()}
+    return {name: plain for name, plain in named.items() if "parametrizations." not in plain}

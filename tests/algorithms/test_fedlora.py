@@ -1,0 +1,97 @@
+"""FedLoRA on tones, without Ray: what travels, what stays with the client, and that merging gives the same recogniser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedray.core.algorithm import Algorithm
+from fedray.core.types import Change, ServerState
+from fedray.data.federated import SpeechData
+from fedray.models.weights import load_weights
+from tests import speech
+from tests.algorithms import by_hand
+from tests.algorithms.by_hand import arrived, client
+
+FEDLORA = {
+    "kind": "fedlora",
+    "lora": {"rank": 2, "alpha": 8.0},
+    "client": {"lr": 0.01, "warmup": 4, "batch": 2, "epochs": 2},
+    "pretrain": {"steps": 30, "warmup": 5, "batch": 4},
+}
+
+
+def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
+    return by_hand.build(speech.settings(folder, algorithm={**FEDLORA, **changes}))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
+
+
+def test_it_starts_as_the_seed_model(folder: Path) -> None:
+    algorithm, data, state = build(folder)
+    plain, _, seed = by_hand.build(speech.settings(folder, algorithm={"kind": "fedavg", "pretrain": FEDLORA["pretrain"]}))
+    assert np.array_equal(algorithm.merge(state.params), seed.params)
+    dev, assets = data.evaluation("dev"), algorithm.assets()
+    adapted = algorithm.task.evaluate(state.params, dev, assets, "cpu", False).metrics
+    assert adapted == plain.task.evaluate(seed.params, dev, assets, "cpu", False).metrics
+
+
+def test_adapters_alone_travel_and_the_model_once(folder: Path) -> None:
+    algorithm, data, state = build(folder)
+    layout = algorithm.task.flat("cpu").layout
+    broadcast = algorithm.broadcast(state, 0)
+    assert broadcast.constant == algorithm.plain.flat("cpu").layout.size
+    assert broadcast.params.size - broadcast.constant == layout.trainable
+    update = algorithm.client_update(client(data), arrived(algorithm, state))
+    assert update.delta.shape == (layout.trainable,) and update.delta.any()
+    after = algorithm.server_update(state, Change(update.delta), 0)
+    assert np.array_equal(after.params[layout.trainable :], state.params[layout.trainable :]), "the model is frozen"
+    assert np.allclose(after.params[: layout.trainable], state.params[: layout.trainable] + update.delta)
+
+
+def test_the_client_keeps_its_optimiser_if_it_is_to(folder: Path) -> None:
+    algorithm, data, state = build(folder)
+    first = algorithm.client_update(client(data), arrived(algorithm, state))
+    assert first.state["moments"]["step"] == 4, "two epochs of four utterances by two"
+    second = algorithm.client_update(client(data, state=first.state), arrived(algorithm, state))
+    assert second.state["moments"]["step"] == 8 and not np.array_equal(first.delta, second.delta)
+    assert first.state["moments"]["step"] == 4, "what came in stays as it is"
+    fresh, _, _ = build(folder, client={**FEDLORA["client"], "keep": False})
+    assert fresh.client_update(client(data), arrived(fresh, state)).state is None
+
+
+def test_the_same_bits_again(folder: Path) -> None:
+    one, data, state = build(folder)
+    other, _, again = build(folder)
+    assert np.array_equal(state.params, again.params)
+    updates = [algorithm.client_update(client(data), arrived(algorithm, state)).delta for algorithm in (one, other)]
+    assert np.array_equal(*updates)
+
+
+def test_what_is_exported_is_the_merged_model(folder: Path, tmp_path: Path) -> None:
+    algorithm, data, state = build(folder)
+    update = algorithm.client_update(client(data), arrived(algorithm, state))
+    after = algorithm.server_update(state, Change(10 * update.delta), 0)
+    algorithm.export(after, tmp_path)
+    (weights,) = tmp_path.glob("*.pt")
+    model = algorithm.plain.model()
+    load_weights(model, weights)
+    batch = next(iter(speech_batches(data)))
+    algorithm.task.flat("cpu").load(after.params)
+    with torch.no_grad():
+        expected, _ = algorithm.task.flat("cpu").model.eval()(batch.features, batch.lengths)
+        found, _ = model.eval()(batch.features, batch.lengths)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def speech_batches(data: SpeechData) -> Any:
+    from fedray.data.dataset import batches
+
+    return batches(data.evaluation("dev"), 4, None)
