@@ -3,7 +3,8 @@
     python benchmarks/fedstar_pretraining.py [--seeds 0 1 2] [--runs runs/study-fedstar-pretraining]
 
 Embedded keywords, 15 clients, 3 % and 50 % of the clips labelled (the paper's curves are at 50 %); pre-training hears embedded sentences by
-other speakers, without labels (configs/fedstar/pretraining.yaml), once for all trials. Scored is the best of the ten rounds by dev.
+other speakers, without labels (configs/fedstar/pretraining.yaml), once for all trials. Scored is the best of the ten rounds by dev. Beside
+it stands what a linear classifier can read from the network's features before any federation: the word, and who says it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from statistics import mean
 from typing import Any
 
 import matplotlib
+import numpy as np
 import study
+import torch
 from matplotlib.figure import Figure
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from fedray import experiment, programs
+from fedray.data.dataset import batches
+from fedray.models.weights import load_weights
 from fedray.pretraining import pretrain
 from fedray.report.canvas import COLOURS, STYLE
 
@@ -35,6 +45,29 @@ def play(share: str, start: str, weights: Path, seed: int, runs: Path) -> dict[s
     results = study.run("configs/fedstar/embedded.yaml", [f"seed={seed}", f"data.seed={seed}", *SHARES[share], *SHORT, *init], out)
     rows = study.rounds(out)
     return {"best": results["best"], "rounds": {key: [row.get(key) for row in rows] for key in CURVES}}
+
+
+def probe(weights: Path | None) -> dict[str, float]:
+    """Accuracy in percent of logistic regressions on the features of dev, five-fold: of the words, and of the speakers."""
+    config, source = experiment.load(study.ROOT / "configs" / "fedstar" / "embedded.yaml")
+    data, _ = programs.build_data(config, source)
+    task = programs.build_algorithm(config, data).task
+    torch.manual_seed(0)
+    model = task.model().eval()
+    if weights is not None:
+        load_weights(model, weights)
+    dev, features = data.evaluation("dev"), {}
+    frames = round(1000 * config.task.window / config.features.hop_ms)
+    with torch.inference_mode():
+        for batch in batches(dev, 32, None):
+            cut = batch.features[:, :frames]
+            window = torch.nn.functional.pad(cut, (0, 0, 0, frames - cut.shape[1]))
+            embedded = model.embed(window, torch.full((len(window),), frames))
+            features |= dict(zip(batch.positions, embedded.numpy(), strict=True))
+    rows = np.stack([features[place] for place in range(len(dev))])
+    asked = {"words": task.targets(dev), "speakers": [dev.manifest.column("speaker")[row] for row in dev.rows]}
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    return {name: 100 * float(cross_val_score(classifier, rows, np.asarray(y), cv=5).mean()) for name, y in asked.items()}
 
 
 def draw(losses: Sequence[float], found: dict[str, dict[str, list[dict[str, Any]]]], path: Path) -> None:
@@ -77,7 +110,16 @@ def main() -> None:
         rows.append({"labels": share} | {start: study.spread(values) for start, values in scores.items()} | {"gain": study.spread(gains)})
     title = "# FedSTAR after ten rounds: random and pre-trained starts"
     text = f"{title}\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
-    study.write("fedstar_pretraining", text, {"losses": losses, "found": found}, "python benchmarks/fedstar_pretraining.py", chosen.seeds)
+    read = {start: probe(None if start == "random" else weights) for start in ("random", "pre-trained")}
+    text += "\n\nWhat a linear classifier reads from the features of either start before any federation (accuracy in percent, dev):"
+    text += "\n\n" + study.table([{"start": start} | scores for start, scores in read.items()])
+    study.write(
+        "fedstar_pretraining",
+        text,
+        {"losses": losses, "found": found, "read": read},
+        "python benchmarks/fedstar_pretraining.py",
+        chosen.seeds,
+    )
     print(text)
 
 
