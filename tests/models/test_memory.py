@@ -1,0 +1,117 @@
+"""The memory against float64 references, small and large, kept and read again."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from fedray.models.memory import Memory, MemorySettings, fused, p_mem
+
+VOCABULARY = 30
+
+
+def pairs(size: int, dimensions: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens lie around centres of their own."""
+    generator = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).standard_normal((VOCABULARY, dimensions))
+    tokens = generator.integers(0, VOCABULARY, size)
+    return (centres[tokens] + 0.3 * generator.standard_normal((size, dimensions))).astype(np.float32), tokens
+
+
+def reference(keys: np.ndarray, tokens: np.ndarray, query: np.ndarray, k: int, temperature: float) -> np.ndarray:
+    distances = ((keys.astype(np.float64) - query.astype(np.float64)) ** 2).sum(axis=1)
+    nearest = np.argsort(distances, kind="stable")[:k]
+    weights = np.exp(-(distances[nearest] - distances[nearest].min()) / temperature)
+    found = np.zeros(VOCABULARY)
+    np.add.at(found, tokens[nearest], weights / weights.sum())
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 4, 16])
+@pytest.mark.parametrize("temperature", [0.01, 1.0, 200.0])
+def test_both_distributions_equal_a_float64_reference(k: int, temperature: float) -> None:
+    keys, tokens = pairs(500)
+    queries, _ = pairs(20, seed=1)
+    distances, found = Memory(keys, tokens, "m").search(queries, k)
+    probabilities = p_mem(torch.from_numpy(distances), torch.from_numpy(found), temperature, VOCABULARY)
+    log_probs = torch.randn(20, VOCABULARY, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    both = fused(log_probs, probabilities, 0.3)
+    for place, query in enumerate(queries):
+        expected = reference(keys, tokens, query, k, temperature)
+        assert np.allclose(probabilities[place], expected, atol=1e-4 if temperature > 0.1 else 2e-3)
+        assert np.allclose(both[place].exp(), 0.3 * expected + 0.7 * log_probs[place].double().exp().numpy(), atol=2e-3)
+    assert torch.allclose(both.exp().sum(-1), torch.ones(20), atol=1e-5)
+
+
+def test_far_away_neighbours_weigh_all_the_same() -> None:
+    """Squared distances of thousands over a small temperature would all be exp(-inf)."""
+    keys = np.array([[100.0, 0.0], [0.0, 101.0]], np.float32)
+    distances, tokens = Memory(keys, np.array([3, 4]), "m").search(np.zeros((1, 2), np.float32), 2)
+    assert distances.tolist() == [[10_000.0, 10_201.0]]
+    assert p_mem(torch.from_numpy(distances), torch.from_numpy(tokens), 10.0, 6)[0, 3] == pytest.approx(1.0)
+
+
+def test_without_a_share_the_model_speaks_bit_for_bit() -> None:
+    log_probs = torch.randn(4, VOCABULARY).log_softmax(-1)
+    assert fused(log_probs, torch.full((4, VOCABULARY), 1 / VOCABULARY), 0.0) is log_probs
+
+
+def test_an_empty_memory_and_fewer_pairs_than_neighbours() -> None:
+    queries, _ = pairs(3)
+    nothing = Memory(np.zeros((0, 16), np.float32), np.zeros(0, np.int64), "m")
+    distances, tokens = nothing.search(queries, 4)
+    assert distances.shape == (3, 4) and np.isinf(distances).all()
+    empty = p_mem(torch.from_numpy(distances), torch.from_numpy(tokens), 1.0, VOCABULARY)
+    log_probs = torch.randn(3, VOCABULARY).log_softmax(-1)
+    assert not empty.any() and torch.equal(fused(log_probs, empty, 0.5), log_probs)
+    keys, tokens = pairs(2)
+    distances, found = Memory(keys, tokens, "m").search(queries, 4)
+    assert np.isinf(distances[:, 2:]).all() and np.isfinite(distances[:, :2]).all()
+    assert torch.allclose(p_mem(torch.from_numpy(distances), torch.from_numpy(found), 5.0, VOCABULARY).sum(-1), torch.ones(3))
+
+
+def test_further_tokens_of_a_decoder_have_the_models_share() -> None:
+    log_probs = torch.zeros(1, 4).log_softmax(-1)
+    both = fused(log_probs, torch.tensor([[1.0, 0.0]]), 0.5).exp()
+    assert both.tolist() == [[0.625, 0.125, 0.125, 0.125]]
+
+
+def test_a_large_memory_is_compressed_and_finds_the_same_tokens() -> None:
+    keys, tokens = pairs(20_000)
+    queries, meant = pairs(200, seed=1)
+    exact = Memory(keys, tokens, "m", MemorySettings(exact_below=10**9))
+    large = Memory(keys, tokens, "m", MemorySettings(lists=64, probes=8, code_bytes=4))
+    assert type(large.index).__name__ == "IndexIVFPQ" and large.index.nlist == 64 and large.index.nprobe == 8
+    assert large.state()["index"].numel() < exact.state()["index"].numel() / 3
+    one, other = (memory.search(queries, 8)[1] for memory in (exact, large))
+    assert (one[:, 0] == other[:, 0]).mean() > 0.95 and (other[:, 0] == meant).mean() > 0.95
+    again, _ = Memory(keys, tokens, "m", MemorySettings(lists=64, probes=8, code_bytes=4)).search(queries, 8)
+    assert np.array_equal(again, large.search(queries, 8)[0]), "the same memory from the same pairs"
+
+
+def test_it_survives_a_file_that_holds_tensors_alone() -> None:
+    keys, tokens = pairs(10_000)
+    memory = Memory(keys, tokens, "m1", MemorySettings(lists=32, probes=4, exact_below=0, code_bytes=2))
+    file = io.BytesIO()
+    torch.save(memory.state(), file)
+    file.seek(0)
+    again = Memory.of(torch.load(file, weights_only=True), "m1", MemorySettings(probes=4))
+    queries, _ = pairs(10, seed=2)
+    assert all(np.array_equal(one, other) for one, other in zip(memory.search(queries, 8), again.search(queries, 8), strict=True))
+    with pytest.raises(ValueError, match="made by the model m1, not by m2: build it again"):
+        Memory.of(memory.state(), "m2")
+
+
+def test_what_is_no_memory() -> None:
+    keys, tokens = pairs(5)
+    with pytest.raises(ValueError, match="4 tokens do not match keys"):
+        Memory(keys, tokens[:4], "m")
+    keys[2, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        Memory(keys, tokens, "m")
+    for wrong in ({"lists": 0}, {"probes": 0}, {"exact_below": -1}, {"code_bytes": 0}):
+        with pytest.raises(ValueError, match="memory"):
+            MemorySettings(**wrong)
