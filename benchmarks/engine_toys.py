@@ -84,6 +84,9 @@ class Population:
     def server(self) -> None:
         return None
 
+    def own(self, client: str, split: str) -> None:
+        return None
+
     def splits(self) -> list[str]:
         return []
 

@@ -61,6 +61,9 @@ class Data:
     def server(self) -> list[int]:
         return [0] * 40
 
+    def own(self, client: str, split: str) -> None:
+        return None
+
     def splits(self) -> list[str]:
         return ["dev"]
 

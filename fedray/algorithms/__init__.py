@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedray.algorithms.central import NST, SL
 from fedray.algorithms.fedavg import FedAvg
 from fedray.algorithms.fedlora import FedLoRA
+from fedray.algorithms.fedmem import FedMem
 from fedray.algorithms.fedmlac import FedMLAC
 from fedray.algorithms.fednst import FedNST
 from fedray.algorithms.fedprox import FedProx
@@ -15,6 +16,7 @@ from fedray.core.algorithm import Algorithm
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,
     "fedlora": FedLoRA,
+    "fedmem": FedMem,
     "fedmlac": FedMLAC,
     "fednst": FedNST,
     "fedprox": FedProx,

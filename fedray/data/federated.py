@@ -62,10 +62,15 @@ class SpeechData:
     """The federation; see fedray.core.types.FederatedData. Holds manifests and feature stores, no audio."""
 
     def __init__(
-        self, clients: Utterances, rows: Mapping[str, np.ndarray], splits: Mapping[str, Utterances], server: Utterances | None
+        self,
+        clients: Utterances,
+        rows: Mapping[str, np.ndarray],
+        splits: Mapping[str, Utterances],
+        server: Utterances | None,
+        by_label: bool = False,
     ) -> None:
-        """`rows`: client id -> positions in `clients`."""
-        self._clients, self._splits, self._server = clients, dict(splits), server
+        """`rows`: client id -> positions in `clients`; `by_label`: clients are named after labels."""
+        self._clients, self._splits, self._server, self._by_label = clients, dict(splits), server, by_label
         # One array for all: what is sent to every actor then has a handful of objects, however many clients there are.
         self._ids = list(rows)
         self._members = np.concatenate([*rows.values(), np.empty(0, np.int64)], dtype=np.int64)
@@ -97,6 +102,13 @@ class SpeechData:
 
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Utterances:
         return shard(self._splits[split], index, count)
+
+    def own(self, client: str, split: str) -> Utterances | None:
+        """The client's part of a split, where clients are labels; None where all clients share it."""
+        if not self._by_label:
+            return None
+        whole = self._splits[split]
+        return whole.take(np.array([place for place, label in enumerate(whole.labels) if label == client], np.int64))
 
     def fingerprint(self, part: str = "all") -> str:
         """Changes with the data of a part: "server", "clients" or "all"."""
@@ -206,4 +218,4 @@ def federate(
     if settings.clients.by == "pooled" and own is not None:
         everyone = pooled(everyone, own)
         members = {client: np.arange(len(everyone)) for client in members}
-    return SpeechData(everyone, members, scored_utterances, own), broken
+    return SpeechData(everyone, members, scored_utterances, own, settings.clients.by == "label"), broken

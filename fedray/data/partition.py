@@ -28,11 +28,12 @@ class PartitionSettings:
     uneven      the utterances dealt to `count` clients at random, in sizes drawn evenly from their mean (1 +- `spread`), to each client
                 one if there are enough; what `data.labelled.share` labels and the rest each for itself (FedSTAR)
     dirichlet   each label's utterances dealt to `count` clients in shares drawn from Dirichlet(`alpha`) (Hsu et al., 2019)
+    label       one client a label (a dialect, a domain), named after it; where dev and test have labels, that part of them is its own
     pooled      one client, "all", that holds everybody's utterances and the server's too: for central training
     """
 
     by: str = "speaker"
-    count: int | None = None  # speaker, k_speakers: keep that many clients, drawn at random (null: all)
+    count: int | None = None  # speaker, k_speakers, label: keep that many clients, drawn at random (null: all)
     alpha: float = 0.5
     spread: float = 0.25  # FedSTAR's sigma
     labels: float | None = None  # uneven: different labels among a client's labelled utterances, on average (null: as it comes)
@@ -57,7 +58,7 @@ def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labell
     else:
         clients = PARTITIONS[settings.by](manifest.take(order), settings, seed)
     clients = {name: rows for name, rows in clients.items() if len(rows) >= max(settings.min_utterances, 1)}
-    if settings.by in ("speaker", "k_speakers") and settings.count is not None:
+    if settings.by in ("speaker", "k_speakers", "label") and settings.count is not None:
         if settings.count > len(clients):
             raise ValueError(
                 f"{settings.count} clients were asked for, but only {len(clients)} have {settings.min_utterances} utterances or more: "
@@ -193,6 +194,15 @@ def _dirichlet(manifest: Manifest, settings: PartitionSettings, seed: int) -> Cl
     )
 
 
+def _by_label(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
+    if manifest.table["label"].null_count:
+        raise ValueError(
+            "a division by label needs one for every utterance, and this corpus has some without: name their column in data.options"
+        )
+    names, codes = _codes(manifest, "label")
+    return dict(zip(names, _groups(codes, len(names)), strict=True))
+
+
 def _pooled(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
     for name, idle in (("count", None), ("min_utterances", 1), ("max_utterances", None)):
         if getattr(settings, name) != idle:
@@ -202,7 +212,7 @@ def _pooled(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clien
 
 PARTITIONS = {
     "speaker": _by_speaker, "k_speakers": _by_k_speakers, "silos": _silos, "iid": _iid, "uneven": _uneven, "dirichlet": _dirichlet,
-    "pooled": _pooled,
+    "label": _by_label, "pooled": _pooled,
 }  # fmt: skip
 
 

@@ -71,6 +71,9 @@ class Short:
         own = self.data.server()
         return None if own is None else _some(own)
 
+    def own(self, client: str, split: str) -> None:
+        return None
+
     def splits(self) -> Sequence[str]:
         return self.data.splits()
 

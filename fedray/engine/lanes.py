@@ -202,7 +202,8 @@ class LaneRun:
         if self._scored is None:
             self._scored = {"dev": own.part(self.program, "dev", self.lane.own)}
         trained = Client(client, self.program.data.load(client), 0)
-        scores = own.score(self.program, trained, state, self.received, self._scored)["dev"]
+        mine = self.program.data.own(client, "dev")
+        scores = own.score(self.program, trained, state, self.received, self._scored if mine is None else {"dev": mine})["dev"]
         self._lap("own")
         return own.one_vote(scores)
 

@@ -1,4 +1,4 @@
-"""The clients' own models (personal ones, or the global one after a client's training), scored on data that all have in common."""
+"""The clients' own models (personal ones, or the global one after a client's training), scored on their own data or on what all share."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ def evaluate(
     program: Program, clients: Sequence[tuple[str, int | None]], received: Received, splits: Sequence[str], utterances: int | None
 ) -> list[tuple[str, Scores, tuple[str, str] | None]]:
     """On an actor: client, its scores, and, where it failed, why, with the traceback."""
-    data = {split: part(program, split, utterances) for split in splits}
+    shared = {split: part(program, split, utterances) for split in splits}
     found: list[tuple[str, Scores, tuple[str, str] | None]] = []
     for name, version in clients:
         try:
             client = hydrate(program, name, version, received.round)
+            parts = {split: program.data.own(name, split) for split in splits}
+            data = {split: shared[split] if own is None else own for split, own in parts.items()}
             found.append((name, score(program, client, client.state, received, data), None))
         except RunError:
             raise
@@ -83,6 +85,8 @@ def at_the_end(rounds: Rounds, progress: Progress, splits: Sequence[str]) -> tup
         mine = [row for row in rows if row["split"] == split]
         for name in dict.fromkeys(key for row in mine for key in row if key not in ("client", "split")):
             values = [row[name] for row in mine if row[name] == row[name]]
+            if not values:  # of NaN alone: nobody has a part of this split
+                continue
             results[f"{split}/{name}"] = statistics.fmean(values)
             results[f"{split}/{name}_sd"] = statistics.pstdev(values)
     return results, rows, [(client, *fault) for client, _, fault in found if fault is not None]

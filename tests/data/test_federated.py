@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from fedray.core.parallel import serial
@@ -63,6 +64,21 @@ def test_shards_are_a_partition(splits: dict[str, Manifest], tmp_path: Path) -> 
     whole = data.evaluation("test").ids
     parts = [data.evaluation("test", index, 2).ids for index in range(2)]
     assert sorted(parts[0] + parts[1]) == sorted(whole) and not set(parts[0]) & set(parts[1])
+
+
+def test_clients_that_are_labels_have_a_part_of_each_split(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    """Tones have no labels: here the first letter of what is said stands for a dialect."""
+    labelled = {
+        name: Manifest(manifest.table.set_column(6, "label", pc.utf8_slice_codeunits(manifest.table["text"], 0, 1)))
+        for name, manifest in splits.items()
+    }
+    data = build(labelled, tmp_path, DataSettings(clients=PartitionSettings(by="label")))
+    assert set(data.client_ids()) == set("abcd")
+    for client in data.client_ids():
+        mine = data.own(client, "test")
+        assert mine is not None and set(mine.labels) <= {client}
+    assert sum(len(data.own(client, "test") or ()) for client in data.client_ids()) == len(data.evaluation("test"))
+    assert build(splits, tmp_path, DataSettings()).own("s00", "test") is None
 
 
 def test_label_errors_hit_the_share_of_the_clients(splits: dict[str, Manifest], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def named(manifest: Manifest, clients: dict[str, np.ndarray]) -> dict[str, set[s
 
 @pytest.mark.parametrize("by", PARTITIONS)
 def test_every_row_has_one_client_whatever_the_order(by: str) -> None:
-    settings = PartitionSettings(by=by, count=None if by in ("speaker", "k_speakers", "pooled") else 4)
+    settings = PartitionSettings(by=by, count=None if by in ("speaker", "k_speakers", "label", "pooled") else 4)
     manifest = corpus()
     clients = partition(manifest, settings, seed=1)
     assert sorted(np.concatenate(list(clients.values()))) == list(range(len(manifest)))
@@ -42,7 +42,7 @@ def test_every_row_has_one_client_whatever_the_order(by: str) -> None:
     shuffled = corpus(np.random.default_rng(0).permutation(len(manifest)))
     again = partition(shuffled, settings, seed=1)
     assert named(shuffled, again) == named(manifest, clients)
-    if by not in ("speaker", "silos", "pooled"):  # what follows from the data alone
+    if by not in ("speaker", "silos", "label", "pooled"):  # what follows from the data alone
         other = partition(manifest, settings, seed=2)
         assert named(manifest, other) != named(manifest, clients)
 
@@ -60,6 +60,17 @@ def test_by_speaker() -> None:
         partition(manifest, PartitionSettings(count=4, min_utterances=5), seed=0)
     with pytest.raises(ValueError, match="no client has 9 utterances"):
         partition(manifest, PartitionSettings(min_utterances=9), seed=0)
+
+
+def test_by_label() -> None:
+    manifest = corpus()
+    clients = partition(manifest, PartitionSettings(by="label"), seed=0)
+    labels = np.array(manifest.column("label"))
+    assert list(clients) == ["no", "stop", "yes"] and all(set(labels[rows]) == {label} for label, rows in clients.items())
+    assert len(partition(manifest, PartitionSettings(by="label", count=2), seed=0)) == 2
+    unnamed = Manifest.from_rows([{"utterance": "a", "path": "/a", "seconds": 1.0, "speaker": "s"}], "corpus")
+    with pytest.raises(ValueError, match="by label needs one for every utterance"):
+        partition(unnamed, PartitionSettings(by="label"), seed=0)
 
 
 def test_k_speakers_keep_speakers_whole() -> None:

@@ -47,6 +47,9 @@ class ToyData:
     def server(self) -> np.ndarray:
         return self.load("client-00")
 
+    def own(self, client: str, split: str) -> None:
+        return None
+
     def splits(self) -> list[str]:
         return ["dev", "test"]
 

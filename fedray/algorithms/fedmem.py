@@ -1,0 +1,108 @@
+"""FedMem: each client decodes with a memory of its own speech beside one model that all share.
+
+Du, Zhang, Yue, Huang, Zhang, Xu, Xu, Chen. Communication-Efficient Personalized Federated Learning for Speech-to-Text Tasks. ICASSP 2024.
+
+    theta_g <- a trained model                                              # model.init, such as a run of FedAvg or FedLoRA exports it
+    on each client c, once:
+        (K, V)_c <- union over (x, y) in D_c of (hidden state, token)       # nothing of it leaves the client
+        k, lambda, T <- the best on its dev                                 # where lists are given
+    decoding x on client c, at every step:
+        R     <- the k nearest of (K, V)_c to the hidden state
+        p_mem <- softmax(-d / T) over R, summed by token
+        p     <- lambda p_mem + (1 - lambda) p_model
+
+Ours: keys are encoder frames and values CTC's aligned labels, which needs no decoder; blanks are remembered as all others. A run plays one
+round with all clients and scores their own models at its end (`evaluation.own_final`), on their own part of dev and test where clients are
+labels (`data.clients.by: label`), else on what all share. Beside each score stands that of the model alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fedray.core.algorithm import Parts
+from fedray.core.metrics import Metrics
+from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
+from fedray.models.memory import Memory, MemorySettings
+from fedray.training.decoding import GreedySearch, Search
+from fedray.training.federated import TaskAlgorithm, seed_model, seed_model_keys
+from fedray.training.local import PretrainSettings
+from fedray.training.memory import Retrieval, WithMemory, fingerprint, remember, rescored, word_errors
+from fedray.training.recognition import Recognition
+
+
+@dataclass(frozen=True)
+class FedMemSettings:
+    """With several values each client chooses on dev; the paper's are k 4, 8, 16, share 0.1 to 0.9, temperature 10, 20, 50, 100, 200."""
+
+    k: list[int] = field(default_factory=lambda: [8])
+    share: list[float] = field(default_factory=lambda: [0.3])  # lambda
+    temperature: list[float] = field(default_factory=lambda: [10.0])
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
+
+    def __post_init__(self) -> None:
+        if not (self.k and self.share and self.temperature):
+            raise ValueError("k, share and temperature need a value each, or several to choose from")
+        if min(self.k) < 1 or min(self.temperature) <= 0 or not all(0 <= share <= 1 for share in self.share):
+            raise ValueError("k is at least 1, share from 0 to 1, temperature above 0")
+
+    def retrievals(self) -> list[Retrieval]:
+        return [Retrieval(*values) for values in product(self.k, self.share, self.temperature)]
+
+
+class FedMem(TaskAlgorithm):
+    Settings = FedMemSettings
+    settings: FedMemSettings
+    task: Recognition
+    init_name = "seed model"
+
+    def __init__(self, settings: FedMemSettings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        if not isinstance(self.task, Recognition):
+            raise ValueError("algorithm.kind fedmem remembers what was said, so it needs task.kind recognition")
+        if parts.rounds != 1:
+            raise ValueError(f"algorithm.kind fedmem trains nothing: set rounds=1, not {parts.rounds}")
+
+    @property
+    def init_depends(self) -> tuple[str, ...]:
+        return seed_model_keys(self.task)
+
+    def init(self, server: Server) -> ServerState:
+        return seed_model(self.task, server, self.settings.pretrain)
+
+    def broadcast(self, state: ServerState, round: int) -> Broadcast:
+        return Broadcast(state.params, constant=state.params.size)
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        memory, left_out = remember(self.task, received.params, client.data, self.settings.memory, received.device)
+        told = Metrics(pairs=(len(memory), 1), left_out=(left_out, 1))
+        nothing = np.zeros(self.task.flat(received.device).layout.trainable, np.float32)
+        return Update(nothing, {"examples": len(client.data)}, told, memory.state(), sent=0)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        return state
+
+    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+        assert client.state is not None
+        memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
+        chosen = self.choose(memory, received, data.get("dev"))
+        greedy: Search = GreedySearch(self.task.settings.decode, self.task.tokeniser.decode)
+        searches = {"wer": WithMemory(greedy, memory, chosen), "wer_alone": greedy}
+        found = {}
+        for split, part in data.items():
+            errors = word_errors(self.task, received, part, searches)
+            found[split] = errors + Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
+        return found
+
+    def choose(self, memory: Memory, received: Received, dev: Any) -> Retrieval:
+        """The setting with fewest word errors on dev; of equals the first."""
+        settings = self.settings.retrievals()
+        if len(settings) == 1 or dev is None or not len(dev):
+            return settings[0]
+        return settings[int(rescored(self.task, received.params, dev, memory, settings, received.device).argmin())]
