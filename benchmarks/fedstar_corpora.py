@@ -10,6 +10,7 @@ are those of the embedded keywords; nothing was chosen on these sets.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +46,27 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-corpora", help="where the run folders are kept")
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     chosen = parser.parse_args()
+    for page, real in (("fedstar_speech", True), ("fedstar_twins", False)):
+        corpora = [corpus for corpus in chosen.only if (CORPORA[corpus][0] is not None) is real]
+        if corpora:
+            write(page, corpora, chosen.seeds, chosen.corpora, chosen.runs)
+
+
+def write(page: str, corpora: Sequence[str], seeds: Sequence[int], root: Path, runs: Path) -> None:
+    """benchmarks/<page>.md and .json: what is not played yet is played."""
     rows, kept = [], {}
-    for corpus in chosen.only:
+    for corpus in corpora:
         for share in CORPORA[corpus][1]:
-            found = {
-                federation: [play(corpus, share, federation, seed, chosen.corpora, chosen.runs) for seed in chosen.seeds]
-                for federation in FEDERATIONS
-            }
+            found = {name: [play(corpus, share, name, seed, root, runs) for seed in seeds] for name in FEDERATIONS}
             kept[f"{corpus}, {share}"] = {name: [one["best"] for one in results] for name, results in found.items()}
             scores = {name: score(results) for name, results in found.items()}
             gains = [after - before for before, after in zip(*scores.values(), strict=True)]
             row = {"corpus": corpus, "labels": f"{100 * share:.0f} %"} | {name: study.spread(values) for name, values in scores.items()}
             rows.append(row | {"gain": study.spread(gains)})
-    text = f"# FedSTAR on other classes and on real speech\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
-    command = "python benchmarks/fedstar_corpora.py --corpora ../shared/data"
-    study.write("fedstar_corpora", text, {"found": kept}, command, chosen.seeds)
+    title = "on real speech" if page == "fedstar_speech" else "on other embedded classes"
+    text = f"# FedSTAR {title}\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
+    command = f"python benchmarks/fedstar_corpora.py --corpora ../shared/data --only {' '.join(corpora)}"
+    study.write(page, text, {"found": kept}, command, seeds)
     print(text)
 
 
