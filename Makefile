@@ -15,10 +15,10 @@ $(BIN)/.installed: pyproject.toml
 demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest (about 14 minutes on two cores)
+test: $(BIN)/.installed  ## all tests but the longest (15 to 25 minutes on two cores)
 	$(BIN)/python -m pytest
 
-test-long: $(BIN)/.installed  ## the longest tests (about 11 minutes)
+test-long: $(BIN)/.installed  ## the longest tests (about 13 minutes)
 	$(BIN)/python -m pytest -m long
 
 lint: $(BIN)/.installed

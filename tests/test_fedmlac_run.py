@@ -64,6 +64,7 @@ def test_the_plug_in_travels_and_the_personal_models_stay(straight: fedray.Resul
     assert {4 * state["params"].size == plugin for state in states} == {True, False}
 
 
+@pytest.mark.long
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
     engine = {"lanes": 2, "actors": 1, "cpus_per_client": 0.5}
     fedray.run(settings(corpus, rounds=ROUNDS - 1, engine=engine), out=tmp_path / "run")
