@@ -11,9 +11,10 @@ Du, Zhang, Yue, Huang, Zhang, Xu, Xu, Chen. Communication-Efficient Personalized
         p_mem <- softmax(-d / T) over R, summed by token
         p     <- lambda p_mem + (1 - lambda) p_model
 
-Ours: keys are encoder frames and values CTC's aligned labels, which needs no decoder; blanks are remembered as all others. A run plays one
-round with all clients and scores their own models at its end (`evaluation.own_final`), on their own part of dev and test where clients are
-labels (`data.clients.by: label`), else on what all share. Beside each score stands that of the model alone.
+`memory.keys: states` are the paper's: the decoder's states and the token that follows each. `frames`, which need no decoder [ours], are
+those of the encoder with CTC's aligned labels, blanks as all others. A run plays one round with all clients and scores their own models at
+its end (`evaluation.own_final`), on their own part of dev and test where clients are labels (`data.clients.by: label`), else on what all
+share. Beside each score stands that of the model alone. On dev, frames choose by word errors, states by the transcripts' likelihood.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class FedMemSettings:
     share: list[float] = field(default_factory=lambda: [0.3])  # lambda
     temperature: list[float] = field(default_factory=lambda: [10.0])
     memory: MemorySettings = field(default_factory=MemorySettings)
+    costs: bool = False  # what each setting costs on dev goes into own.tsv
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
@@ -66,6 +68,8 @@ class FedMem(TaskAlgorithm):
         super().__init__(settings, parts)
         if not isinstance(self.task, Recognition):
             raise ValueError("algorithm.kind fedmem remembers what was said, so it needs task.kind recognition")
+        if settings.memory.keys == "states" and self.task.settings.decode.search != "attention":
+            raise ValueError("algorithm.memory.keys states are a decoder's: set model.decoder_layers and task.decode.search=attention")
         if parts.rounds != 1:
             raise ValueError(f"algorithm.kind fedmem trains nothing: set rounds=1, not {parts.rounds}")
 
@@ -91,18 +95,23 @@ class FedMem(TaskAlgorithm):
     def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
         assert client.state is not None
         memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
-        chosen = self.choose(memory, received, data.get("dev"))
-        greedy: Search = GreedySearch(self.task.settings.decode, self.task.tokeniser.decode)
-        searches = {"wer": WithMemory(greedy, memory, chosen), "wer_alone": greedy}
-        found = {}
-        for split, part in data.items():
-            errors = word_errors(self.task, received, part, searches)
-            found[split] = errors + Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
-        return found
-
-    def choose(self, memory: Memory, received: Received, dev: Any) -> Retrieval:
-        """The setting with fewest word errors on dev; of equals the first."""
         settings = self.settings.retrievals()
-        if len(settings) == 1 or dev is None or not len(dev):
-            return settings[0]
-        return settings[int(rescored(self.task, received.params, dev, memory, settings, received.device).argmin())]
+        told, chosen = Metrics(), settings[0]
+        if len(settings) > 1 and "dev" in data and len(data["dev"]):
+            costs = rescored(self.task, received.params, data["dev"], memory, settings, received.device)
+            chosen = settings[int(costs.argmin())]  # of equals the first
+            if self.settings.costs:
+                told = Metrics.of({str(one): (float(cost), 1.0) for one, cost in zip(settings, costs, strict=True)})
+        told += Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
+        searches: dict[str, Search] = {}
+        for name, search in self.searches(received.assets).items():
+            searches |= {name: WithMemory(search, memory, chosen), f"{name}_alone": search}
+        return {split: word_errors(self.task, received, part, searches) + told for split, part in data.items()}
+
+    def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
+        """What is scored, by the name of its score: greedy, and by the search of `task.decode`; that alone where keys are its states."""
+        decode = self.task.settings.decode
+        if self.settings.memory.keys == "states":
+            return {"wer": self.task.search(assets)}
+        greedy = GreedySearch(decode, self.task.tokeniser.decode)
+        return {"wer": greedy} if decode.search in ("greedy", "attention") else {"wer": greedy, "wer_lm": self.task.search(assets)}

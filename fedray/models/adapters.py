@@ -13,17 +13,21 @@ import math
 import re
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from speechbrain.nnet.attention import RelPosMHAXL, RoPEMHA
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+
+from fedray.core.parameters import Layout
+from fedray.core.types import Vector
 
 ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
 
 
 @dataclass(frozen=True)
 class LoRASettings:
-    rank: int = 4
+    rank: int = 4  # 0: no adapters, the whole model is tuned
     alpha: float = 8.0
     dropout: float = 0.0
     # Regular expressions: a two-dimensional weight is adapted where one is found in its name. These are self-attention's projections and
@@ -31,8 +35,8 @@ class LoRASettings:
     targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
 
     def __post_init__(self) -> None:
-        if self.rank < 1 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise ValueError("lora.rank is at least 1, lora.alpha above 0, and lora.dropout a share from 0 to below 1")
+        if self.rank < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
+            raise ValueError("lora.rank is at least 0, lora.alpha above 0, and lora.dropout a share from 0 to below 1")
         if not self.targets:
             raise ValueError('lora.targets names no weight: give parts of their names, such as ["mha_layer.*_proj", "ffn"]')
 
@@ -101,3 +105,58 @@ def plain_names(model: nn.Module) -> dict[str, str]:
     """Name in the adapted model -> name in the model without adapters; adapters have none."""
     named = {name: ORIGINAL.sub(r"\1", name) for name in model.state_dict()}
     return {name: plain for name, plain in named.items() if "parametrizations." not in plain}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Where the A [rank, columns] and B [rows, rank] of one projection lie in the vector of the adapters."""
+
+    name: str
+    a: slice
+    b: slice
+    rank: int
+
+    def factors(self, adapters: Vector) -> tuple[Vector, Vector]:
+        return adapters[self.a].reshape(self.rank, -1), adapters[self.b].reshape(-1, self.rank)
+
+
+def pairs(layout: Layout) -> list[Pair]:
+    """All of an adapted model; a fused projection has one for each of its parts."""
+    entries = {entry.name: entry for entry in layout.entries if entry.stop <= layout.trainable}
+    found = []
+    for name, a in entries.items():
+        if not name.endswith(".a"):
+            continue
+        b = entries[name[:-1] + "b"]
+        parts, rank, columns = a.shape
+        rows = b.shape[1]
+        for part in range(parts):
+            of_a, of_b = a.start + part * rank * columns, b.start + part * rows * rank
+            found.append(Pair(f"{name[:-2]}.{part}", slice(of_a, of_a + rank * columns), slice(of_b, of_b + rows * rank), rank))
+    return found
+
+
+def products(adapters: Vector, layout: Layout) -> Vector:
+    """B A of every pair, one behind the other."""
+    return np.concatenate([(b @ a).reshape(-1) for a, b in (pair.factors(adapters) for pair in pairs(layout))])
+
+
+def factorised(wanted: Vector, before: Vector, layout: Layout) -> Vector:
+    """Adapters whose products are as near to the wanted ones as their rank allows (least squares: the largest singular values).
+
+    Of the many that have these products: |A| = |B|, turned to be nearest to those `before`, to which clients' moments belong.
+    """
+    adapters = np.empty(layout.trainable, np.float32)
+    start = 0
+    for pair in pairs(layout):
+        old_a, old_b = (factor.astype(np.float64) for factor in pair.factors(before))
+        rows, columns = old_b.shape[0], old_a.shape[1]
+        product = wanted[start : start + rows * columns].reshape(rows, columns).astype(np.float64)
+        start += product.size
+        left, values, right = np.linalg.svd(product, full_matrices=False)
+        root = np.sqrt(values[: pair.rank])
+        a, b = root[:, None] * right[: pair.rank], left[:, : pair.rank] * root
+        u, _, v = np.linalg.svd(old_a @ a.T + old_b.T @ b)
+        turn = u @ v
+        adapters[pair.a], adapters[pair.b] = (turn @ a).reshape(-1), (b @ turn.T).reshape(-1)
+    return adapters

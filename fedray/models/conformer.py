@@ -106,7 +106,12 @@ class Conformer(nn.Module):
         return self.ctc_head(hidden).log_softmax(-1)
 
     def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """Log-probabilities [B, L, V + 2] of the token after each prefix of tokens_bos [B, L] (starts with `bos`, padded with any).
+        """Log-probabilities [B, L, V + 2] of the token after each prefix of tokens_bos [B, L] (starts with `bos`, padded with any)."""
+        log_probs: Tensor = self.attention_head(self.decode(hidden, lengths, tokens_bos)).log_softmax(-1)
+        return log_probs
+
+    def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
+        """What the attention head reads after each prefix, [B, L, d_model].
 
         The same as SpeechBrain's `TransformerASR.decode`, which is without gradients.
         """
@@ -118,10 +123,11 @@ class Conformer(nn.Module):
         targets = transformer.custom_tgt_module(tokens_bos)
         # Padding follows the last token, so the causal mask hides it already.
         causal = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
+        decoded: Tensor
         decoded, _, _ = transformer.decoder(
             targets + position(targets), hidden, tgt_mask=causal, memory_key_padding_mask=padding(lengths, hidden.shape[1])
         )
-        return self.attention_head(decoded).log_softmax(-1)
+        return decoded
 
     @contextmanager
     def _padding_masked(self, lengths: Tensor) -> Iterator[None]:

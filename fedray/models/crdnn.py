@@ -162,8 +162,12 @@ class CRDNN(nn.Module):
 
     def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """Log-probabilities [B, L, tokens] of the token after each prefix of tokens_bos [B, L] (starts with `bos`, padded with any)."""
+        log_probs: Tensor = self.attention_head(self.decode(hidden, lengths, tokens_bos)).log_softmax(-1)
+        return log_probs
+
+    def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
+        """What the attention head reads after each prefix, [B, L, decoder_neurons]."""
         if self.decoder is None:
             raise ValueError("this CRDNN has no decoder: set model.decoder_layers")
-        decoded, _ = self.decoder(self.embedding(tokens_bos), hidden, lengths / hidden.shape[1])
-        log_probs: Tensor = self.attention_head(decoded).log_softmax(-1)
-        return log_probs
+        decoded: Tensor = self.decoder(self.embedding(tokens_bos), hidden, lengths / hidden.shape[1])[0]
+        return decoded

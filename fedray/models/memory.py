@@ -26,6 +26,7 @@ from torch import Tensor
 Keys = npt.NDArray[np.float32]  # [pairs, dimensions]
 Tokens = npt.NDArray[np.int64]
 
+KEYS = ("frames", "states")
 KEYS_A_LIST = 39  # the fewest with which FAISS trains a list without a warning
 CODE_BITS = 8
 ITERATIONS = 10  # of k-means for the codes
@@ -33,12 +34,15 @@ ITERATIONS = 10  # of k-means for the codes
 
 @dataclass(frozen=True)
 class MemorySettings:
+    keys: str = "frames"  # frames: the encoder's, with CTC's aligned labels | states: the decoder's, with the token that follows
     lists: int = 4096  # at most
     probes: int = 64  # lists that a query looks into, at most
     exact_below: int = 20_000  # pairs; fewer are searched exactly
     code_bytes: int | None = None  # a key, compressed; null: one for every two dimensions
 
     def __post_init__(self) -> None:
+        if self.keys not in KEYS:
+            raise ValueError(f"memory.keys is {' or '.join(KEYS)}, not {self.keys!r}")
         for name in ("lists", "probes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1")

@@ -1,8 +1,13 @@
-"""What a recogniser remembers of a client's speech, and decoding with it: encoder frames as keys, CTC's aligned labels as values."""
+"""What a recogniser remembers of a client's speech, and decoding with it.
+
+Two kinds of pairs (`memory.keys`): encoder frames with CTC's aligned labels, or teacher-forced states of the decoder with the token that
+follows, as in Du et al. (ICASSP 2024).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchaudio.functional import forced_align
 
 from fedray.core.metrics import Metrics
@@ -18,8 +23,10 @@ from fedray.core.types import Received, Vector
 from fedray.data.dataset import Utterances, batches
 from fedray.data.scoring import edit_counts
 from fedray.models.memory import Memory, MemorySettings, fused, p_mem
-from fedray.training.decoding import Hypothesis, Search, greedy
-from fedray.training.recognition import EVALUATION_BATCH, Recognition
+from fedray.training.decoding import BLANK, Hypothesis, Search, greedy
+from fedray.training.recognition import EVALUATION_BATCH, Recognition, teacher_forced
+
+LEAST = math.log(torch.finfo(torch.float32).tiny)  # of a decoder's log-probabilities: SpeechBrain's beams lose their way among infinities
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,9 @@ class Retrieval:
     share: float  # lambda: the memory's share of the distribution
     temperature: float
 
+    def __str__(self) -> str:
+        return f"k={self.k} lambda={self.share:g} T={self.temperature:g}"
+
 
 class WithMemory(Search):
     """Another search, on the fused distribution."""
@@ -38,11 +48,12 @@ class WithMemory(Search):
         self.inner, self.memory, self.retrieval = search, memory, retrieval
 
     def transcribe(self, model: Any, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
-        return self.inner.transcribe(Remembering(model, self.memory, self.retrieval), hidden, lengths)
+        alone = self.retrieval.share == 0
+        return self.inner.transcribe(model if alone else Remembering(model, self.memory, self.retrieval), hidden, lengths)
 
 
 class Remembering:
-    """A model whose CTC distribution is fused with what a memory says of each frame."""
+    """A model whose distribution, CTC's of each frame or the decoder's of each step, is fused with what a memory says."""
 
     def __init__(self, model: Any, memory: Memory, retrieval: Retrieval) -> None:
         self._model, self._memory, self._retrieval = model, memory, retrieval
@@ -51,44 +62,86 @@ class Remembering:
         return getattr(self._model, name)
 
     def ctc(self, hidden: Tensor) -> Tensor:
-        log_probs, own = self._model.ctc(hidden), self._retrieval
-        if own.share == 0:
-            return log_probs
-        distances, tokens = self._memory.search(hidden.flatten(0, 1).cpu().numpy(), own.k)
+        log_probs: Tensor = self._model.ctc(hidden)
+        return self._fused(log_probs, hidden) if self._memory.settings.keys == "frames" else log_probs
+
+    @property
+    def attention_head(self) -> nn.Module:
+        head: nn.Module = self._model.attention_head
+        return HeadWithMemory(head, self) if self._memory.settings.keys == "states" else head
+
+    def _fused(self, log_probs: Tensor, states: Tensor) -> Tensor:
+        own = self._retrieval
+        distances, tokens = self._memory.search(states.flatten(0, -2).cpu().numpy(), own.k)
         remembered = p_mem(torch.from_numpy(distances), torch.from_numpy(tokens), own.temperature, log_probs.shape[-1])
         return fused(log_probs, remembered.view_as(log_probs).to(log_probs.device), own.share)
 
 
+class HeadWithMemory(nn.Module):
+    """What SpeechBrain's searchers take for the decoder's linear layer: its outputs are normalised log-probabilities already."""
+
+    def __init__(self, head: nn.Module, model: Remembering) -> None:
+        super().__init__()
+        self.w, self._head, self._model = head.w, head, (model,)  # in a tuple: not a part of this module
+
+    def forward(self, states: Tensor) -> Tensor:
+        """States [B, D], or [B, L, D], of which searchers read the last step alone."""
+        last = states[:, -1:] if states.ndim == 3 else states
+        return self._model[0]._fused(self._head(last).log_softmax(-1), last).clamp(min=LEAST)
+
+
 def remember(task: Recognition, params: Vector, data: Utterances, settings: MemorySettings, device: str) -> tuple[Memory, int]:
-    """The memory of a client's utterances, and how many are not in it: those with more tokens than frames."""
+    """The memory of a client's utterances, and how many are not in it: those with more tokens than frames, which cannot be aligned."""
+    keys, tokens = [np.zeros((0, 1), np.float32)], [np.zeros(0, np.int64)]
+    left_out = 0
+    pairs = aligned(task, params, data, device) if settings.keys == "frames" else predicted(task, params, data, device)
+    for pair in pairs:
+        if pair is None:
+            left_out += 1
+        else:
+            keys.append(pair[0].cpu().numpy())
+            tokens.append(pair[1].cpu().numpy().astype(np.int64))
+    told = slice(1, None) if len(keys) > 1 else slice(None)
+    return Memory(np.concatenate(keys[told]), np.concatenate(tokens), fingerprint(params), settings), left_out
+
+
+Pairs = Iterator[tuple[Tensor, Tensor] | None]  # keys and tokens of an utterance
+
+
+def aligned(task: Recognition, params: Vector, data: Utterances, device: str) -> Pairs:
+    """Frames and their labels; None for an utterance with more tokens than frames."""
     targets = task.targets(data)
-    keys, tokens, left_out = [], [], 0
-    for positions, hidden, log_probs, lengths in encoded(task, params, data, device):
+    for positions, hidden, lengths, model in encoded(task, params, data, device):
+        log_probs = model.ctc(hidden)
         for row, position in enumerate(positions):
-            frames, target = int(lengths[row]), torch.tensor([targets[position]])
-            repeats = sum(one == other for one, other in zip(targets[position], targets[position][1:], strict=False))
-            if frames < target.shape[1] + repeats:
-                left_out += 1
+            frames, target = int(lengths[row]), targets[position]
+            repeats = sum(one == other for one, other in zip(target, target[1:], strict=False))
+            if frames < len(target) + repeats:
+                yield None
                 continue
-            aligned, _ = forced_align(log_probs[row, :frames][None].cpu(), target, blank=0)
-            keys.append(hidden[row, :frames].cpu().numpy())
-            tokens.append(aligned[0].numpy())
-    width = keys[0].shape[1] if keys else 1
-    stacked = np.concatenate(keys) if keys else np.zeros((0, width), np.float32)
-    labels = np.concatenate(tokens) if tokens else np.zeros(0, np.int64)
-    return Memory(stacked, labels.astype(np.int64), fingerprint(params), settings), left_out
+            labels, _ = forced_align(log_probs[row, :frames][None].cpu(), torch.tensor([target]), blank=BLANK)
+            yield hidden[row, :frames], labels[0]
 
 
-def encoded(task: Recognition, params: Vector, data: Utterances, device: str) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
-    """Batch by batch: positions, hidden states, CTC's log-probabilities, lengths."""
+def predicted(task: Recognition, params: Vector, data: Utterances, device: str) -> Pairs:
+    """The decoder's states and what is to follow them, the end too."""
+    targets = task.targets(data)
+    for positions, hidden, lengths, model in encoded(task, params, data, device):
+        before, after, counted = teacher_forced([targets[position] for position in positions], model.bos, model.eos, device)
+        states = model.decode(hidden, lengths, before)
+        for row in range(len(positions)):
+            yield states[row, counted[row]], after[row, counted[row]]
+
+
+def encoded(task: Recognition, params: Vector, data: Utterances, device: str) -> Iterator[tuple[list[int], Tensor, Tensor, Any]]:
+    """Batch by batch: positions, encoder frames, lengths, and the model."""
     flat = task.flat(device)
     flat.load(params)
     flat.model.eval()
     with torch.no_grad():
         for batch in batches(data, EVALUATION_BATCH, None):
             moved = batch.to(device)
-            hidden, lengths = flat.model.encode(moved.features, moved.lengths)
-            yield batch.positions.tolist(), hidden, flat.model.ctc(hidden), lengths
+            yield batch.positions.tolist(), *flat.model.encode(moved.features, moved.lengths), flat.model
 
 
 def fingerprint(params: Vector) -> str:
@@ -96,24 +149,55 @@ def fingerprint(params: Vector) -> str:
     return hashlib.blake2b(np.ascontiguousarray(params).tobytes(), digest_size=10).hexdigest()
 
 
-def rescored(
+Costs = npt.NDArray[np.float64]
+
+
+def rescored(task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str) -> Costs:
+    """What each setting costs on labelled data, [settings], from one retrieval for the largest k, which serves them all.
+
+    With frames as keys: word errors of greedy decoding. With states: the negative log-likelihood of the transcripts' tokens and ends
+    (a search asks for other states under each setting).
+    """
+    measured = word_errors_of if memory.settings.keys == "frames" else surprise_of
+    return sum((part for part in measured(task, params, data, memory, settings, device)), np.zeros(len(settings)))
+
+
+def word_errors_of(
     task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
-) -> npt.NDArray[np.int64]:
-    """Word errors of greedy decoding under each setting, [settings]: what the largest k retrieves serves them all."""
-    errors = np.zeros(len(settings), np.int64)
-    most = max(one.k for one in settings)
-    for positions, hidden, log_probs, lengths in encoded(task, params, data, device):
-        found = [torch.from_numpy(each) for each in memory.search(hidden.flatten(0, 1).cpu().numpy(), most)]
+) -> Iterator[Costs]:
+    for positions, hidden, lengths, model in encoded(task, params, data, device):
+        log_probs = model.ctc(hidden).cpu()
+        said = remembered(memory, hidden, settings, log_probs.shape[-1])
         spoken = [data.texts[position] or "" for position in positions]
-        remembered: dict[tuple[int, float], Tensor] = {}
-        for place, one in enumerate(settings):
-            kind = (one.k, one.temperature)
-            if kind not in remembered:
-                remembered[kind] = p_mem(found[0][:, : one.k], found[1][:, : one.k], one.temperature, log_probs.shape[-1])
-            both = fused(log_probs.cpu(), remembered[kind].view_as(log_probs), one.share)
+        errors = []
+        for one in settings:
+            both = fused(log_probs, said[one.k, one.temperature].view_as(log_probs), one.share)
             texts = [task.tokeniser.decode(tokens) for tokens in greedy(both, lengths)]
-            errors[place] += sum(count.errors for count in edit_counts(spoken, texts))
-    return errors
+            errors.append(float(sum(count.errors for count in edit_counts(spoken, texts))))
+        yield np.array(errors)
+
+
+def surprise_of(
+    task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
+) -> Iterator[Costs]:
+    targets = task.targets(data)
+    for positions, hidden, lengths, model in encoded(task, params, data, device):
+        before, after, counted = teacher_forced([targets[position] for position in positions], model.bos, model.eos, device)
+        states = model.decode(hidden, lengths, before)[counted]
+        log_probs = model.attention_head(states).log_softmax(-1).cpu()
+        said = remembered(memory, states, settings, log_probs.shape[-1])
+        wanted = after[counted].cpu()[:, None]
+        yield np.array(
+            [-float(fused(log_probs, said[one.k, one.temperature], one.share).gather(1, wanted).double().sum()) for one in settings]
+        )
+
+
+def remembered(memory: Memory, states: Tensor, settings: Sequence[Retrieval], outputs: int) -> dict[tuple[int, float], Tensor]:
+    """(k, temperature) -> p_mem of each state, from one retrieval."""
+    most = max(one.k for one in settings)
+    distances, tokens = (torch.from_numpy(each) for each in memory.search(states.flatten(0, -2).cpu().numpy(), most))
+    kinds = {(one.k, one.temperature) for one in settings}
+    return {(k, temperature): p_mem(distances[:, :k], tokens[:, :k], temperature, outputs) for k, temperature in kinds}
 
 
 def word_errors(task: Recognition, received: Received, data: Utterances, searches: Mapping[str, Search]) -> Metrics:

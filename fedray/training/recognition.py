@@ -113,13 +113,8 @@ class Recognition(Task):
             flat = torch.tensor([token for target in targets for token in target], device=device)
             loss = nu * ctc_loss(model.ctc(hidden).transpose(0, 1), flat, lengths, sizes, blank=0, zero_infinity=True)
         if nu < 1:
-            width = int(sizes.max()) + 1
-            before, after = torch.full((2, len(targets), width), model.eos, device=device)
-            before[:, 0] = model.bos
-            for row, target in enumerate(targets):
-                before[row, 1 : len(target) + 1] = after[row, : len(target)] = torch.tensor(target, device=device)
+            before, after, counted = teacher_forced(targets, model.bos, model.eos, device)
             losses = nll_loss(model.attend(hidden, lengths, before).transpose(1, 2), after, reduction="none")
-            counted = torch.arange(width, device=device) <= sizes[:, None]
             loss = loss + (1 - nu) * ((losses * counted).sum(1) / (sizes + 1)).mean()
         return loss
 
@@ -184,6 +179,17 @@ class Recognition(Task):
             write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
             return
         export(flat.model, self.tokeniser, self.described_features(), folder)
+
+
+def teacher_forced(targets: Sequence[Sequence[int]], bos: int, eos: int, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """A decoder's inputs and what is to follow each of them, [B, longest + 1] both, padded with eos; and which of them count."""
+    sizes = torch.tensor([len(target) for target in targets], device=device)
+    width = int(sizes.max()) + 1
+    before, after = torch.full((2, len(targets), width), eos, device=device)
+    before[:, 0] = bos
+    for row, target in enumerate(targets):
+        before[row, 1 : len(target) + 1] = after[row, : len(target)] = torch.tensor(target, device=device)
+    return before, after, torch.arange(width, device=device) <= sizes[:, None]
 
 
 def _percent(counts: Sequence[Any]) -> tuple[float, float]:

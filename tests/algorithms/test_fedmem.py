@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Received, ServerState
-from fedray.data.dataset import Utterances
+from fedray.data.dataset import Utterances, batches
 from fedray.data.federated import SpeechData
 from fedray.models.memory import MemorySettings
 from fedray.training.decoding import GreedySearch
@@ -111,3 +112,72 @@ def test_wrong_settings(folder: Path, wrong: dict[str, Any], words: str) -> None
 def test_it_plays_one_round(folder: Path) -> None:
     with pytest.raises(ValueError, match="set rounds=1, not 3"):
         by_hand.build(speech.settings(folder, algorithm=FEDMEM, rounds=3))
+
+
+STATES = {"keys": "states"}
+DECODER = {"d_model": 32, "ffn": 64, "layers": 1, "kernel": 7, "decoder_layers": 1}
+
+
+def with_decoder(folder: Path, search: dict[str, Any] | None = None, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
+    wanted = speech.settings(folder, algorithm={**FEDMEM, "memory": STATES, **changes}, rounds=1, model=DECODER)
+    wanted["task"] = wanted["task"] | {"ctc_weight": 0.5, "decode": {"search": "attention", "beam": 3, **(search or {})}}
+    return by_hand.build(wanted)
+
+
+@pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "ctc_weight": 0.0, "lm_weight": 0.0}])
+def test_the_decoder_remembers_what_followed(folder: Path, search: dict[str, Any]) -> None:
+    algorithm, data, state = with_decoder(folder, search, share=[0.99])  # at 1 a beam's rivals are impossible, and end it
+    received = arrived(algorithm, state)
+    mine = data.load(data.client_ids()[0])
+    update = algorithm.client_update(client(data), received)
+    assert len(update.state["tokens"]) == sum(len(target) + 1 for target in algorithm.task.targets(mine)), "every token and every end"
+    scores = dict(algorithm.client_evaluate(client(data, state=update.state), received, {"mine": mine}))["mine"]
+    assert scores["wer_alone"] > 20 and scores["wer"] == 0
+
+
+def test_the_decoder_alone_without_a_share(folder: Path) -> None:
+    algorithm, data, state = with_decoder(folder, share=[0.0])
+    received, dev = arrived(algorithm, state), data.evaluation("dev")
+    memory, _ = remember(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu")
+    alone = algorithm.task.search(received.assets)
+    one, other = algorithm.task.transcribe(state.params, dev, [WithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone], "cpu")
+    assert one == other, "bit for bit, scores too"
+
+
+def test_a_setting_costs_what_the_decoder_says_of_the_transcripts(folder: Path) -> None:
+    """One by one, from the definition in float64."""
+    algorithm, data, state = with_decoder(folder)
+    task, dev = algorithm.task, data.evaluation("dev")
+    memory, _ = remember(task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu")
+    settings = [Retrieval(k, share, temperature) for k in (1, 4) for share in (0.0, 0.3) for temperature in (1.0, 10.0)]
+    together = rescored(task, state.params, dev, memory, settings, "cpu")
+    model = task.flat("cpu").model
+    for one, cost in zip(settings, together, strict=True):
+        expected = 0.0
+        for position, target in enumerate(task.targets(dev)):
+            batch = next(iter(batches(dev.take(np.array([position])), 1, None)))
+            with torch.no_grad():
+                hidden, lengths = model.encode(batch.features, batch.lengths)
+                states = model.decode(hidden, lengths, torch.tensor([[model.bos, *target]]))[0]
+                probabilities = model.attention_head(states).double().softmax(-1).numpy()
+            distances, tokens = memory.search(states.numpy(), one.k)
+            for step, token in enumerate([*target, model.eos]):
+                weights = np.exp(-(distances[step].astype(np.float64) - distances[step].min()) / one.temperature)
+                said = weights[tokens[step] == token].sum() / weights.sum()
+                expected -= np.log(one.share * said + (1 - one.share) * probabilities[step, token])
+        assert cost == pytest.approx(expected, rel=1e-4)
+    assert len({round(cost, 3) for cost in together.tolist()}) > 3
+
+
+def test_what_each_setting_costs_goes_along_if_wanted(folder: Path) -> None:
+    algorithm, data, state = build(folder, share=[0.0, 1.0], costs=True)
+    mine = data.load(data.client_ids()[0])
+    scores = scored(algorithm, data, arrived(algorithm, state), {"dev": mine, "test": data.evaluation("test")})
+    assert scores["dev"]["k=1 lambda=1 T=1"] == 0 < scores["dev"]["k=1 lambda=0 T=1"]
+
+
+def test_states_need_a_decoder(folder: Path) -> None:
+    with pytest.raises(ValueError, match="set model.decoder_layers and task.decode.search=attention"):
+        build(folder, memory=STATES)
+    with pytest.raises(ValueError, match="memory.keys is frames or states, not 'words'"):
+        build(folder, memory={"keys": "words"})

@@ -103,7 +103,7 @@ def test_a_target_that_names_nothing_is_refused() -> None:
         adapt(conformer(), LoRASettings(targets=["ffn", "q_proj"]))
 
 
-@pytest.mark.parametrize("wrong", [{"rank": 0}, {"alpha": 0.0}, {"dropout": 1.0}, {"targets": []}])
+@pytest.mark.parametrize("wrong", [{"rank": -1}, {"alpha": 0.0}, {"dropout": 1.0}, {"targets": []}])
 def test_wrong_settings(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="lora"):
         LoRASettings(**wrong)

@@ -21,7 +21,7 @@ from fedray.data.corpora.synthesis.acoustics import SAMPLE_RATE
 from fedray.data.corpora.synthesis.emotions import EMOTIONS
 from fedray.data.corpora.synthesis.events import EVENTS
 from fedray.data.corpora.synthesis.recording import Session, Slices, record
-from fedray.data.corpora.synthesis.sentences import GRAMMARS
+from fedray.data.corpora.synthesis.sentences import DOMAIN_GRAMMARS, GRAMMARS
 from fedray.data.corpora.synthesis.speakers import Conditions
 from fedray.data.manifest import Manifest
 
@@ -39,8 +39,8 @@ class Embedded:
     """A server with clean speech, clients in rooms and noise, and speakers nobody has heard to test on; every speaker is in one split only.
 
     "commands" are sentences for recognition. Dev and test hold sentences out: `label` is "unseen" where neither server nor clients say
-    the sentence, else "seen"; with several languages it is the language instead. The other kinds are for classification, `label` being
-    the class: "keywords" are clips of one second, each a word; "emotions" are the sentences, said angrily, happily, sadly or neither
+    the sentence, else "seen"; with several languages, dialects or domains it is these instead. The others are for classification, `label`
+    being the class: "keywords" are clips of one second, each a word; "emotions" are the sentences, said angrily, happily, sadly or neither
     (as the actors of CREMA-D do); "events" are ten sounds of a city, clips of 1 to 4 s (as UrbanSound8K's). A "speaker" of events is a
     recorded source, of one class, and its utterances are slices of it. `dev` and `test` are recorded like the clients, `test-server`
     like the server. Without server_speakers the clients' split is "train": data.server may give the server some of them.
@@ -51,6 +51,8 @@ class Embedded:
 
     kind: str = "commands"
     languages: list[str] = field(default_factory=lambda: ["en"])  # speakers take turns
+    dialects: list[str] = field(default_factory=list)  # accents in which all speakers but the server's take turns; []: by clients.accents
+    domains: list[str] = field(default_factory=list)  # of which all speakers but the server's talk in turn, each in words of its own
     server_speakers: int = 40
     server_utterances: int = 25  # of each speaker, as all that follow
     client_speakers: int = 60
@@ -97,6 +99,13 @@ class Embedded:
             raise ValueError(f'data.options.kind: choose from {", ".join(KINDS)}, not "{self.kind}"')
         if not self.languages or not set(self.languages) <= set(GRAMMARS):
             raise ValueError(f"data.options.languages: choose from {', '.join(GRAMMARS)}, not {self.languages}")
+        if (self.dialects or self.domains) and (self.kind != "commands" or len(self.languages) > 1 or (self.dialects and self.domains)):
+            raise ValueError("data.options.dialects and data.options.domains are for commands in one language, and not for use together")
+        for name, known in (("dialects", speakers.ACCENTS[self.languages[0]]), ("domains", tuple(DOMAIN_GRAMMARS))):
+            if not set(getattr(self, name)) <= set(known):
+                raise ValueError(f"data.options.{name}: choose from {', '.join(known)}, not {getattr(self, name)}")
+        if self.domains and self.languages != ["en"]:
+            raise ValueError(f"data.options.domains are in English, not in {self.languages[0]}: remove them")
         for name in ("held_out", "unseen"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.options.{name}: a share between 0 and 1, not {getattr(self, name)}")
@@ -158,12 +167,19 @@ class Embedded:
                     source = events.draw(f"{split}-{event}-{position:04d}", event, conditions, seed)
                     yield split, Slices(source, self._count(split, utterances, source.id, seed), f"{split}/{source.id}.flac")
                     continue
-                language = self.languages[position % len(self.languages)]
-                speaker = speakers.draw(f"{split}-{language}-{position:04d}", language, conditions, seed)
+                speaker = self._speaker(split, position, conditions, seed)
                 count = self._count(split, utterances, speaker.id, seed)
                 texts = tuple(self._texts(split, speaker, count))
                 shown = tuple(self._classes(split, speaker, EMOTIONS, count, "emotions")) if self.kind == "emotions" else None
                 yield split, Session(speaker, texts, self.kind == "keywords", f"{split}/{speaker.id}.flac", shown)
+
+    def _speaker(self, split: str, position: int, conditions: Conditions, seed: int) -> speakers.Speaker:
+        language = self.languages[position % len(self.languages)]
+        if split in ("server", "test-server") or not (self.dialects or self.domains):
+            return speakers.draw(f"{split}-{language}-{position:04d}", language, conditions, seed)
+        dialect = self.dialects[position % len(self.dialects)] if self.dialects else None
+        domain = self.domains[position % len(self.domains)] if self.domains else None
+        return speakers.draw(f"{split}-{dialect or domain}-{position:04d}", language, conditions, seed, dialect, domain)
 
     def _count(self, split: str, mean: int, name: str, seed: int) -> int:
         if split != "clients" or self.tail == 0:
@@ -172,7 +188,7 @@ class Embedded:
         return max(1, round(float(drawn)))
 
     def _texts(self, split: str, speaker: speakers.Speaker, count: int) -> list[str]:
-        grammar = GRAMMARS[speaker.language]
+        grammar = GRAMMARS[speaker.language] if speaker.domain is None else DOMAIN_GRAMMARS[speaker.domain]
         if self.kind == "keywords":
             return self._classes(split, speaker, grammar.keywords[: self.words], count, "texts")
         generator = seeds.numpy_generator(*speaker.names, "texts")
@@ -197,6 +213,8 @@ class Embedded:
             return list(session.texts)
         if len(self.languages) > 1:
             return [session.speaker.language] * len(session.texts)
+        if self.dialects or self.domains:
+            return [session.speaker.domain if self.domains else session.speaker.dialect] * len(session.texts)
         if split in ("server", "clients"):
             return [None] * len(session.texts)
         return ["seen" if text in heard else "unseen" for text in session.texts]

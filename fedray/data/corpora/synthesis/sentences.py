@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedray.core import seeds
-from fedray.data.corpora.synthesis import english, french, german, italian, russian, spanish
+from fedray.data.corpora.synthesis import domains, english, french, german, italian, russian, spanish
 
 SLOT = re.compile(r"\{(\w+)\}")
 TRIES = 10_000
@@ -49,6 +49,7 @@ GRAMMARS = {
     language: Grammar(module.TEMPLATES, module.SLOTS, module.KEYWORDS)
     for language, module in zip(("en", "fr", "it", "es", "de", "ru"), (english, french, italian, spanish, german, russian), strict=True)
 }
+DOMAIN_GRAMMARS = {domain: Grammar(templates, slots, ()) for domain, (templates, slots) in domains.DOMAINS.items()}
 
 
 def pick(choices: tuple[str, ...], generator: np.random.Generator) -> str:

@@ -92,14 +92,20 @@ class Speaker:
     warp: float
     place: Place
     seed: int
+    domain: str | None = None  # what is talked about; null: the commands of the language
 
     @property
     def names(self) -> tuple[int, str, str]:
         """What the speaker's generators are named after."""
         return self.seed, "speaker", self.id
 
+    @property
+    def dialect(self) -> str:
+        return self.voice.partition("+")[0]
 
-def draw(id: str, language: str, conditions: Conditions, seed: int) -> Speaker:
+
+def draw(id: str, language: str, conditions: Conditions, seed: int, dialect: str | None = None, domain: str | None = None) -> Speaker:
+    """`dialect`: an accent instead of a drawn one."""
     generator = seeds.numpy_generator(seed, "speaker", id)
     accent = _one_of(ACCENTS[language][: conditions.accents or None], generator)
     variant = _one_of(VARIANTS, generator)
@@ -107,13 +113,14 @@ def draw(id: str, language: str, conditions: Conditions, seed: int) -> Speaker:
     return Speaker(
         id=id,
         language=language,
-        voice=f"{accent}+{variant}",
+        voice=f"{dialect or accent}+{variant}",
         rate=round(float(generator.uniform(*conditions.words_per_minute)) / warp),  # the warp makes speech faster by as much
         pitch=int(generator.integers(20, 81)),
         pitch_range=int(generator.integers(20, 81)),
         warp=warp,
         place=draw_place(conditions, generator),
         seed=seed,
+        domain=domain,
     )
 
 

@@ -1,0 +1,132 @@
+"""What FedLoRA sends and averages besides the paper's way: fewer bits, products, the whole model; and what the paper says it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedray.algorithms.fedlora import cost
+from fedray.core.algorithm import Algorithm
+from fedray.core.types import Change, ServerState
+from fedray.data.federated import SpeechData
+from fedray.models.adapters import factorised, pairs, products
+from tests import speech
+from tests.algorithms import by_hand
+from tests.algorithms.by_hand import arrived, client
+from tests.algorithms.test_fedlora import build
+
+GIB = 2**30
+M = 1e6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
+
+
+def updates(algorithm: Algorithm, data: SpeechData, state: ServerState, **kept: Any) -> list[Any]:
+    return [algorithm.client_update(client(data, place), arrived(algorithm, state)) for place in range(2)]
+
+
+def test_the_papers_costs() -> None:
+    """Tables 1, 3 and 4, in GiB, from their parameters in millions, clients and rounds."""
+    tables = [
+        (140, 140, 4, 82, 344.22),
+        (140, 4.5, 4, 74, 12.01),
+        (244, 244, 4, 15, 112.71),
+        (244, 10.1, 4, 20, 9.66),
+        (146, 146, 4, 46, 202.33),
+        (146, 4.5, 4, 52, 9.15),
+        (244, 244, 10, 13, 245.42),
+        (244, 10.1, 10, 15, 20.38),
+    ]
+    for backbone, tuned, clients, rounds, told in tables:
+        assert cost(backbone * M, tuned * M, clients, rounds) / GIB == pytest.approx(told, rel=0.003), told
+
+
+def test_products_have_no_moments(folder: Path) -> None:
+    wanted = speech.settings(folder, algorithm={"kind": "fedlora", "averaging": "product", "pretrain": {"steps": 0}})
+    with pytest.raises(ValueError, match=r"set server_optimizer\.kind=sgd"):
+        by_hand.build({**wanted, "server_optimizer": {"kind": "adam", "lr": 0.01}})
+    with pytest.raises(ValueError, match=r"lora\.rank=0 has none"):
+        build(folder, averaging="product", lora={"rank": 0})
+    with pytest.raises(ValueError, match="averaging is factors or product, not 'both'"):
+        build(folder, averaging="both")
+
+
+def test_the_mean_of_products(folder: Path) -> None:
+    """Of rank 4 the mean of two clients' products of rank 2 is reached exactly, where their factors' mean is off."""
+    algorithm, data, start = build(folder, averaging="product", lora={"rank": 4, "alpha": 8.0})
+    layout = algorithm.task.flat("cpu").layout
+    generator = np.random.default_rng(0)
+
+    def adapters(before: np.ndarray) -> np.ndarray:
+        """Others whose products have rank 2."""
+        found = before.copy()
+        for pair in pairs(layout):
+            a, b = pair.factors(generator.standard_normal(layout.trainable).astype(np.float32))
+            a, b = a.copy(), b.copy()
+            a[2:], b[:, 2:] = 0, 0
+            found[pair.a], found[pair.b] = a.reshape(-1), b.reshape(-1)
+        return found
+
+    before = start.params[: layout.trainable]
+    one, other = adapters(before), adapters(before)
+    folded = [algorithm.folded(each - before, start.params) for each in (one, other)]
+    after = algorithm.server_update(start, Change(np.mean(folded, axis=0, dtype=np.float32)), 0)
+    reached = products(after.params[: layout.trainable], layout)
+    mean = (products(one, layout) + products(other, layout)) / 2
+    assert np.allclose(reached, mean, atol=1e-4)
+    assert not np.allclose(products((one + other) / 2, layout), mean, atol=1e-2)
+    assert np.array_equal(after.params[layout.trainable :], start.params[layout.trainable :])
+    assert algorithm.layers()[-1].stop == mean.size
+
+
+def test_of_equal_factors_the_nearest(folder: Path) -> None:
+    algorithm, _, start = build(folder, averaging="product")
+    layout = algorithm.task.flat("cpu").layout
+    adapters = np.random.default_rng(1).standard_normal(layout.trainable).astype(np.float32)
+    balanced = factorised(products(adapters, layout), adapters, layout)
+    again = factorised(products(balanced, layout), balanced, layout)
+    assert np.allclose(again, balanced, atol=1e-4), "what is balanced already stays as it is"
+    assert np.allclose(products(balanced, layout), products(adapters, layout), atol=1e-4)
+
+
+def test_a_round_of_products_trains(folder: Path) -> None:
+    algorithm, data, state = build(folder, averaging="product")
+    layout = algorithm.task.flat("cpu").layout
+    found = updates(algorithm, data, state)
+    assert all(update.sent == 4 * layout.trainable < update.delta.nbytes for update in found), "the factors travel"
+    change = Change(np.mean([update.delta for update in found], axis=0, dtype=np.float32))
+    after = algorithm.server_update(state, change, 0)
+    moved = products(after.params[: layout.trainable], layout) - products(state.params[: layout.trainable], layout)
+    assert np.linalg.norm(moved - change.clients) < 0.8 * np.linalg.norm(change.clients)
+    assert np.array_equal(algorithm.server_update(state, Change(None), 0).params, state.params)
+
+
+def test_fewer_bits(folder: Path) -> None:
+    plain, data, state = build(folder)
+    trainable = plain.task.flat("cpu").layout.trainable
+    exact = updates(plain, data, state)[0].delta
+    for kind, share in (("half", 0.5), ("int8", 0.26)):
+        algorithm, _, _ = build(folder, upload={"kind": kind})
+        first = algorithm.client_update(client(data), arrived(algorithm, state))
+        assert first.sent <= share * 4 * trainable
+        assert np.allclose(first.delta + first.state["lost"], exact, atol=1e-7) and np.asarray(first.state["lost"]).any()
+        second = algorithm.client_update(client(data, state=first.state), arrived(algorithm, state))
+        without = algorithm.client_update(client(data, state={"moments": first.state["moments"]}), arrived(algorithm, state))
+        change = without.delta + without.state["lost"]
+        assert np.allclose(second.delta + second.state["lost"], change + first.state["lost"], atol=1e-7), "what was lost went along"
+    alone, _, _ = build(folder, upload={"kind": "int8", "feedback": False})
+    assert set(alone.client_update(client(data), arrived(alone, state)).state) == {"moments"}
+
+
+def test_without_adapters_the_whole_model_travels(folder: Path) -> None:
+    algorithm, data, state = build(folder, lora={"rank": 0})
+    seed = by_hand.build(speech.settings(folder, algorithm={"kind": "fedavg", "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}))[2]
+    assert np.array_equal(state.params, seed.params) and np.array_equal(algorithm.merge(state.params), seed.params)
+    update = algorithm.client_update(client(data), arrived(algorithm, state))
+    assert update.delta.size == state.params.size and update.state["moments"]["step"] == 4
