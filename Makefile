@@ -15,8 +15,8 @@ $(BIN)/.installed: pyproject.toml
 demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest (15 to 25 minutes on two cores)
-	$(BIN)/python -m pytest
+test: $(BIN)/.installed  ## all tests but the longest, in three processes: most of the time is waiting for Ray (MINUTES minutes on two cores)
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-long: $(BIN)/.installed  ## the longest tests (about 13 minutes)
 	$(BIN)/python -m pytest -m long

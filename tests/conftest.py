@@ -1,4 +1,4 @@
-"""One Ray for the whole test session, and a cache of its own."""
+"""One Ray for each process of the test session, and a cache of its own."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from matplotlib.ticker import MaxNLocator
 from fedray.report import canvas
 from fedray.report import groups as grouping
 from fedray.report.canvas import COLOURS, GREY, INK, WIDTH, Drawing
-from fedray.report.figures import Bars, Curves, Figure, Participation, Phases, Scatter, Speakers, Trend
+from fedray.report.figures import Bars, Curves, Figure, Participation, Phases, Retrievals, Scatter, Speakers, Trend
 from fedray.report.groups import Group
 from fedray.report.recorded import known_metric, rising
+from fedray.report.retrievals import retrievals
 from fedray.report.words import number, scaled, title, unit, with_unit
 
 if TYPE_CHECKING:
@@ -269,4 +270,5 @@ DRAWN: dict[type[Figure], Callable[[Any, Report], Canvas]] = {
     Speakers: speakers,
     Phases: phases,
     Participation: participation,
+    Retrievals: retrievals,
 }

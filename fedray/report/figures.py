@@ -102,6 +102,13 @@ class Participation(Figure):
     title: str = ""
 
 
+@dataclass(frozen=True)
+class Retrievals(Figure):
+    """FedMem: what each k, lambda and temperature costs on the clients' own dev (`algorithm.costs`), mean over clients and runs."""
+
+    title: str = ""
+
+
 KINDS: dict[str, type[Figure]] = {
     "curves": Curves,
     "trend": Trend,
@@ -110,6 +117,7 @@ KINDS: dict[str, type[Figure]] = {
     "speakers": Speakers,
     "phases": Phases,
     "participation": Participation,
+    "retrievals": Retrievals,
 }
 
 

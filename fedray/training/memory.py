@@ -155,31 +155,37 @@ Costs = npt.NDArray[np.float64]
 def rescored(task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str) -> Costs:
     """What each setting costs on labelled data, [settings], from one retrieval for the largest k, which serves them all.
 
-    With frames as keys: word errors of greedy decoding. With states: the negative log-likelihood of the transcripts' tokens and ends
-    (a search asks for other states under each setting).
+    With frames as keys: the word error rate of greedy decoding, in percent. With states: nats a token of the transcripts, their ends
+    included (a search would ask for other states under each setting).
     """
     measured = word_errors_of if memory.settings.keys == "frames" else surprise_of
-    return sum((part for part in measured(task, params, data, memory, settings, device)), np.zeros(len(settings)))
+    costs, units = np.zeros(len(settings)), 0
+    for part, count in measured(task, params, data, memory, settings, device):
+        costs += part
+        units += count
+    return costs / max(1, units)
 
 
 def word_errors_of(
     task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
-) -> Iterator[Costs]:
+) -> Iterator[tuple[Costs, int]]:
+    """Batch by batch 100 x the errors, and the words."""
     for positions, hidden, lengths, model in encoded(task, params, data, device):
         log_probs = model.ctc(hidden).cpu()
         said = remembered(memory, hidden, settings, log_probs.shape[-1])
         spoken = [data.texts[position] or "" for position in positions]
-        errors = []
-        for one in settings:
+        errors = np.zeros(len(settings))
+        for place, one in enumerate(settings):
             both = fused(log_probs, said[one.k, one.temperature].view_as(log_probs), one.share)
-            texts = [task.tokeniser.decode(tokens) for tokens in greedy(both, lengths)]
-            errors.append(float(sum(count.errors for count in edit_counts(spoken, texts))))
-        yield np.array(errors)
+            counts = edit_counts(spoken, [task.tokeniser.decode(tokens) for tokens in greedy(both, lengths)])
+            errors[place] = 100 * sum(count.errors for count in counts)
+        yield errors, sum(count.length for count in counts)
 
 
 def surprise_of(
     task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
-) -> Iterator[Costs]:
+) -> Iterator[tuple[Costs, int]]:
+    """Batch by batch the negative log-likelihood of the tokens, and how many they are."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in encoded(task, params, data, device):
         before, after, counted = teacher_forced([targets[position] for position in positions], model.bos, model.eos, device)
@@ -187,9 +193,8 @@ def surprise_of(
         log_probs = model.attention_head(states).log_softmax(-1).cpu()
         said = remembered(memory, states, settings, log_probs.shape[-1])
         wanted = after[counted].cpu()[:, None]
-        yield np.array(
-            [-float(fused(log_probs, said[one.k, one.temperature], one.share).gather(1, wanted).double().sum()) for one in settings]
-        )
+        likelihoods = [fused(log_probs, said[one.k, one.temperature], one.share).gather(1, wanted).double().sum() for one in settings]
+        yield -np.array([float(likelihood) for likelihood in likelihoods]), len(wanted)
 
 
 def remembered(memory: Memory, states: Tensor, settings: Sequence[Retrieval], outputs: int) -> dict[tuple[int, float], Tensor]:

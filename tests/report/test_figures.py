@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedray import report
-from fedray.report import KINDS, Bars, Curves, Figure, Participation, Phases, Scatter, Speakers, Trend, drawing
+from fedray.report import KINDS, Bars, Curves, Figure, Participation, Phases, Retrievals, Scatter, Speakers, Trend, drawing, retrievals
 from fedray.report.canvas import INK
 from fedray.report.figures import from_description
 from tests.report.folders import config, write
@@ -27,7 +28,16 @@ FIGURES: list[Figure] = [
     Speakers(),
     Phases(),
     Participation(),
+    Retrievals(),
 ]
+
+
+def remember(run: Path, best: float) -> None:
+    """Scores of the settings of a memory, the best of k=8 lambda=0.3 T=10."""
+    results = json.loads((run / "results.json").read_text())
+    grid = [(k, share, t) for k in (4, 8) for share in (0.1, 0.3) for t in (1, 10)]
+    costs = {f"dev/k={k} lambda={share:g} T={t:g}": best + (k, share, t).__ne__((8, 0.3, 10)) * 5.0 for k, share, t in grid}
+    (run / "results.json").write_text(json.dumps(results | {"own": costs}))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +47,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
         for lr in (0.1, 10.0):
             for seed in (0, 1):
                 settings = config(algorithm__alpha=alpha, algorithm__client__lr=lr, seed=seed)
-                write(folder / f"{alpha}-{lr}-{seed}", settings, played=3 if seed == 0 or lr == 0.1 else 2)
+                run = write(folder / f"{alpha}-{lr}-{seed}", settings, played=3 if seed == 0 or lr == 0.1 else 2)
+                if lr == 0.1:
+                    remember(run, 10 * alpha + seed)
     return report.read(folder)
 
 
@@ -95,6 +107,14 @@ def test_what_else_is_swept_tells_a_trends_lines_apart(found: report.Report) -> 
     asked = replace(found.asked, keys=("algorithm.alpha", "algorithm.client.lr", "seed"))
     drawn = drawing.draw(Trend("algorithm.alpha"), replace(found, asked=asked))
     assert "lr=0.1" in drawn.svg and "lr=10" in drawn.svg
+
+
+def test_costs_of_retrieval_are_means_over_runs(found: report.Report) -> None:
+    group = next(group for group in found.groups if group.label == "alpha=0.1, lr=0.1")
+    costs = retrievals.of(group)
+    assert len(costs) == 8 and costs[8, 0.3, 10] == min(costs.values()) == pytest.approx(1.5)
+    drawn = drawing.draw(Retrievals(), found)
+    assert "alpha=0.9, lr=0.1, k = 8" in drawn.svg and "lr=10" not in drawn.svg
 
 
 def test_smoothing_is_the_weighted_mean_of_the_past() -> None:
