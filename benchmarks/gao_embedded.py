@@ -17,17 +17,24 @@ import study
 
 Arm = tuple[str, list[str]]  # configuration, overrides
 WEIGHTS = {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}
-FEDERATED = {"ten silos": "silos", "two speakers a client": "pairs", "one speaker a client": None, "from scratch": "scratch"}
+SPEAKERS, UTTERANCES, ROUNDS = 10, 11.6, 8  # of a cross-device round, of a speaker: what a run trains on is the same in all regimes
+CROSS_DEVICE = [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS}"]
+FEDERATED = {
+    "ten silos": ("embedded_silos", [f"rounds={ROUNDS // 4}"]),  # 2,256 utterances once are four rounds' worth
+    "two speakers a client": ("embedded_pairs", [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS // 2}"]),
+    "one speaker a client": ("embedded", CROSS_DEVICE),
+    "from scratch": ("embedded_scratch", CROSS_DEVICE),
+}
 FIRST = "examples"
 
 
 def arms() -> dict[str, dict[str, Arm]]:
     """Part -> arm -> what is run."""
-    regimes: dict[str, Arm] = {"all, central": ("embedded_all", []), "second half, central": ("embedded_second_half", [])}
-    for regime, name in FEDERATED.items():
-        config = f"embedded_{name}" if name else "embedded"
-        regimes |= {f"{regime}, {words}": (config, [f"strategy.kind={kind}"]) for words, kind in WEIGHTS.items()}
-    sharp = [("loss", "by_loss", 1.0), *(("WER", "by_wer", temperature) for temperature in (1.0, 0.05, 0.01))]
+    central = [f"algorithm.utterances={5 * SPEAKERS * UTTERANCES:.0f}", f"rounds={ROUNDS}"]
+    regimes: dict[str, Arm] = {"all, central": ("embedded_all", central), "second half, central": ("embedded_second_half", central)}
+    for regime, (name, own) in FEDERATED.items():
+        regimes |= {f"{regime}, {words}": (name, [*own, f"strategy.kind={kind}"]) for words, kind in WEIGHTS.items()}
+    sharp = [("loss", "by_loss", 1.0), *(("WER", "by_wer", temperature) for temperature in (1.0, 0.05))]
     wrong = {FIRST: ["strategy={kind: by_examples}"]}
     wrong |= {f"{words}, temperature {t:g}": [f"strategy={{kind: {kind}, temperature: {t}}}"] for words, kind, t in sharp}
     return {"wrong": {arm: ("embedded_wrong", own) for arm, own in wrong.items()}, "regimes": regimes}

@@ -96,12 +96,13 @@ def with_absolute_paths(config: Config, base: Path = Path()) -> Config:
     """The same for a run that is resumed from another working folder, or whose actors have another. `base`: what paths are relative to."""
     root = config.data.root and str((base / Path(config.data.root).expanduser()).resolve())
     config = replace(config, data=replace(config.data, root=root))
-    if getattr(config.model, "init", None) is None:
-        return config
-    init = (base / Path(config.model.init).expanduser()).resolve()
-    if not init.is_file():
-        raise ConfigError(f"model.init: there is no file {init}")
-    return replace(config, model=replace(config.model, init=str(init)))
+    for name, there in (("init", Path.is_file), ("folder", Path.is_dir)):
+        if getattr(config.model, name, None) is not None:
+            path = (base / Path(getattr(config.model, name)).expanduser()).resolve()
+            if not there(path):
+                raise ConfigError(f"model.{name}: there is no {'file' if name == 'init' else 'folder'} {path}")
+            config = replace(config, model=replace(config.model, **{name: str(path)}))
+    return config
 
 
 def run(

@@ -82,8 +82,7 @@ def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: flo
     init_cache = prepare_cache = None
     if algorithm.init_depends:
         code = code_version(config.imports)
-        weights = getattr(config.model, "init", None)
-        start = weights and [Path(weights).stat().st_size, Path(weights).stat().st_mtime_ns]
+        start = files_to_start_from(config.model)
         taught = data.fingerprint("server" if data.server() is not None else "clients")  # what tokens are learnt from, at the least
         parts = {"code": code, "data": taught, "start": start, "gpu": bool(gpus)} | pick(values, algorithm.init_depends)
         parts["classes"] = getattr(algorithm.task, "classes", None)
@@ -95,6 +94,13 @@ def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: flo
             more |= pick(values, algorithm.prepare_depends)
             prepare_cache = cache_root() / "prepared" / key(more)
     return Program(algorithm, data, config.seed, ClientStore(folder.storage.child("states")), init_cache, prepare_cache)
+
+
+def files_to_start_from(model: Any) -> list[tuple[str, int, int]]:
+    """Name, bytes and time of what `model.init` and `model.folder` name."""
+    given = [Path(getattr(model, name)) for name in ("init", "folder") if getattr(model, name, None) is not None]
+    files = [file for path in given for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def shares_init(algorithm: Algorithm) -> bool:

@@ -68,6 +68,8 @@ class FedMem(TaskAlgorithm):
         super().__init__(settings, parts)
         if not isinstance(self.task, Recognition):
             raise ValueError("algorithm.kind fedmem remembers what was said, so it needs task.kind recognition")
+        if settings.memory.keys == "frames" and not hasattr(self.task.model_class, "ctc"):
+            raise ValueError("algorithm.memory.keys frames have CTC's labels, which this model has not: set algorithm.memory.keys=states")
         if settings.memory.keys == "states" and self.task.settings.decode.search != "attention":
             raise ValueError("algorithm.memory.keys states are a decoder's: set model.decoder_layers and task.decode.search=attention")
         if parts.rounds != 1:

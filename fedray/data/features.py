@@ -29,11 +29,13 @@ VERSION = 1  # part of the cache's key: count up whenever the numbers that come 
 SHARD = 64  # utterances a work item; never from the hardware
 FLOOR = 1e-8  # about the power that the rounding to 16 bits leaves in a mel bin; digital silence is no quieter
 NORMALISATIONS = ("mean", "mean_variance", "none")
+KINDS = ("logmel", "whisper")
+WHISPER = {"sample_rate": 16000, "window_ms": 25.0, "hop_ms": 10.0, "normalise": "none"}
 
 
 @dataclass(frozen=True)
 class FeatureSettings:
-    kind: str = "logmel"
+    kind: str = "logmel"  # logmel | whisper: what Whisper was trained on, of another scale and in a range of its own
     bins: int = 40
     sample_rate: int = 16000  # Hz; audio of another rate is resampled
     window_ms: float = 25.0
@@ -41,8 +43,11 @@ class FeatureSettings:
     normalise: str = "mean"  # per utterance and bin: mean | mean_variance | none
 
     def __post_init__(self) -> None:
-        if self.kind != "logmel":
-            raise ValueError(f"features.kind: {self.kind!r} is not known; it is logmel")
+        if self.kind not in KINDS:
+            raise ValueError(f"features.kind: {self.kind!r} is not known; choose one of {', '.join(KINDS)}")
+        other = [f"{name}={value}" for name, value in WHISPER.items() if getattr(self, name) != value]
+        if self.kind == "whisper" and other:
+            raise ValueError(f"features.kind whisper is one way to hear: set {', '.join(other)}")
         if self.normalise not in NORMALISATIONS:
             raise ValueError(f"features.normalise: {self.normalise!r} is not known; choose one of {', '.join(NORMALISATIONS)}")
         for name in ("bins", "sample_rate", "window_ms", "hop_ms"):
@@ -61,6 +66,8 @@ class FeatureSettings:
 
     def frames(self, seconds: float) -> int:
         """How many frames so many seconds of audio have."""
+        if self.kind == "whisper":
+            return whisper_frames(round(seconds * self.sample_rate))
         return max(1, 1 + (round(seconds * self.sample_rate) - self.window) // self.hop)
 
 
@@ -191,7 +198,8 @@ def compute_shard(
             continue
         if hit and snr_db is not None:
             waveform = add_white_noise(waveform, snr_db, seed, utterance.utterance)
-        parts.append(log_mels(waveform, settings).half().numpy())
+        heard = whisper_mels(waveform, settings.bins) if settings.kind == "whisper" else log_mels(waveform, settings)
+        parts.append(heard.half().numpy())
     return np.array([len(part) for part in parts], np.int64), np.concatenate(parts), broken
 
 
@@ -210,6 +218,27 @@ def log_mels(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
         # Digital silence has no variance, and stays 0.
         features = features / features.square().mean(dim=0).sqrt().clamp(min=1e-3)
     return features
+
+
+@torch.inference_mode()
+def whisper_mels(waveform: torch.Tensor, bins: int) -> torch.Tensor:
+    """float32 [samples] at 16 kHz -> Whisper's features [frames, bins]: log10 of mel powers, cut 8 below the loudest, plus 4, over 4.
+
+    The first frames of what transformers' WhisperFeatureExtractor gives, which goes on with silence to 30 s.
+    """
+    padded = torch.nn.functional.pad(waveform, (0, 400))  # silence follows, not the mirrored end
+    mels = _whisper_transform(bins)(padded).clamp_(min=1e-10).log10_().T[: whisper_frames(len(waveform))]
+    return (mels.clamp(min=float(mels.max()) - 8) + 4) / 4
+
+
+def whisper_frames(samples: int) -> int:
+    """Those that hear any of them: frames are centred at every 160th sample, and 400 wide."""
+    return max(1, -(-(samples + 200) // 160))
+
+
+@functools.lru_cache(maxsize=2)
+def _whisper_transform(bins: int) -> MelSpectrogram:
+    return MelSpectrogram(16000, n_fft=400, hop_length=160, n_mels=bins, norm="slaney", mel_scale="slaney")
 
 
 @functools.lru_cache(maxsize=8)

@@ -8,5 +8,6 @@ from fedray.models.audio_cnn import AudioCNN
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.crnn import CRNN
+from fedray.models.whisper import Whisper
 
-MODELS: dict[str, type[nn.Module]] = {"audio_cnn": AudioCNN, "conformer": Conformer, "crdnn": CRDNN, "crnn": CRNN}
+MODELS: dict[str, type[nn.Module]] = {"audio_cnn": AudioCNN, "conformer": Conformer, "crdnn": CRDNN, "crnn": CRNN, "whisper": Whisper}

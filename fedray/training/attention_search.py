@@ -7,6 +7,7 @@ The score of a text is the mean over its tokens (Watanabe et al., 2017, "Hybrid 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -48,7 +49,8 @@ class AttentionSearch(Search):
             greedy, beam = S2SRNNGreedySearcher, S2SRNNBeamSearcher
             parts = {"embedding": model.embedding, "decoder": model.decoder, "linear": model.attention_head}
         ends = {"bos_index": model.bos, "eos_index": model.eos}
-        limits = {"min_decode_ratio": 0.0, "max_decode_ratio": self.settings.max_tokens_per_frame}
+        longest = min(self.settings.max_tokens_per_frame, getattr(model, "longest", math.inf) / hidden.shape[1])
+        limits = {"min_decode_ratio": 0.0, "max_decode_ratio": longest}
         if self.settings.beam == 1:
             tokens, *_ = greedy(**parts, **ends, **limits)(hidden, relative)
             scores = None
@@ -64,7 +66,8 @@ class AttentionSearch(Search):
             )
             tokens, _, scores, _ = searcher(hidden, relative)
         # A decoder that has learnt little may utter a blank or another start, which are no text.
-        tokens = [[token for token in row if token not in (BLANK, model.bos)] for row in tokens]
+        silent = {model.bos, BLANK} if hasattr(model, "ctc") else {model.bos}
+        tokens = [[token for token in row if token not in silent] for row in tokens]
         confidences = self._confidences(model, hidden, lengths, tokens)
         return [
             Hypothesis(tuple(row), self.decode(row), confidence * frames if scores is None else float(scores[at]), confidence)

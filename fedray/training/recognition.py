@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,25 @@ from fedray.data.augment import SpecAugment, SpecAugmentSettings
 from fedray.data.dataset import Batch, Utterances, batches
 from fedray.data.features import FeatureSettings
 from fedray.data.federated import SpeechData
+from fedray.data.pretrained_tokens import PretrainedTokens
 from fedray.data.scoring import edit_counts
 from fedray.data.text import UNKNOWN, Characters, SentencePiece
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.export import export
 from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
+from fedray.models.whisper import Whisper, checked_folder
 from fedray.training.decoding import BeamSearch, DecodeSettings, GreedySearch, Hypothesis, LexiconSearch, Search
 from fedray.training.task import Task
 
 EVALUATION_BATCH = 32
+TOKENS = ("characters", "unigram", "bpe", "pretrained")
 
 
 @dataclass(frozen=True)
 class RecognitionSettings:
-    tokens: str = "characters"  # characters | unigram | bpe, learnt from the server's transcripts
+    # characters | unigram | bpe, learnt from the server's transcripts | pretrained: those of the model's checkpoint (whisper)
+    tokens: str = "characters"
     vocabulary: int = 500  # sub-words, with unigram and bpe
     unknown: str = "refuse"  # characters of training transcripts that have no token: refuse | leave_out (scores count them all the same)
     ctc_weight: float = 1.0  # nu; below 1 the model needs a decoder
@@ -45,8 +49,8 @@ class RecognitionSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.ctc_weight <= 1:
             raise ValueError(f"ctc_weight is a share from 0 to 1, not {self.ctc_weight}")
-        if self.tokens not in ("characters", "unigram", "bpe"):
-            raise ValueError(f"tokens is characters, unigram or bpe, not {self.tokens!r}")
+        if self.tokens not in TOKENS:
+            raise ValueError(f"tokens is {', '.join(TOKENS)}, not {self.tokens!r}")
         if self.unknown not in UNKNOWN:
             raise ValueError(f"unknown is {' or '.join(UNKNOWN)}, not {self.unknown!r}")
 
@@ -62,25 +66,23 @@ class Recognition(Task):
     def __init__(self, settings: RecognitionSettings, model: Any, features: FeatureSettings, data: SpeechData) -> None:
         """Tokens and language model are learnt from the federation's transcripts."""
         super().__init__(settings, model, features)
-        if not hasattr(self.model_class, "ctc"):
-            raise ValueError(
-                f"task.kind recognition cannot train {self.model_class.__name__}, which has no CTC: set model.kind=conformer or crdnn"
-            )
-        if settings.ctc_weight < 1 and not model.decoder_layers:
-            raise ValueError("task.ctc_weight below 1 trains a decoder too: set model.decoder_layers")
-        if settings.decode.search == "attention" and not model.decoder_layers:
-            raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
+        check_model(self.model_class, model, settings)
+        self.language_model: LanguageModel | None = None
+        self._augment = SpecAugment(settings.augment)
+        self.tokeniser: Characters | SentencePiece | PretrainedTokens
+        if settings.tokens == "pretrained":
+            self.tokeniser = PretrainedTokens.load(checked_folder(model))
+            self.outputs = self.tokeniser.size
+            return  # its decoder has learnt more of the language than these transcripts teach
         texts = data.transcripts()
         if settings.tokens == "characters":
-            self.tokeniser: Characters | SentencePiece = Characters.train(texts)
+            self.tokeniser = Characters.train(texts)
         else:
             self.tokeniser = SentencePiece.train(texts, settings.vocabulary, settings.tokens)
         self.outputs = self.tokeniser.size
         sequences = [self.tokeniser.encode(text) for text in texts]
         chosen = LANGUAGE_MODELS[kind_of(settings.language_model, LANGUAGE_MODELS)]
-        learnt = chosen.train(sequences, vocabulary=self.tokeniser.size, **asdict(settings.language_model))
-        self.language_model: LanguageModel | None = learnt
-        self._augment = SpecAugment(settings.augment)
+        self.language_model = chosen.train(sequences, vocabulary=self.tokeniser.size, **asdict(settings.language_model))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "language_model": None}
@@ -118,6 +120,14 @@ class Recognition(Task):
             loss = loss + (1 - nu) * ((losses * counted).sum(1) / (sizes + 1)).mean()
         return loss
 
+    def greedy(self) -> Search:
+        """Of CTC, or of the decoder of a model without."""
+        if hasattr(self.model_class, "ctc"):
+            return GreedySearch(self.settings.decode, self.tokeniser.decode)
+        from fedray.training.attention_search import AttentionSearch
+
+        return AttentionSearch(replace(self.settings.decode, beam=1), self.tokeniser.decode)
+
     def search(self, assets: Mapping[str, Any]) -> Search:
         """The search of `task.decode`, with the language model that is among the assets."""
         decode, language_model = self.settings.decode, assets["language_model"]
@@ -149,8 +159,9 @@ class Recognition(Task):
         """wer and cer, greedy, in percent; `final` adds wer_lm (or wer_lexicon) by the search of `task.decode`, and a row an utterance."""
         if not len(data):
             return Evaluation(Metrics())
-        greedy = GreedySearch(self.settings.decode, self.tokeniser.decode)
-        searches = [greedy, self.search(assets)] if final and self.settings.decode.search != "greedy" else [greedy]
+        greedy, decode = self.greedy(), self.settings.decode
+        only = decode.search == "greedy" or (decode.beam == 1 and not hasattr(self.model_class, "ctc"))
+        searches = [greedy, self.search(assets)] if final and not only else [greedy]
         results = self.transcribe(params, data, searches, device)
         references = [text or "" for text in data.texts]
         texts = [hypothesis.text for hypothesis in results[0]]
@@ -173,12 +184,36 @@ class Recognition(Task):
         """The model with its tokeniser and an example, for torch and SpeechBrain alone; of a model of the user's, its state dict."""
         flat = self.flat("cpu")
         flat.load(params)
+        if isinstance(flat.model, Whisper):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.tokeniser.save(folder)
+            flat.model.save_pretrained(folder)
+            return
         if not isinstance(flat.model, (Conformer, CRDNN)):
             folder.mkdir(parents=True, exist_ok=True)
             self.tokeniser.save(folder)
             write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
             return
         export(flat.model, self.tokeniser, self.described_features(), folder)
+
+
+def check_model(model_class: type, model: Any, settings: RecognitionSettings) -> None:
+    """ValueError where the model cannot be trained or asked as the settings want."""
+    decode = settings.decode
+    if issubclass(model_class, Whisper):
+        wanted = {"task.tokens=pretrained": settings.tokens == "pretrained", "task.ctc_weight=0": settings.ctc_weight == 0}
+        wanted |= {"task.decode.search=attention": decode.search == "attention", "task.decode.ctc_weight=0": decode.ctc_weight == 0}
+        if missing := [setting for setting, given in wanted.items() if not given]:
+            raise ValueError(f"model.kind whisper has its own tokens and no CTC: set {', '.join(missing)}")
+        return
+    if settings.tokens == "pretrained":
+        raise ValueError("task.tokens pretrained are those of a checkpoint: set model.kind=whisper, or choose characters, unigram or bpe")
+    if not hasattr(model_class, "ctc"):
+        raise ValueError(f"task.kind recognition cannot train {model_class.__name__}, which has no CTC: set model.kind=conformer or crdnn")
+    if settings.ctc_weight < 1 and not model.decoder_layers:
+        raise ValueError("task.ctc_weight below 1 trains a decoder too: set model.decoder_layers")
+    if decode.search == "attention" and not model.decoder_layers:
+        raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
 
 
 def teacher_forced(targets: Sequence[Sequence[int]], bos: int, eos: int, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:

@@ -63,8 +63,10 @@ class Task(ABC):
         return other
 
     def initial(self, device: str) -> Vector:
-        """The parameters to start from: drawn from torch's global generator, or read from `model.init`."""
+        """The parameters to start from: drawn from torch's global generator, the model's own, or read from `model.init`."""
         model = self.model()
+        if hasattr(model, "load_pretrained") and self.model_settings.init is None:
+            model.load_pretrained()
         if self.model_settings.init is not None:
             left = load_weights(model, Path(self.model_settings.init))
             if left:

@@ -1,0 +1,93 @@
+"""FedLoRA and FedMem with a Whisper made at random, without Ray: that adapters learn, that memories speak, that the folder loads again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedray.core.algorithm import Algorithm
+from fedray.core.types import Change, ServerState
+from fedray.data.federated import SpeechData
+from tests import speech
+from tests.algorithms import by_hand
+from tests.algorithms.by_hand import arrived, client
+
+transformers = pytest.importorskip("transformers")
+from tests.whisper import write_checkpoint  # noqa: E402 - it needs transformers
+
+ADAPTERS = {"rank": 4, "alpha": 16, "targets": ["self_attn.*_proj", "fc[12]"]}
+TASK = {
+    "tokens": "pretrained",
+    "ctc_weight": 0.0,
+    "augment": {"time_masks": 0, "frequency_masks": 0},
+    "decode": {"search": "attention", "beam": 1, "ctc_weight": 0.0},
+}
+
+
+def settings(folder: Path, **algorithm: Any) -> dict[str, Any]:
+    wanted = speech.settings(folder, algorithm=algorithm, rounds=1)
+    features = {"kind": "whisper", "bins": 80, "normalise": "none"}
+    return wanted | {"features": features, "task": TASK, "model": {"kind": "whisper", "folder": str(folder / "whisper"), "seconds": 1.5}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
+    write_checkpoint(folder / "whisper")
+    return folder
+
+
+def build(folder: Path, **algorithm: Any) -> tuple[Algorithm, SpeechData, ServerState]:
+    return by_hand.build(settings(folder, **algorithm))
+
+
+def test_adapters_learn_and_are_merged_into_a_checkpoint(folder: Path, tmp_path: Path) -> None:
+    algorithm, data, state = build(
+        folder, kind="fedlora", lora=ADAPTERS, client={"lr": 0.05, "warmup": 1, "epochs": 12}, pretrain={"steps": 0}
+    )
+    layout = algorithm.task.flat("cpu").layout
+    assert 0.02 < layout.trainable / layout.size < 0.5
+    losses = []
+    for round in range(3):
+        update = algorithm.client_update(client(data), arrived(algorithm, state, round))
+        losses.append(update.metrics["loss"])
+        state = algorithm.server_update(state, Change(update.delta), round)
+    assert losses[2] < losses[0] - 0.03
+    algorithm.export(state, tmp_path / "model")
+    again = transformers.WhisperForConditionalGeneration.from_pretrained(tmp_path / "model")
+    merged = algorithm.plain.flat("cpu").layout.cut(algorithm.merge(state.params))
+    for name, value in again.state_dict().items():
+        if (ours := merged.get(f"whisper.{name}")) is not None:
+            assert np.array_equal(value, ours), name
+    assert (tmp_path / "model" / "tokenizer.json").is_file()
+
+
+def test_a_memory_of_states_speaks(folder: Path) -> None:
+    algorithm, data, state = build(folder, kind="fedmem", k=[1], share=[0.99], temperature=[0.01], memory={"keys": "states"})
+    received = arrived(algorithm, state)
+    mine = data.load(data.client_ids()[0])
+    update = algorithm.client_update(client(data), received)
+    scores = dict(algorithm.client_evaluate(client(data, state=update.state), received, {"mine": mine}))["mine"]
+    assert scores["wer_alone"] >= 100 and scores["wer"] == 0, "what it has heard it knows by heart"
+
+
+def test_frames_have_no_labels(folder: Path) -> None:
+    with pytest.raises(ValueError, match="set algorithm.memory.keys=states"):
+        build(folder, kind="fedmem")
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"task": {**TASK, "ctc_weight": 1.0}}, "set task.ctc_weight=0"),
+        ({"task": {**TASK, "tokens": "characters"}}, "set task.tokens=pretrained"),
+        ({"model": {"kind": "conformer"}}, "set model.kind=whisper, or choose characters"),
+        ({"model": {"kind": "whisper", "folder": "/nowhere"}}, "has no config.json and no tokenizer.json"),
+    ],
+)
+def test_what_does_not_fit_is_named(folder: Path, section: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        by_hand.build(settings(folder, kind="fedmem", memory={"keys": "states"}) | section)

@@ -1,0 +1,122 @@
+"""Whisper against transformers itself, on a checkpoint made at random; and the paper's count of adapters at whisper-small's size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedray.data.features import FeatureSettings, whisper_frames, whisper_mels
+from fedray.data.pretrained_tokens import PretrainedTokens
+from fedray.models.adapters import LoRASettings, adapt
+from fedray.models.whisper import Whisper, WhisperSettings
+from fedray.training.attention_search import AttentionSearch
+from fedray.training.decoding import DecodeSettings
+
+transformers = pytest.importorskip("transformers")
+from tests.whisper import BINS, SPECIAL, write_checkpoint  # noqa: E402 - they need transformers
+
+WAVE = torch.from_numpy(np.random.default_rng(0).standard_normal(20_000).astype(np.float32) * 0.1)
+SELF_ATTENTION = ["self_attn.*_proj", "fc[12]"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("whisper"))
+
+
+@pytest.fixture(scope="module")
+def tokens(folder: Path) -> PretrainedTokens:
+    return PretrainedTokens.load(folder)
+
+
+def built(folder: Path, tokens: PretrainedTokens, **settings: object) -> Whisper:
+    model = Whisper(WhisperSettings(str(folder), **settings), BINS, tokens.size)
+    model.load_pretrained()
+    return model.eval()
+
+
+def test_features_are_those_of_transformers() -> None:
+    extractor = transformers.WhisperFeatureExtractor(feature_size=BINS)
+    expected = extractor(WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features[0].T
+    found = whisper_mels(WAVE, BINS).numpy()
+    assert len(found) == whisper_frames(len(WAVE)) == 127
+    assert np.allclose(found, expected[: len(found)], atol=2e-4)
+    assert np.allclose(expected[len(found) :], found.max() - 2, atol=2e-4), "and silence behind it"
+    assert FeatureSettings("whisper", 80, normalise="none").frames(1.25) == 127
+    with pytest.raises(ValueError, match=r"features.kind whisper is one way to hear: set normalise=none"):
+        FeatureSettings("whisper", 80)
+
+
+def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokens) -> None:
+    """Two utterances in a batch, of which one is padded, against each by itself through transformers."""
+    model = built(folder, tokens)
+    theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    parts = [whisper_mels(WAVE, BINS), whisper_mels(WAVE[:9_000], BINS)]
+    features = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    text = torch.tensor([tokens.encode("ab c"), tokens.encode("cab ")])
+    with torch.no_grad():
+        hidden, lengths = model.encode(features, torch.tensor([len(part) for part in parts]))
+        assert hidden.shape == (2, 150, 16) and lengths.tolist() == [150, 150]
+        ours = model.attend(hidden, lengths, torch.cat([torch.full((2, 1), model.bos), text], 1))
+        for row, part in enumerate(parts):
+            heard = torch.full((300, BINS), float(part.max()) - 2)
+            heard[: len(part)] = part
+            ids = torch.tensor([[*model.prompt, *text[row].tolist()]])
+            logits = theirs(input_features=heard.T[None], decoder_input_ids=ids).logits[0, len(model.prompt) - 1 :]
+            assert torch.allclose(ours[row], logits.log_softmax(-1), atol=1e-5)
+
+
+def test_greedy_and_beam_search_end_within_what_it_can_say(folder: Path, tokens: PretrainedTokens) -> None:
+    model = built(folder, tokens)
+    mels = whisper_mels(WAVE, BINS)
+    with torch.no_grad():
+        hidden, lengths = model.encode(mels[None], torch.tensor([len(mels)]))
+    for beam in (1, 3):
+        (found,) = AttentionSearch(DecodeSettings("attention", beam=beam, ctc_weight=0.0), tokens.decode).transcribe(model, hidden, lengths)
+        assert len(found.tokens) <= model.longest and np.isfinite(found.score)
+    said: list[int] = []
+    (greedy,) = AttentionSearch(DecodeSettings("attention", beam=1, ctc_weight=0.0), tokens.decode).transcribe(model, hidden, lengths)
+    with torch.no_grad():
+        while len(said) < len(greedy.tokens):
+            said.append(int(model.attend(hidden, lengths, torch.tensor([[model.bos, *said]]))[0, -1].argmax()))
+    assert tuple(said) == greedy.tokens
+
+
+def test_a_shorter_window(folder: Path, tokens: PretrainedTokens) -> None:
+    model = built(folder, tokens, seconds=2.0)
+    mels = whisper_mels(WAVE, BINS)
+    assert model.encode(mels[None], torch.tensor([len(mels)]))[0].shape[1] == 100
+    with pytest.raises(ValueError, match="an utterance of 2.4 s is too long: Whisper hears 2"):
+        model.encode(torch.zeros(1, 240, BINS), torch.tensor([240]))
+    with pytest.raises(ValueError, match="model.seconds=9.0 is more than .* hears: 3"):
+        built(folder, tokens, seconds=9.0)
+
+
+def test_text_and_tokens(tokens: PretrainedTokens) -> None:
+    assert tokens.decode(tokens.encode("déjà vu")) == "déjà vu"
+    special = [tokens.size - 1 - place for place in range(len(SPECIAL))]
+    assert tokens.decode([*special, *tokens.encode("so")]) == "so"
+
+
+def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokens, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="model.folder is missing"):
+        Whisper(WhisperSettings(), BINS, tokens.size)
+    with pytest.raises(ValueError, match=r"has no config.json and no tokenizer.json"):
+        Whisper(WhisperSettings(str(tmp_path)), BINS, tokens.size)
+    with pytest.raises(ValueError, match=r"has no <\|fr\|>: is model.language=fr among its languages"):
+        built(folder, tokens, language="fr")
+    with pytest.raises(ValueError, match="hears 80 bins: set features.bins=80, not 40"):
+        Whisper(WhisperSettings(str(folder)), 40, tokens.size)
+
+
+def test_the_papers_adapters_on_whisper_small() -> None:
+    """Rank 32 on self-attention and both feed-forward matrices: 10,616,832 parameters (the paper's 10.1 Mi)."""
+    sizes = {"d_model": 768, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 12, "decoder_attention_heads": 12}
+    config = transformers.WhisperConfig(**sizes, encoder_ffn_dim=3072, decoder_ffn_dim=3072)
+    with torch.device("meta"):
+        model = transformers.WhisperForConditionalGeneration(config)
+        adapt(model, LoRASettings(rank=32, alpha=64, targets=SELF_ATTENTION))
+    assert sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) == 10_616_832

@@ -1,0 +1,46 @@
+"""A checkpoint of Whisper made at random, as small as they get, with a tokeniser of bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
+BINS = 80
+
+
+def write_checkpoint(folder: Path, seconds: float = 3.0, width: int = 16) -> Path:
+    """The folder, as `save_pretrained` writes it."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    end = tokenizer.token_to_id(SPECIAL[0])
+    torch.manual_seed(0)
+    config = WhisperConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        num_mel_bins=BINS,
+        d_model=width,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=2 * width,
+        decoder_ffn_dim=2 * width,
+        max_source_positions=round(50 * seconds),
+        max_target_positions=64,
+        bos_token_id=end,
+        eos_token_id=end,
+        pad_token_id=end,
+        decoder_start_token_id=tokenizer.token_to_id(SPECIAL[1]),
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
+    WhisperForConditionalGeneration(config).save_pretrained(folder)
+    return folder
