@@ -154,3 +154,25 @@ def test_what_is_missing_or_strange_is_named(tmp_path: Path) -> None:
     write(home / "train.tsv", "\t".join(OLD.split()) + "\n")
     with pytest.raises(ValueError, match="no recording is left of 0"):
         read("common_voice", tmp_path, language="fr")
+
+
+@pytest.mark.parametrize(
+    ("header", "said"), [(OLD, ("england", "indian")), (NEW, ("England English", "India and South Asia (India, Pakistan)"))]
+)
+def test_accents_become_labels(header: str, said: tuple[str, str], tmp_path: Path, made: Path) -> None:
+    """Known by how they begin, in all versions; speakers of others, or of none, are left out and counted."""
+    home = made / "cv-corpus-6.1-2020-12-11" / "fr"
+    (tmp_path / "clips").symlink_to(home / "clips")
+    accents = {"ann": said[0], "bob": said[1], "cat": ""}
+    for split, speakers in CLIPS.items():
+        rows = [
+            {"client_id": client(name), "path": f"common_voice_fr_{name}{clip}.mp3", "sentence": "un mot"}
+            | {column: accents.get(name, said[0]) for column in ("accent", "accents")}
+            for name, count in speakers.items()
+            for clip in range(count)
+        ]
+        table(tmp_path, split, header, rows)
+    with pytest.warns(LeftOut, match="1 of 7.*of no accent that begins with england, india"):
+        splits = read("common_voice", tmp_path, accents=["england", "india"])
+    assert splits["train"].column("label") == ["england"] * 4 + ["india"] * 2 and set(splits["test"].column("label")) == {"england"}
+    assert set(read("common_voice", tmp_path)["train"].column("label")) == {None}

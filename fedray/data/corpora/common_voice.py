@@ -44,6 +44,9 @@ class CommonVoice:
     min_words: int = 1
     min_seconds: float = 0.0
     max_seconds: float | None = None  # Gao et al.: 8
+    # Only speakers who say that they have one of these accents, which is then the label; known by how it begins, whatever its case:
+    # england, australia, india, canad in the English tables of all versions. []: everybody, without a label
+    accents: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -66,7 +69,7 @@ class CommonVoice:
         return splits
 
     def _read(self, home: Path, path: Path, split: str, clips: pa.Array, durations: pa.Table | None, parallel: Parallel) -> Manifest:
-        table, reasons = read_rows(path, split)
+        table, reasons = read_rows(path, split, bool(self.accents))
         total = len(table) + sum(map(len, reasons.values()))
         names = pc.replace_substring_regex(table["path"], r"^([^.]+)$", r"\1.mp3")  # some versions leave it out
         table = table.set_column(table.column_names.index("path"), "path", names)
@@ -77,6 +80,9 @@ class CommonVoice:
         table = _without(table, pc.equal(table["text"], ""), "without a letter", reasons)
         words = pc.add(pc.count_substring(table["text"], " "), 1)
         table = _without(table, pc.less(words, self.min_words), f"shorter than {self.min_words} words", reasons)
+        if self.accents:
+            table = table.append_column("label", _begins(table["accent"], self.accents))
+            table = _without(table, pc.is_null(table["label"]), f"of no accent that begins with {', '.join(self.accents)}", reasons)
         seconds, unreadable = self._seconds(home, table["path"], durations, parallel)
         table = table.append_column("seconds", pa.array(seconds))
         for why in dict.fromkeys(unreadable.values()):
@@ -137,8 +143,11 @@ def find_language(root: Path, language: str | None) -> Path:
     raise ValueError(f"{root} does not hold {wanted}, but {', '.join(sorted(known))}: set data.options.language")
 
 
-def read_rows(path: Path, split: str) -> tuple[pa.Table, Reasons]:
-    """The columns `COLUMNS` of a table, and the lines with too few fields or too many. Raises ValueError for a file of another kind."""
+def read_rows(path: Path, split: str, accents: bool = False) -> tuple[pa.Table, Reasons]:
+    """The columns `COLUMNS` of a table, with `accents` also "accent", and the lines with too few fields or too many.
+
+    Raises ValueError for a file of another kind.
+    """
     if not path.is_file():
         others = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv")))
         without = "" if split == "train" else " (null: none)"
@@ -149,7 +158,10 @@ def read_rows(path: Path, split: str) -> tuple[pa.Table, Reasons]:
         wrong.append(f"line {row.number}")
         return "skip"
 
-    table = _parse(path, COLUMNS, {}, told)
+    own = "accents" if "accents" in _header(path) else "accent"  # before version 7
+    table = _parse(path, (*COLUMNS, own) if accents else COLUMNS, {}, told)
+    if accents:
+        table = table.rename_columns({own: "accent"})
     return table, {f"with fields missing in {path.name}": wrong}
 
 
@@ -160,11 +172,22 @@ def read_durations(path: Path) -> pa.Table | None:
     return _parse(path, ("clip", "duration[ms]"), {"duration[ms]": pa.float64()}, lambda row: "error")
 
 
+def _header(path: Path) -> list[str]:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        return next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), [])
+
+
+def _begins(values: pa.ChunkedArray, beginnings: Collection[str]) -> pa.ChunkedArray:
+    """The first of the beginnings that each value has, whatever the case; null for none."""
+    lowered = pc.utf8_lower(values)
+    cases = [pc.starts_with(lowered, beginning.lower()) for beginning in beginnings]
+    return pc.case_when(pc.make_struct(*cases, field_names=list(beginnings)), *(pa.scalar(each, pa.large_string()) for each in beginnings))
+
+
 def _parse(path: Path, columns: tuple[str, ...], types: dict[str, pa.DataType], invalid: pacsv.InvalidRowHandler) -> pa.Table:
     if is_lfs_stub(path):
         raise ValueError(f"{path}: is a Git LFS stub, not the table: fetch it with `git lfs pull`")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), [])
+    header = _header(path)
     for name in columns:
         if name not in header:
             raise ValueError(f"{path} has no column {name!r}, only {', '.join(header)}: restore the corpus' own file")
@@ -197,4 +220,6 @@ def _columns(table: pa.Table, home: Path, path: Path) -> dict[str, pa.Array]:
     folder, slash = (pa.scalar(text, pa.large_string()) for text in (str(home / "clips"), "/"))
     files = pc.binary_join_element_wise(folder, table["path"], slash)
     named = {"utterance": utterances, "path": files, "seconds": table["seconds"], "speaker": speakers, "text": table["text"]}
+    if "label" in table.column_names:
+        named["label"] = table["label"]
     return {name: values.combine_chunks() for name, values in named.items()}

@@ -1,0 +1,110 @@
+"""FedMem's memory: how fast clients decode with it, what a million keys cost, and what 135 settings cost beside one.
+
+    python benchmarks/fedmem_memory.py [--keys 1000000]
+
+In this process, on one thread. Decoding is timed with and without memory by turns, 16 utterances a batch and k = 8, on the embedded
+dialects: greedily by CTC with frames as keys, and by SpeechBrain's beam search with the decoder's states as keys. The model is hardly
+trained. The million keys are drawn around a thousand centres.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import study
+
+from fedray import experiment, programs
+from fedray.core.parallel import serial
+from fedray.core.types import Server
+from fedray.models.memory import Memory, MemorySettings
+from fedray.training import recognition
+from fedray.training.memory import Retrieval, WithMemory, remember, rescored
+
+BATCH, UTTERANCES, REPEATS = 16, 160, 5
+RETRIEVAL = Retrieval(8, 0.3, 10.0)
+GRID = [Retrieval(k, share / 10, t) for k in (4, 8, 16) for share in range(1, 10) for t in (10.0, 20.0, 50.0, 100.0, 200.0)]
+WAYS = {"frames, greedy CTC": "configs/fedmem/embedded.yaml", "states, beam of 5": "configs/fedmem/embedded_attention.yaml"}
+DIMENSIONS, CENTRES, QUERIES = 64, 1000, 10_000
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def by_turns(**calls: Callable[[], Any]) -> dict[str, float]:
+    """CPU seconds of each, the median of some repeats; in turns, so that all see the same machine."""
+    spent: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(REPEATS):
+        for name, call in calls.items():
+            spent[name].append(seconds(call))
+    return {name: median(each) for name, each in spent.items()}
+
+
+def decoding(config: str) -> dict[str, Any]:
+    checked, source = experiment.load(study.ROOT / config, ["algorithm.pretrain.steps=300"])
+    data, _ = programs.build_data(checked, source, serial)
+    algorithm: Any = programs.build_algorithm(checked, data)
+    params = algorithm.init(Server(data.server(), None, 0)).params
+    settings, task, assets = algorithm.settings.memory, algorithm.task, algorithm.assets()
+    recognition.EVALUATION_BATCH = BATCH
+    found: dict[str, Any] = {}
+    name = data.client_ids()[0]
+    mine, test = data.load(name), data.own(name, "test").take(np.arange(UTTERANCES))
+    built: list[Memory] = []
+    found["build"] = seconds(lambda: built.append(remember(task, params, mine, settings, "cpu")[0]))
+    search = next(iter(algorithm.searches(assets).values()))
+    spoken = WithMemory(search, built[0], RETRIEVAL)
+    found |= by_turns(
+        alone=lambda: task.transcribe(params, test, [search], "cpu"), with_memory=lambda: task.transcribe(params, test, [spoken], "cpu")
+    )
+    dev = data.own(name, "dev")
+    found |= by_turns(
+        one=lambda: rescored(task, params, dev, built[0], GRID[:1], "cpu"), all=lambda: rescored(task, params, dev, built[0], GRID, "cpu")
+    )
+    return found | {"pairs": len(built[0]), "utterances": len(test), "kind": type(built[0].index).__name__}
+
+
+def large(keys: int) -> dict[str, float]:
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((CENTRES, DIMENSIONS)).astype(np.float32)
+    drawn = centres[generator.integers(CENTRES, size=keys)] + 0.5 * generator.standard_normal((keys, DIMENSIONS), np.float32)
+    tokens = generator.integers(30, size=keys)
+    start = time.perf_counter()
+    memory = Memory(drawn, tokens, "model", MemorySettings())
+    built = time.perf_counter() - start
+    queries = drawn[generator.choice(keys, QUERIES, replace=False)] + 0.1 * generator.standard_normal((QUERIES, DIMENSIONS), np.float32)
+    spent = seconds(lambda: memory.search(queries, RETRIEVAL.k))
+    exact = Memory(drawn, tokens, "model", MemorySettings(exact_below=keys + 1))
+    slow = seconds(lambda: exact.search(queries[:200], RETRIEVAL.k)) / 200
+    size = sum(value.nbytes for value in memory.state().values() if not isinstance(value, str))
+    return {"build": built, "bytes": size, "a second": QUERIES / spent, "exactly": 1 / slow}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    chosen = parser.parse_args()
+    ways = {words: decoding(config) for words, config in WAYS.items()}
+    rows = [
+        {"keys": words, "pairs": f"{one['pairs']:,}", "index": one["kind"], "made in CPU s": f"{one['build']:.1f}"}
+        | {"utterances a CPU second, alone": one["utterances"] / one["alone"], "with memory": one["utterances"] / one["with_memory"]}
+        | {"as fast": f"{100 * one['alone'] / one['with_memory']:.1f} %", "135 settings beside one": f"{one['all'] / one['one']:.1f} x"}
+        for words, one in ways.items()
+    ]
+    million = large(chosen.keys)
+    text = f"# FedMem's memory\n\n16 utterances a batch, k = 8, one thread.\n\n{study.table(rows)}\n\n"
+    text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: made in {million['build']:.0f} s, {million['bytes'] / 1e6:.0f} MB, "
+    text += f"{million['a second']:,.0f} queries a CPU second (exact search: {million['exactly']:,.0f})."
+    study.write("fedmem_memory", text, {"decoding": ways, "large": million}, "python benchmarks/fedmem_memory.py", [0])
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
