@@ -19,14 +19,13 @@ import study
 
 from fedray.algorithms.fedlora import cost
 
-WHOLE = ["algorithm.lora.rank=0", "algorithm.client.lr=1e-3"]
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
-METHODS: dict[str, list[str] | None] = {
+METHODS: dict[str, tuple[str, list[str]] | None] = {  # what is added to the configuration's name, and overrides
     "P-S2T": None,
-    "C-S2T full": [*WHOLE, *CENTRAL],
-    "FedAvg": WHOLE,
-    "C-S2T LoRA": CENTRAL,
-    "FedLoRA": [],
+    "C-S2T full": ("_full", CENTRAL),
+    "FedAvg": ("_full", []),
+    "C-S2T LoRA": ("", CENTRAL),
+    "FedLoRA": ("", []),
 }
 TWINS = {"dialects": ("embedded", ["embedded"]), "domains": ("embedded_domains", ["embedded_domains", "embedded_joining"])}
 
@@ -40,7 +39,7 @@ def play(twin: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"scores": {}}
     model: list[str] = []
     if own is not None:
-        results = study.run(f"configs/fedlora/{trained}.yaml", [*seeds, *own], place / "training")
+        results = study.run(f"configs/fedlora/{trained}{own[0]}.yaml", [*seeds, *own[1]], place / "training")
         rows = study.rounds(place / "training")
         found |= {"rounds": len(rows), "best": results["best"]["round"], "sent": results["traffic/total_bytes"]}
         found |= {"clients": rows[-1]["clients/ok"], "parameters": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4}
