@@ -30,7 +30,7 @@ from fedray.core.algorithm import Parts
 from fedray.core.metrics import Metrics
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
 from fedray.models.memory import Memory, MemorySettings
-from fedray.training.decoding import GreedySearch, Search
+from fedray.training.decoding import Search
 from fedray.training.federated import TaskAlgorithm, seed_model, seed_model_keys
 from fedray.training.local import PretrainSettings
 from fedray.training.memory import Retrieval, WithMemory, fingerprint, remember, rescored, word_errors
@@ -115,5 +115,5 @@ class FedMem(TaskAlgorithm):
         decode = self.task.settings.decode
         if self.settings.memory.keys == "states":
             return {"wer": self.task.search(assets)}
-        greedy = GreedySearch(decode, self.task.tokeniser.decode)
+        greedy = self.task.greedy()
         return {"wer": greedy} if decode.search in ("greedy", "attention") else {"wer": greedy, "wer_lm": self.task.search(assets)}

@@ -23,7 +23,7 @@ from fedray.core.types import Received, Vector
 from fedray.data.dataset import Utterances, batches
 from fedray.data.scoring import edit_counts
 from fedray.models.memory import Memory, MemorySettings, fused, p_mem
-from fedray.training.decoding import BLANK, Hypothesis, Search, greedy
+from fedray.training.decoding import BLANK, GreedySearch, Hypothesis, Search, greedy
 from fedray.training.recognition import EVALUATION_BATCH, Recognition, teacher_forced
 
 LEAST = math.log(torch.finfo(torch.float32).tiny)  # of a decoder's log-probabilities: SpeechBrain's beams lose their way among infinities
@@ -37,6 +37,11 @@ class Retrieval:
     share: float  # lambda: the memory's share of the distribution
     temperature: float
 
+    @property
+    def certain(self) -> float:
+        """A token that the model gives more than this stays the best: (1 - lambda) p > lambda + (1 - lambda) (1 - p)."""
+        return 0.5 / (1 - self.share) if self.share < 1 else math.inf
+
     def __str__(self) -> str:
         return f"k={self.k} lambda={self.share:g} T={self.temperature:g}"
 
@@ -48,22 +53,35 @@ class WithMemory(Search):
         self.inner, self.memory, self.retrieval = search, memory, retrieval
 
     def transcribe(self, model: Any, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
-        alone = self.retrieval.share == 0
-        return self.inner.transcribe(model if alone else Remembering(model, self.memory, self.retrieval), hidden, lengths)
+        if self.retrieval.share == 0:
+            return self.inner.transcribe(model, hidden, lengths)
+        best_alone = isinstance(self.inner, GreedySearch)
+        return self.inner.transcribe(Remembering(model, self.memory, self.retrieval, best_alone), hidden, lengths)
 
 
 class Remembering:
-    """A model whose distribution, CTC's of each frame or the decoder's of each step, is fused with what a memory says."""
+    """A model whose distribution, CTC's of each frame or the decoder's of each step, is fused with what a memory says.
 
-    def __init__(self, model: Any, memory: Memory, retrieval: Retrieval) -> None:
-        self._model, self._memory, self._retrieval = model, memory, retrieval
+    `best_alone`: only the best token of each frame is wanted. Frames where nothing that a memory can say would change it are not looked
+    up, and keep the model's distribution.
+    """
+
+    def __init__(self, model: Any, memory: Memory, retrieval: Retrieval, best_alone: bool = False) -> None:
+        self._model, self._memory, self._retrieval, self._best_alone = model, memory, retrieval, best_alone
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def ctc(self, hidden: Tensor) -> Tensor:
         log_probs: Tensor = self._model.ctc(hidden)
-        return self._fused(log_probs, hidden) if self._memory.settings.keys == "frames" else log_probs
+        if self._memory.settings.keys != "frames":
+            return log_probs
+        if not self._best_alone:
+            return self._fused(log_probs, hidden)
+        open_to_doubt = log_probs.amax(-1).exp() <= self._retrieval.certain
+        if open_to_doubt.any():
+            log_probs[open_to_doubt] = self._fused(log_probs[open_to_doubt], hidden[open_to_doubt])
+        return log_probs
 
     @property
     def attention_head(self) -> nn.Module:

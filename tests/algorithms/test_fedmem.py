@@ -14,8 +14,8 @@ from fedray.core.types import Change, Received, ServerState
 from fedray.data.dataset import Utterances, batches
 from fedray.data.federated import SpeechData
 from fedray.models.memory import MemorySettings
-from fedray.training.decoding import GreedySearch
-from fedray.training.memory import Retrieval, WithMemory, fingerprint, remember, rescored, word_errors
+from fedray.training.decoding import greedy
+from fedray.training.memory import Remembering, Retrieval, WithMemory, encoded, fingerprint, remember, rescored, word_errors
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -61,7 +61,7 @@ def test_without_a_share_it_is_the_model_alone(folder: Path) -> None:
     algorithm, data, state = build(folder, share=[0.0])
     received, dev = arrived(algorithm, state), data.evaluation("dev")
     memory, _ = remember(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
-    alone = GreedySearch(algorithm.task.settings.decode, algorithm.task.tokeniser.decode)
+    alone = algorithm.task.greedy()
     both = [WithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone]
     one, other = algorithm.task.transcribe(state.params, dev, both, "cpu")
     assert one == other, "bit for bit, scores too"
@@ -75,11 +75,30 @@ def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> Non
     memory, _ = remember(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
     settings = [Retrieval(k, share, temperature) for k in (1, 4, 8) for share in (0.0, 0.3, 1.0) for temperature in (0.1, 10.0)]
     together = rescored(algorithm.task, state.params, dev, memory, settings, "cpu")
-    greedy = GreedySearch(algorithm.task.settings.decode, algorithm.task.tokeniser.decode)
+    search = algorithm.task.greedy()
     for one, errors in zip(settings, together, strict=True):
-        found = word_errors(algorithm.task, received, dev, {"wer": WithMemory(greedy, memory, one)})
+        found = word_errors(algorithm.task, received, dev, {"wer": WithMemory(search, memory, one)})
         assert found["wer"] == pytest.approx(errors, abs=1e-9)
     assert len(set(together.tolist())) > 1
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.45, 0.5, 0.9, 1.0])
+def test_frames_beyond_doubt_are_not_looked_up(folder: Path, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And greedy decoding says the same as if they were."""
+    algorithm, data, state = build(folder, pretrain={**FEDMEM["pretrain"], "steps": 60})
+    task, dev = algorithm.task, data.evaluation("dev")
+    memory, _ = remember(task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    asked: list[int] = []
+    search = memory.search
+    monkeypatch.setattr(memory, "search", lambda queries, k: (asked.append(len(queries)), search(queries, k))[1])
+    one = Retrieval(4, share, 1.0)
+    (found,) = task.transcribe(state.params, dev, [WithMemory(task.greedy(), memory, one)], "cpu")
+    asked_for, total = sum(asked), 0
+    for _, hidden, lengths, model in encoded(task, state.params, dev, "cpu"):
+        both = Remembering(model, memory, one).ctc(hidden)
+        total += hidden.shape[0] * hidden.shape[1]
+        assert greedy(both, lengths) == [list(hypothesis.tokens) for hypothesis in found]
+    assert asked_for < 0.9 * total if share < 0.4 else asked_for == total or share < 0.5
 
 
 def test_each_client_chooses_on_dev(folder: Path) -> None:
