@@ -183,7 +183,8 @@ def _data(options: argparse.Namespace) -> int:
 
         other, *overrides = options.study
         out = options.out or f"runs/data-{Path(options.config).stem}-{Path(other).stem}"
-        settings = StudySettings(options.clients, options.utterances, options.embeddings)
+        given = {name: getattr(options, name) for name in ("clients", "utterances", "embeddings")}
+        settings = StudySettings(**{name: value for name, value in given.items() if value is not None})
         print(f"report: {study((options.config, options.overrides), (other, overrides), Path(out), settings)}")
         return 0
     from fedray.overview import show

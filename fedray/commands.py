@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+OF_A_STUDY = ("out", "clients", "utterances", "embeddings")
+
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
@@ -65,8 +67,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="compare what recordings sound like with those of another configuration, overrides of its own behind it: a report",
     )
     data.add_argument("--out", metavar="DIR", help="where the study's report goes (default: runs/data-<name>-<other name>)")
-    data.add_argument("--clients", type=int, default=100, metavar="N", help="that a study listens to, at most (default: %(default)s)")
-    data.add_argument("--utterances", type=int, default=10, metavar="N", help="of each of them, at most (default: %(default)s)")
+    data.add_argument("--clients", type=int, metavar="N", help="that a study listens to, at most (default: 100)")
+    data.add_argument("--utterances", type=int, metavar="N", help="of each of them, at most (default: 10)")
     data.add_argument("--embeddings", metavar="FILE", help="weights of a SpeechBrain ECAPA-TDNN, to tell speakers apart by")
     doctor = commands.add_parser(
         "doctor", help="what will run here", description="Cores, GPUs, Ray, versions: what will run here and how fast; or what a run costs."
@@ -79,8 +81,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if rest:
         options.overrides += rest
-    if options.command == "data" and options.study is None and (options.out or options.embeddings):
-        parser.error("--out and --embeddings are a study's: name the other configuration with --study OTHER")
+    if (
+        options.command == "data"
+        and options.study is None
+        and (given := [name for name in OF_A_STUDY if getattr(options, name) is not None])
+    ):
+        parser.error(f"--{given[0]} is a study's: name the other configuration with --study OTHER")
     if options.command == "doctor" and options.overrides and options.estimate is None:
         parser.error("doctor takes key=value only with --estimate CONFIG")
     return options

@@ -14,9 +14,9 @@ from fedray.sweep import Sweep, main, tune
 SWEEP = Sweep(
     name="fedlora_methods",
     question="What do adapters save, and what do they cost?",
-    base="configs/fedlora/{model}.yaml",
+    base="configs/fedlora/{tuned}.yaml",
     names={
-        "model": {
+        "tuned": {
             "dialects, adapters": "embedded",
             "dialects, whole": "embedded_full",
             "domains, adapters": "embedded_domains",
@@ -25,7 +25,7 @@ SWEEP = Sweep(
         "trained": {"federated": "{by: label}", "centrally": "{by: iid, count: 1}"},
     },
     space={
-        "model": tune.grid_search(["dialects, adapters", "dialects, whole", "domains, adapters", "domains, whole"]),
+        "tuned": tune.grid_search(["dialects, adapters", "dialects, whole", "domains, adapters", "domains, whole"]),
         "trained": tune.grid_search(["federated", "centrally"]),
         "seed": tune.grid_search([0, 1, 2]),
     },

@@ -52,6 +52,7 @@ def test_both_sides_train_the_same(modules: SimpleNamespace, tmp_path: Path) -> 
         assert [len(batch) for batch in found] == [16, 4] == [len(clips[rows][start : start + floor.BATCH]) for start in (0, 16)]
 
 
+@pytest.mark.long
 def test_quick_ends_with_the_ratio(
     cluster: None, modules: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

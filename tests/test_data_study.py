@@ -73,3 +73,6 @@ def test_what_makes_no_study(configs: tuple[Path, Path], tmp_path: Path, capsys:
     with pytest.raises(SystemExit):
         cli.main(["data", str(configs[0]), "--embeddings", "weights.ckpt"])
     assert "--study OTHER" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["data", str(configs[0]), "--clients", "3"])
+    assert "--clients is a study's" in capsys.readouterr().err

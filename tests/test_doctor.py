@@ -106,6 +106,7 @@ def test_a_client_is_two_steps_over_twenty_clips() -> None:
     assert sum(parameter.numel() for parameter in speed.crnn().parameters()) == convolutions + gru + (256 + 1) * 35  # 178 thousand
 
 
+@pytest.mark.long
 def test_actors_that_do_not_start_are_named(cluster: None, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     found = speed.capacity(Console(file=io.StringIO()), broken)
     text, stops = next((problem.text, problem.stops) for problem in found.problems if "no such weights" in problem.text)

@@ -47,6 +47,7 @@ def test_scores_and_predictions(straight: fedray.Result) -> None:
     assert best["test/accuracy"] == 100.0 * (8 - wrong) / 8
 
 
+@pytest.mark.long
 def test_any_number_of_actors_gives_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
     again = fedray.run(keywords.settings(corpus, engine={"lanes": 2, "actors": 1}), out=tmp_path / "run")
     assert rows(again.folder) == rows(straight.folder)

@@ -31,6 +31,7 @@ def write_tree(root: Path) -> None:
     (home / "SPEAKERS.TXT").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.long
 def test_the_official_layout_runs(cluster: None, tmp_path: Path) -> None:
     write_tree(tmp_path)
     data = {"corpus": "librispeech", "root": str(tmp_path), "server": {"share": 0.5}}

@@ -75,6 +75,7 @@ def test_two_runs_and_any_number_of_actors_give_the_same_bits(straight: fedray.R
     assert bits(again.folder, 3) == bits(straight.folder, 3)
 
 
+@pytest.mark.long
 def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(speech.settings(corpus)))
@@ -99,6 +100,7 @@ def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_
     assert scores == {k: v for k, v in straight.results.items() if not k.startswith("time/")}
 
 
+@pytest.mark.long
 def test_central_training_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
     """The moments and the place in the epoch are its client's state."""
     base = speech.settings(corpus, cohort={"size": 1})
@@ -148,6 +150,7 @@ MODELS["tiny"] = Tiny
 """
 
 
+@pytest.mark.long
 def test_a_model_from_a_module_of_ones_own(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`imports` names it; the actors could not import it themselves."""
     (tmp_path / "my_tiny_model.py").write_text(TINY)
@@ -157,6 +160,7 @@ def test_a_model_from_a_module_of_ones_own(corpus: Path, tmp_path: Path, monkeyp
     assert (result.folder / "model" / "model.pt").exists() and (result.folder / "model" / "tokens.txt").exists()
 
 
+@pytest.mark.long
 def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) -> None:
     """CTC and attention, joint beam search, sub-words, FedAdam, one round."""
     base = speech.settings(corpus, rounds=1, server_optimizer={"kind": "adam", "lr": 0.001})

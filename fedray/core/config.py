@@ -11,11 +11,13 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from omegaconf import DictConfig, OmegaConf, ValueNode
 from omegaconf.errors import OmegaConfBaseException
+
+from fedray.core.typed import converted, type_hints
 
 T = TypeVar("T")
 Registry = Mapping[str, type]
@@ -168,7 +170,7 @@ def build(cls: type[T], source: Source, prefix: str = "", values: Any = None) ->
     for key in values:
         if key not in fields:
             raise ConfigError(f"{source.where(_join(prefix, key))}: unknown key {_join(prefix, key)}{_nearest(str(key), fields, prefix)}")
-    hints = get_type_hints(cls)
+    hints = type_hints(cls)
     arguments = {}
     for name, f in fields.items():
         dotted = _join(prefix, name)
@@ -233,10 +235,7 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> Any:
             return value
         if type(value) is int and float in get_args(hint) and int not in get_args(hint):
             value = float(value)  # OmegaConf does so for a float, but not for one of several types
-        schema = OmegaConf.structured(dataclasses.make_dataclass("Leaf", [("value", hint)]))
-        checked = OmegaConf.to_container(OmegaConf.merge(schema, {"value": value}), throw_on_missing=True)
-        assert isinstance(checked, dict)
-        return tuple(checked["value"]) if get_origin(hint) is tuple else checked["value"]
+        return converted(hint, value)
     except OmegaConfBaseException as error:
         name = getattr(hint, "__name__", None) if get_origin(hint) is None else None
         raise ConfigError(

@@ -120,6 +120,7 @@ class Waiting(toys.Toy):
         return super().client_update(client, received)
 
 
+@pytest.mark.long
 def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     """A detached driver, found by its folder: what it says is seen, and it stops after its round."""
     session.ship(sys.modules[__name__])

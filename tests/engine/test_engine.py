@@ -30,7 +30,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("actors", [1, 3])
+@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_any_number_of_actors_gives_the_same_bits(straight: Path, tmp_path: Path, actors: int) -> None:
     toys.run(tmp_path, actors=actors)
     same(tmp_path, straight)
@@ -96,7 +96,7 @@ def test_old_checkpoints_and_states_are_collected(straight: Path) -> None:
 TROUBLES = {"raise": "LookupError: 'no luck", "nan": "NaN or infinite", "infinite loss": "the strategy cannot weigh the report"}
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", ["raise", *(pytest.param(name, marks=pytest.mark.long) for name in ("nan", "infinite loss"))])
 def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str) -> None:
     settings, words = toys.ToySettings(trouble=trouble, troubled=("client-03",)), TROUBLES[trouble]
     toys.run(tmp_path, settings=settings, strategy=ByLoss(), failures_allowed=0.2)
@@ -123,6 +123,7 @@ def test_a_killed_actor_changes_no_bit(straight: Path, tmp_path: Path) -> None:
     same(tmp_path / "run", straight)
 
 
+@pytest.mark.long
 def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die", troubled=("client-05",), folder=str(tmp_path))
     toys.run(tmp_path / "run", rounds=2, settings=settings, failures_allowed=0.2)
@@ -130,6 +131,7 @@ def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None
     assert failures and all(f["client"] == "client-05" and "killed its actor 2 times" in f["reason"] for f in failures)
 
 
+@pytest.mark.long
 def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Path) -> None:
     """A state that was written by a round that did not count, under a number that did, goes on resume; the one that is named stays."""
     toys.run(tmp_path, rounds=2)
@@ -140,6 +142,7 @@ def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Pat
     assert not [f for f in RunFolder(tmp_path).rows("failures.jsonl") if f["client"] == client]
 
 
+@pytest.mark.long
 def test_checkpoints_now_and_then_lose_nothing(straight: Path, tmp_path: Path) -> None:
     """checkpoint_every 3: what follows the last checkpoint is done again, to the same bits."""
     toys.run(tmp_path, rounds=2, checkpoint_every=3)

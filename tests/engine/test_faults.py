@@ -98,6 +98,7 @@ def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None
     assert RunFolder(tmp_path / "run").saved_rounds() == [] and (tmp_path / "run" / "error.txt").exists()
 
 
+@pytest.mark.long
 def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-02", "client-05"), folder=str(tmp_path))
     with pytest.raises(RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"):
@@ -125,6 +126,7 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
     assert all(found.clients[client].version is None and found.clients[client].failures == 1 for client in troubled)
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
     """While a checkpoint is written, then while a client's state is: the run's error, no client's; with room again it goes on."""
     with small_disk(tmp_path / "disk", "2m") as disk:
@@ -142,6 +144,7 @@ def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
         same(disk / "run", straight)
 
 
+@pytest.mark.long
 @pytest.mark.xfail(strict=True, reason="what TensorBoard's writer raises is passed on as it is: no file, no remedy")
 def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
     """The events of TensorBoard are the first that find no room."""

@@ -128,6 +128,7 @@ def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
     assert time.perf_counter() - started < 0.1
 
 
+@pytest.mark.long
 def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> None:
     """Without a dashboard too; and what the driver set goes with the driver."""
     address = next(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in ray.nodes() if node["Alive"])

@@ -26,6 +26,7 @@ def elsewhere(folder: Path, **options: Any) -> dict[str, Any]:
     return dict(json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))))
 
 
+@pytest.mark.long
 def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
     pruning = STRATEGIES["layerwise_pruning"]()
     toys.run(tmp_path / "one", strategy=pruning, rounds=2)

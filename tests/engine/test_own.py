@@ -56,6 +56,7 @@ def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> 
     assert table(tmp_path) == table(straight)
 
 
+@pytest.mark.long
 def test_a_model_that_cannot_be_scored_is_named(tmp_path: Path) -> None:
     """In a round it is a failed client; at the end it is left out, with its traceback in failures.jsonl, or too many end the run."""
     settings = toys.ToySettings(trouble="own", troubled=("client-03",))

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 AWAY = toys.ToySettings(lr=-0.5)  # further from the point in every round, so that the first is the best
 
 
+@pytest.mark.long
 def test_a_run_ends_when_patience_does(tmp_path: Path) -> None:
     results = toys.run(tmp_path, rounds=6, settings=AWAY, evaluation={"patience": 2}, checkpoint_every=5)
     assert results["rounds"] == 3 and results["best"]["round"] == 1

@@ -54,11 +54,15 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], np.ndarray]]] = {
 }
 
 
+SHORT = ("layerwise_pruning", "trimmed_mean")
+
+
 def strategy(kind: str) -> Strategy:
     return STRATEGIES[kind](**KINDS[kind][0])
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+# Two see the cohort in each of the two ways: coordinate by coordinate, and by weights. The others are for `make test-long`.
+@pytest.fixture(scope="module", params=[pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.long) for kind in KINDS])
 def straight(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp(request.param)
     toys.run(folder, strategy=strategy(request.param), rounds=2, actors=1)
@@ -112,6 +116,7 @@ def test_an_actor_that_dies_between_the_phases_changes_no_bit(tmp_path: Path) ->
     same(tmp_path / "killed", tmp_path / "straight", 2)
 
 
+@pytest.mark.long
 def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: Path) -> None:
     """An actor a client: a dead one is replaced, what others hold stays."""
     options: dict[str, Any] = {"strategy": strategy("layerwise_pruning"), "rounds": 2, "data": toys.ToyData(4), "cohort": 3, "lanes": 2}
@@ -122,7 +127,7 @@ def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: P
     same(tmp_path / "killed", tmp_path / "pooled", 2)
 
 
-@pytest.mark.parametrize("trouble", ["nan", "raise"])
+@pytest.mark.parametrize("trouble", [pytest.param("nan", marks=pytest.mark.long), "raise"])
 def test_one_that_fails_is_left_out_before_any_median(tmp_path: Path, trouble: str) -> None:
     settings = toys.ToySettings(trouble=trouble, troubled=("client-03",))
     toys.run(tmp_path, strategy=strategy("median"), settings=settings, failures_allowed=0.2, rounds=2)
