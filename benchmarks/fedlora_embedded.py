@@ -42,7 +42,8 @@ def play(twin: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
         results = study.run(f"configs/fedlora/{trained}{own[0]}.yaml", [*seeds, *own[1]], place / "training")
         rows = study.rounds(place / "training")
         found |= {"rounds": len(rows), "best": results["best"]["round"], "sent": results["traffic/total_bytes"]}
-        found |= {"clients": rows[-1]["clients/ok"], "parameters": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4}
+        found |= {"a round": rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"], "clients": rows[-1]["clients/ok"]}
+        found |= {"parameters": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4}
         model = [f"model.init={place / 'training' / 'model' / 'model.pt'}", "algorithm.pretrain.steps=0"]
     for config in decoded:
         study.run(f"configs/fedmem/{config}.yaml", [*seeds, *model], place / config)
@@ -94,7 +95,7 @@ def page(twin: str, found: dict[str, list[dict[str, Any]]], parameters: int) -> 
             | {
                 "MB sent": f"{sent:.2f}",
                 "by the formula": f"{formula:.2f}",
-                "MB a round": f"{(sent - 4e-6 * parameters * clients) / rounds:.3f}",
+                "MB a round": f"{results[0]['a round'] / 1e6:.3f}",
             }
         )
     return f"## {twin.capitalize()}\n\n" + "\n\n".join(texts) + f"\n\nTraffic:\n\n{study.table(costs)}"

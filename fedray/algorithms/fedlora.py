@@ -74,15 +74,15 @@ class FedLoRA(TaskAlgorithm):
         seed = seed_model(self.plain, server, self.settings.pretrain)
         if not self.settings.lora.rank:
             return seed
-        theta_0 = self.plain.flat(server.device).layout.cut(seed.params)
+        theta_0 = self.plain.layout.cut(seed.params)
         seed_all(server.seed, "adapters")
         model = adapt(self.plain.model(), self.settings.lora)
         tensors = model.state_dict()
         tensors |= {name: theta_0[plain] for name, plain in plain_names(model).items() if plain in theta_0}
-        return ServerState(self.task.flat(server.device).layout.join(tensors))
+        return ServerState(self.task.layout.join(tensors))
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        layout = self.task.flat("cpu").layout
+        layout = self.task.layout
         return Broadcast(state.params, constant=layout.size - layout.trainable)
 
     def client_update(self, client: Client, received: Received) -> Update:
@@ -108,14 +108,14 @@ class FedLoRA(TaskAlgorithm):
         """What is averaged: the change of the adapters, or of their products."""
         if self.settings.averaging == "factors":
             return change
-        layout = self.task.flat("cpu").layout
+        layout = self.task.layout
         adapters = before[: layout.trainable]
         return products(adapters + change, layout) - products(adapters, layout)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         if self.settings.averaging == "factors" or change.clients is None:
             return self.optimise(state, mixed(change, 0.0))
-        layout, params = self.task.flat("cpu").layout, state.params.copy()
+        layout, params = self.task.layout, state.params.copy()
         adapters = params[: layout.trainable]
         step, _ = self.server_optimizer.step(change.clients, {})
         params[: layout.trainable] = factorised(products(adapters, layout) + step, adapters, layout)
@@ -125,7 +125,7 @@ class FedLoRA(TaskAlgorithm):
         if self.settings.averaging == "factors":
             return super().layers()
         found: list[Layer] = []
-        layout = self.task.flat("cpu").layout
+        layout = self.task.layout
         for pair in pairs(layout):
             start = found[-1].stop if found else 0
             a, b = pair.factors(np.empty(layout.trainable, np.float32))
@@ -141,7 +141,7 @@ class FedLoRA(TaskAlgorithm):
             return params
         flat = self.task.flat("cpu")
         flat.load(params)
-        return self.plain.flat("cpu").layout.join(merged(flat.model))
+        return self.plain.layout.join(merged(flat.model))
 
     def export(self, state: ServerState, folder: Path) -> None:
         self.plain.export(self.merge(state.params), folder)

@@ -88,8 +88,7 @@ class FedMem(TaskAlgorithm):
     def client_update(self, client: Client, received: Received) -> Update:
         memory, left_out = remember(self.task, received.params, client.data, self.settings.memory, received.device)
         told = Metrics(pairs=(len(memory), 1), left_out=(left_out, 1))
-        nothing = np.zeros(self.task.flat(received.device).layout.trainable, np.float32)
-        return Update(nothing, {"examples": len(client.data)}, told, memory.state(), sent=0)
+        return Update(np.zeros(1, np.float32), {"examples": len(client.data)}, told, memory.state(), sent=0)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return state
@@ -98,17 +97,18 @@ class FedMem(TaskAlgorithm):
         assert client.state is not None
         memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
         settings = self.settings.retrievals()
-        told, chosen = Metrics(), settings[0]
+        costs, chosen = Metrics(), settings[0]
         if len(settings) > 1 and "dev" in data and len(data["dev"]):
-            costs = rescored(self.task, received.params, data["dev"], memory, settings, received.device)
-            chosen = settings[int(costs.argmin())]  # of equals the first
+            found = rescored(self.task, received.params, data["dev"], memory, settings, received.device)
+            chosen = settings[int(found.argmin())]  # of equals the first
             if self.settings.costs:
-                told = Metrics.of({str(one): (float(cost), 1.0) for one, cost in zip(settings, costs, strict=True)})
-        told += Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
+                costs = Metrics.of({str(one): (float(cost), 1.0) for one, cost in zip(settings, found, strict=True)})
+        told = Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
         searches: dict[str, Search] = {}
         for name, search in self.searches(received.assets).items():
             searches |= {name: WithMemory(search, memory, chosen), f"{name}_alone": search}
-        return {split: word_errors(self.task, received, part, searches) + told for split, part in data.items()}
+        scores = {split: word_errors(self.task, received, part, searches) + told for split, part in data.items()}
+        return scores | {"dev": scores["dev"] + costs} if "dev" in scores else scores
 
     def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
         """What is scored, by the name of its score: greedy, and by the search of `task.decode`; that alone where keys are its states."""

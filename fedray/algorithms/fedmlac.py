@@ -70,7 +70,7 @@ class FedMLAC(TaskAlgorithm):
 
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
-        return {"size": size, "params": self.personal[size].initial(received.device)}
+        return {"size": size, "params": self.personal[size].initial()}
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         return Broadcast(state.params, {"lr/client": self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)})

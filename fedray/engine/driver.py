@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -59,6 +60,7 @@ class Driver:
         self.log = Events()
         self._wish = "no"  # of the user, for the end: no | after the round | now
         self._pinned: frozenset[int] | None = None
+        torch.set_num_threads(1)  # as client actors: more give other bits
 
     def events(self, after: int, timeout: float) -> list[Event]:
         return self.log.after(after, timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import traceback
 from collections.abc import Hashable, Mapping, Sequence
@@ -84,8 +85,8 @@ def at_the_end(rounds: Rounds, progress: Progress, splits: Sequence[str]) -> tup
     for split in splits:
         mine = [row for row in rows if row["split"] == split]
         for name in dict.fromkeys(key for row in mine for key in row if key not in ("client", "split")):
-            values = [row[name] for row in mine if row[name] == row[name]]
-            if not values:  # of NaN alone: nobody has a part of this split
+            values = [value for row in mine if math.isfinite(value := row.get(name, math.nan))]
+            if not values:  # nobody has a part of this split
                 continue
             results[f"{split}/{name}"] = statistics.fmean(values)
             results[f"{split}/{name}_sd"] = statistics.pstdev(values)

@@ -137,8 +137,9 @@ def pairs(layout: Layout) -> list[Pair]:
 
 
 def products(adapters: Vector, layout: Layout) -> Vector:
-    """B A of every pair, one behind the other."""
-    return np.concatenate([(b @ a).reshape(-1) for a, b in (pair.factors(adapters) for pair in pairs(layout))])
+    """B A of every pair, one behind the other. By torch, whose threads actors set to one; numpy's are as many as Ray leaves."""
+    factors = (pair.factors(adapters) for pair in pairs(layout))
+    return np.concatenate([(torch.tensor(b) @ torch.tensor(a)).reshape(-1).numpy() for a, b in factors])
 
 
 def factorised(wanted: Vector, before: Vector, layout: Layout) -> Vector:
@@ -149,14 +150,15 @@ def factorised(wanted: Vector, before: Vector, layout: Layout) -> Vector:
     adapters = np.empty(layout.trainable, np.float32)
     start = 0
     for pair in pairs(layout):
-        old_a, old_b = (factor.astype(np.float64) for factor in pair.factors(before))
-        rows, columns = old_b.shape[0], old_a.shape[1]
-        product = wanted[start : start + rows * columns].reshape(rows, columns).astype(np.float64)
-        start += product.size
-        left, values, right = np.linalg.svd(product, full_matrices=False)
-        root = np.sqrt(values[: pair.rank])
-        a, b = root[:, None] * right[: pair.rank], left[:, : pair.rank] * root
-        u, _, v = np.linalg.svd(old_a @ a.T + old_b.T @ b)
+        old_a, old_b = (torch.tensor(factor).double() for factor in pair.factors(before))
+        rows, columns = len(old_b), old_a.shape[1]
+        product = torch.tensor(wanted[start : start + rows * columns]).double().view(rows, columns)
+        start += product.numel()
+        left, values, right = torch.linalg.svd(product, full_matrices=False)
+        root = values[: pair.rank].sqrt()
+        a, b = torch.zeros_like(old_a), torch.zeros_like(old_b)  # a rank above the projection's own leaves some of it 0
+        a[: len(root)], b[:, : len(root)] = root[:, None] * right[: pair.rank], left[:, : pair.rank] * root
+        u, _, v = torch.linalg.svd(old_a @ a.T + old_b.T @ b)
         turn = u @ v
-        adapters[pair.a], adapters[pair.b] = (turn @ a).reshape(-1), (b @ turn.T).reshape(-1)
+        adapters[pair.a], adapters[pair.b] = (turn @ a).reshape(-1).numpy(), (b @ turn.T).reshape(-1).numpy()
     return adapters

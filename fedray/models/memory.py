@@ -116,11 +116,21 @@ def _probe(index: Any, settings: MemorySettings) -> None:
 
 def p_mem(distances: Tensor, tokens: Tensor, temperature: float, vocabulary: int) -> Tensor:
     """[..., k] squared distances and tokens -> [..., vocabulary] probabilities; all 0 where nothing was found."""
+    weights = _weights(distances, temperature)
+    return weights.new_zeros(*tokens.shape[:-1], vocabulary).scatter_add_(-1, tokens, weights)
+
+
+def p_mem_of(distances: Tensor, tokens: Tensor, temperature: float, wanted: Tensor) -> Tensor:
+    """The same of one token each, [...], without the rest of the vocabulary; float64."""
+    return (_weights(distances, temperature).double() * (tokens == wanted[..., None])).sum(-1)
+
+
+def _weights(distances: Tensor, temperature: float) -> Tensor:
+    """softmax(-distances / temperature), [..., k]; all 0 where nothing was found."""
     nearest = distances.amin(-1, keepdim=True)
     found = torch.isfinite(nearest)
     weights = torch.exp(-(distances - torch.where(found, nearest, 0.0)) / temperature)
-    weights = torch.where(found, weights / weights.sum(-1, keepdim=True), 0.0)
-    return weights.new_zeros(*tokens.shape[:-1], vocabulary).scatter_add_(-1, tokens, weights)
+    return torch.where(found, weights / weights.sum(-1, keepdim=True), 0.0)
 
 
 def fused(log_probs: Tensor, memory: Tensor, share: float) -> Tensor:

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 FRAMES_A_SECOND = 100
 QUIETEST = 2.0  # below the loudest bin of an utterance: 8 in log10, which features have divided by 4
+OVERHANG = 2  # frames behind a clip that fills the window, which hear nothing but its last samples: Whisper leaves them out
+SILENCE = -1.5  # of log10 of 1e-10, the least there is
 FILES = ("config.json", "tokenizer.json")
 
 
@@ -48,6 +50,7 @@ class Whisper(nn.Module):
     """`bins` Whisper log-mels a frame in, log-probabilities of its own tokens out. `vocabulary`: what the tokeniser knows."""
 
     Settings: ClassVar[type] = WhisperSettings
+    hears: ClassVar[str] = "whisper"  # features.kind
 
     def __init__(self, settings: WhisperSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
@@ -62,14 +65,9 @@ class Whisper(nn.Module):
             raise ValueError(f"model.folder {folder} hears {config.num_mel_bins} bins: set features.bins={config.num_mel_bins}, not {bins}")
         if vocabulary > config.vocab_size:
             raise ValueError(f"model.folder {folder}: its tokeniser has {vocabulary:,} tokens, its model {config.vocab_size:,}")
-        if settings.seconds is not None:
-            positions = round(settings.seconds * FRAMES_A_SECOND / 2)
-            if positions > config.max_source_positions:
-                raise ValueError(f"model.seconds={settings.seconds} is more than {folder} hears: {config.max_source_positions / 50:g}")
-            config.max_source_positions = positions
-        self.window = 2 * config.max_source_positions  # frames
         self.prompt = prompt(folder, settings.language)
-        self.longest = config.max_target_positions - len(self.prompt)  # tokens of a text, its end included
+        self.window, self.longest = limits(settings)
+        config.max_source_positions = self.window // 2
         self.bos, self.eos = self.prompt[-1], config.eos_token_id
         self.whisper = WhisperForConditionalGeneration(config)
 
@@ -86,14 +84,17 @@ class Whisper(nn.Module):
         """Features [B, T, bins] and lengths [B] in frames -> hidden states [B, window / 2, D] and their lengths, all alike: Whisper hears
         the silence behind an utterance too."""
         longest = int(lengths.max())
-        if longest > self.window:
+        if longest > self.window + OVERHANG:
             raise ValueError(
                 f"an utterance of {longest / FRAMES_A_SECOND:g} s is too long: Whisper hears {self.window / FRAMES_A_SECOND:g}"
             )
+        longest = min(longest, self.window)
+        features = features[:, :longest]
         spoken = (torch.arange(features.shape[1], device=features.device) < lengths[:, None].to(features.device))[..., None]
         loudest = features.masked_fill(~spoken, -torch.inf).amax((1, 2), keepdim=True)
-        heard = (loudest - QUIETEST).expand(-1, self.window, self.bins).clone()
-        heard[:, :longest] = torch.where(spoken, features, loudest - QUIETEST)[:, :longest]
+        silence = (loudest - QUIETEST).clamp(min=SILENCE)
+        heard = silence.expand(-1, self.window, self.bins).clone()
+        heard[:, :longest] = torch.where(spoken, features, silence)
         hidden: Tensor = self.whisper.model.encoder(heard.transpose(1, 2)).last_hidden_state
         return hidden, torch.full_like(lengths, hidden.shape[1])
 
@@ -142,6 +143,18 @@ class _Decoder:
 
     def decode(self, tokens: Tensor, hidden: Tensor, lengths: Any) -> tuple[Tensor, None]:
         return self._model.decode(hidden, lengths, tokens.long()), None
+
+
+def limits(settings: WhisperSettings) -> tuple[int, int]:
+    """Frames that the window holds, and tokens that a text may have, its end included. ValueError for seconds that it does not hear."""
+    folder = checked_folder(settings)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    window = 2 * int(config["max_source_positions"])
+    if settings.seconds is not None:
+        if settings.seconds * FRAMES_A_SECOND > window:
+            raise ValueError(f"model.seconds={settings.seconds} is more than {folder} hears: {window / FRAMES_A_SECOND:g}")
+        window = 2 * round(settings.seconds * FRAMES_A_SECOND / 2)
+    return window, int(config["max_target_positions"]) - len(prompt(folder, settings.language))
 
 
 def prompt(folder: Path, language: str | None) -> list[int]:

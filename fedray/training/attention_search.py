@@ -37,7 +37,7 @@ class AttentionSearch(Search):
         self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str], language_model: LanguageModel | None = None
     ) -> None:
         super().__init__(settings, decode)
-        self.language_model = language_model
+        self.language_model = language_model if settings.lm_weight else None
 
     @torch.no_grad()
     def transcribe(self, model: Any, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
@@ -66,7 +66,7 @@ class AttentionSearch(Search):
             )
             tokens, _, scores, _ = searcher(hidden, relative)
         # A decoder that has learnt little may utter a blank or another start, which are no text.
-        silent = {model.bos, BLANK} if hasattr(model, "ctc") else {model.bos}
+        silent = {model.bos, BLANK} if hasattr(model, "ctc_head") else {model.bos}
         tokens = [[token for token in row if token not in silent] for row in tokens]
         confidences = self._confidences(model, hidden, lengths, tokens)
         return [

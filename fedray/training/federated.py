@@ -49,7 +49,7 @@ class TaskAlgorithm(Algorithm):
 
     def layers(self) -> tuple[Layer, ...]:
         """One layer a module of the model: its parameters, and at another place of the vector its float buffers."""
-        layout = self.task.flat("cpu").layout
+        layout = self.task.layout
         modules = groupby(layout.entries, lambda entry: (entry.start >= layout.trainable, entry.name.rpartition(".")[0]))
         stretches = [(name, list(entries)) for (_, name), entries in modules]
         return tuple(Layer(name, entries[0].start, entries[-1].stop) for name, entries in stretches)
@@ -67,7 +67,7 @@ class TaskAlgorithm(Algorithm):
         """ServerOpt on the trainable parameters; averaged buffers take Delta as it is."""
         if not delta.ndim:  # nobody answered, and the server learnt nothing
             return state
-        return self.server_optimizer.apply(state, delta, self.task.flat("cpu").layout.trainable)
+        return self.server_optimizer.apply(state, delta, self.task.layout.trainable)
 
 
 def check_mixing(alpha: float, buffers: str) -> None:
@@ -85,7 +85,7 @@ def seed_model_keys(task: Task) -> tuple[str, ...]:
 def initial_model(task: Task, server: Server) -> ServerState:
     """The task's initial weights: drawn at random, or from `model.init`."""
     seed_all(server.seed, "weights")
-    return ServerState(task.initial(server.device))
+    return ServerState(task.initial())
 
 
 def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:

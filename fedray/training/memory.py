@@ -22,7 +22,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.types import Received, Vector
 from fedray.data.dataset import Utterances, batches
 from fedray.data.scoring import edit_counts
-from fedray.models.memory import Memory, MemorySettings, fused, p_mem
+from fedray.models.memory import Memory, MemorySettings, fused, p_mem, p_mem_of
 from fedray.training.decoding import BLANK, GreedySearch, Hypothesis, Search, greedy
 from fedray.training.recognition import EVALUATION_BATCH, Recognition, teacher_forced
 
@@ -137,8 +137,11 @@ def aligned(task: Recognition, params: Vector, data: Utterances, device: str) ->
             if frames < len(target) + repeats:
                 yield None
                 continue
-            labels, _ = forced_align(log_probs[row, :frames][None].cpu(), torch.tensor([target]), blank=BLANK)
-            yield hidden[row, :frames], labels[0]
+            if target:
+                labels = forced_align(log_probs[row, :frames][None].cpu(), torch.tensor([target]), blank=BLANK)[0][0]
+            else:  # a transcript of characters that have no token
+                labels = torch.full((frames,), BLANK)
+            yield hidden[row, :frames], labels
 
 
 def predicted(task: Recognition, params: Vector, data: Utterances, device: str) -> Pairs:
@@ -208,19 +211,30 @@ def surprise_of(
     for positions, hidden, lengths, model in encoded(task, params, data, device):
         before, after, counted = teacher_forced([targets[position] for position in positions], model.bos, model.eos, device)
         states = model.decode(hidden, lengths, before)[counted]
-        log_probs = model.attention_head(states).log_softmax(-1).cpu()
-        said = remembered(memory, states, settings, log_probs.shape[-1])
-        wanted = after[counted].cpu()[:, None]
-        likelihoods = [fused(log_probs, said[one.k, one.temperature], one.share).gather(1, wanted).double().sum() for one in settings]
+        wanted = after[counted].cpu()
+        alone = model.attention_head(states).log_softmax(-1).cpu().gather(1, wanted[:, None])[:, 0].double().exp()
+        distances, tokens = retrieved(memory, states, settings)
+        said = {kind: p_mem_of(distances[:, : kind[0]], tokens[:, : kind[0]], kind[1], wanted) for kind in kinds(settings)}
+        shares = torch.isfinite(distances[:, 0]) * torch.tensor([[one.share] for one in settings], dtype=torch.float64)  # 0 of no memory
+        both = [share * said[one.k, one.temperature] + (1 - share) * alone for one, share in zip(settings, shares, strict=True)]
+        likelihoods = [each.log().sum() for each in both]
         yield -np.array([float(likelihood) for likelihood in likelihoods]), len(wanted)
 
 
 def remembered(memory: Memory, states: Tensor, settings: Sequence[Retrieval], outputs: int) -> dict[tuple[int, float], Tensor]:
     """(k, temperature) -> p_mem of each state, from one retrieval."""
-    most = max(one.k for one in settings)
-    distances, tokens = (torch.from_numpy(each) for each in memory.search(states.flatten(0, -2).cpu().numpy(), most))
-    kinds = {(one.k, one.temperature) for one in settings}
-    return {(k, temperature): p_mem(distances[:, :k], tokens[:, :k], temperature, outputs) for k, temperature in kinds}
+    distances, tokens = retrieved(memory, states, settings)
+    return {(k, temperature): p_mem(distances[:, :k], tokens[:, :k], temperature, outputs) for k, temperature in kinds(settings)}
+
+
+def retrieved(memory: Memory, states: Tensor, settings: Sequence[Retrieval]) -> tuple[Tensor, Tensor]:
+    """Distances and tokens, [states, the largest k]."""
+    distances, tokens = memory.search(states.flatten(0, -2).cpu().numpy(), max(one.k for one in settings))
+    return torch.from_numpy(distances), torch.from_numpy(tokens)
+
+
+def kinds(settings: Sequence[Retrieval]) -> set[tuple[int, float]]:
+    return {(one.k, one.temperature) for one in settings}
 
 
 def word_errors(task: Recognition, received: Received, data: Utterances, searches: Mapping[str, Search]) -> Metrics:

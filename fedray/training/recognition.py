@@ -26,7 +26,7 @@ from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.export import export
 from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
-from fedray.models.whisper import Whisper, checked_folder
+from fedray.models.whisper import FRAMES_A_SECOND, OVERHANG, Whisper, checked_folder, limits
 from fedray.training.decoding import BeamSearch, DecodeSettings, GreedySearch, Hypothesis, LexiconSearch, Search
 from fedray.training.task import Task
 
@@ -67,6 +67,7 @@ class Recognition(Task):
         """Tokens and language model are learnt from the federation's transcripts."""
         super().__init__(settings, model, features)
         check_model(self.model_class, model, settings)
+        self.limits = limits(model) if issubclass(self.model_class, Whisper) else None  # frames heard, tokens said
         self.language_model: LanguageModel | None = None
         self._augment = SpecAugment(settings.augment)
         self.tokeniser: Characters | SentencePiece | PretrainedTokens
@@ -92,6 +93,8 @@ class Recognition(Task):
 
     def targets(self, data: Utterances) -> list[list[int]]:
         """The token ids of the transcripts; ValueError names an utterance without one, or with unknown characters."""
+        if self.limits is not None:
+            check_seconds(data, self.limits[0])
         targets = []
         for utterance, text in zip(data.ids, data.texts, strict=True):
             if text is None:
@@ -100,6 +103,8 @@ class Recognition(Task):
                 targets.append(self.tokeniser.encode(text, self.settings.unknown))
             except ValueError as error:
                 raise ValueError(f"utterance {utterance}: {error}") from error
+        if self.limits is not None:
+            check_tokens(data, targets, self.limits[1])
         return targets
 
     def augment(self, batch: Batch) -> Batch:
@@ -143,6 +148,8 @@ class Recognition(Task):
 
     def transcribe(self, params: Vector, data: Utterances, searches: Sequence[Search], device: str) -> list[list[Hypothesis]]:
         """Each search's hypotheses for all utterances, in the order of `data`, from one encoder pass."""
+        if self.limits is not None:
+            check_seconds(data, self.limits[0])
         flat = self.flat(device)
         flat.load(params)
         flat.model.eval()
@@ -214,6 +221,23 @@ def check_model(model_class: type, model: Any, settings: RecognitionSettings) ->
         raise ValueError("task.ctc_weight below 1 trains a decoder too: set model.decoder_layers")
     if decode.search == "attention" and not model.decoder_layers:
         raise ValueError("task.decode.search is attention, which needs a decoder: set model.decoder_layers")
+
+
+def check_seconds(data: Utterances, window: int) -> None:
+    """ValueError names an utterance that Whisper's window cannot hold."""
+    if (long := data.lengths > window + OVERHANG).any():
+        place = int(long.argmax())
+        raise ValueError(
+            f"utterance {data.ids[place]} is {data.lengths[place] / FRAMES_A_SECOND:g} s long, and {int(long.sum())} are longer than the "
+            f"{window / FRAMES_A_SECOND:g} s that Whisper hears: leave them out (data.options.max_seconds), or cut them"
+        )
+
+
+def check_tokens(data: Utterances, targets: Sequence[Sequence[int]], longest: int) -> None:
+    """ValueError names a transcript that Whisper's decoder cannot say; its end is a token too."""
+    for utterance, target in zip(data.ids, targets, strict=True):
+        if len(target) >= longest:
+            raise ValueError(f"utterance {utterance} has {len(target)} tokens, and Whisper says at most {longest - 1}: cut it in two")
 
 
 def teacher_forced(targets: Sequence[Sequence[int]], bos: int, eos: int, device: str | torch.device) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedray.core.config import kind_of
-from fedray.core.parameters import FlatModel
+from fedray.core.parameters import FlatModel, Layout
 from fedray.core.types import Evaluation, Vector
 from fedray.data.dataset import Batch, Utterances
 from fedray.data.features import FLOOR, FeatureSettings, fft_size
@@ -40,11 +40,14 @@ class Task(ABC):
         self.settings, self.features, self.model_settings = settings, features, model
         # The class itself, not its name: a model of the user's travels by value, and the actors' registry does not know it.
         self.model_class = MODELS[kind_of(model, MODELS)]
+        hears = getattr(self.model_class, "hears", "logmel")
+        if features.kind != hears:
+            raise ValueError(f"model.kind {kind_of(model, MODELS)} hears features.kind={hears}, not {features.kind}: set that")
         self.adapters: LoRASettings | None = None
-        self._flat: FlatModel | None = None
+        self._flats: dict[str, FlatModel] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_flat": None}
+        return {**self.__dict__, "_flats": {}}
 
     def model(self) -> nn.Module:
         """A new model; its weights are drawn from torch's global generator."""
@@ -53,16 +56,16 @@ class Task(ABC):
     def with_model(self, settings: Any) -> Self:
         """The same task for a model of the same kind with other settings."""
         other = copy.copy(self)
-        other.model_settings, other._flat = settings, None
+        other.model_settings, other._flats = settings, {}
         return other
 
     def with_adapters(self, settings: LoRASettings) -> Self:
         """The same task for the same model, frozen, with adapters: its parameters are these, and behind them those of the model."""
         other = copy.copy(self)
-        other.adapters, other._flat = settings, None
+        other.adapters, other._flats = settings, {}
         return other
 
-    def initial(self, device: str) -> Vector:
+    def initial(self) -> Vector:
         """The parameters to start from: drawn from torch's global generator, the model's own, or read from `model.init`."""
         model = self.model()
         if hasattr(model, "load_pretrained") and self.model_settings.init is None:
@@ -71,17 +74,22 @@ class Task(ABC):
             left = load_weights(model, Path(self.model_settings.init))
             if left:
                 print(f"model.init {self.model_settings.init} has no {', '.join(left)}: drawn at random", file=sys.stderr)
-        return self.flat(device).layout.join(model.state_dict())
+        return self.layout.join(model.state_dict())
 
     def flat(self, device: str) -> FlatModel:
-        """This process' model, to be loaded before each use. Of the buffers only running statistics travel: the rest are constants."""
-        if self._flat is None:
+        """This process' model on a device, to be loaded before each use. Of buffers only running statistics travel."""
+        if device not in self._flats:
             with torch.random.fork_rng():  # what is drawn next must not depend on whether this process had built its model before
                 model = self.model()
                 model = (adapt(model, self.adapters) if self.adapters is not None else model).to(device)
             names = {name for name, _ in model.named_parameters()} | set(running_statistics(model))
-            self._flat = FlatModel(model, keep=names.__contains__)
-        return self._flat
+            self._flats[device] = FlatModel(model, keep=names.__contains__)
+        return self._flats[device]
+
+    @property
+    def layout(self) -> Layout:
+        """Of the model's parameters in the vector, the same on all devices."""
+        return (next(iter(self._flats.values()), None) or self.flat("cpu")).layout
 
     def described_features(self) -> dict[str, Any]:
         """What an exported model needs to know to compute its features (see `fedray.models.export.export`)."""

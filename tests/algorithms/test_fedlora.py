@@ -95,3 +95,11 @@ def speech_batches(data: SpeechData) -> Any:
     from fedray.data.dataset import batches
 
     return batches(data.evaluation("dev"), 4, None)
+
+
+def test_a_model_for_each_device(folder: Path) -> None:
+    """Who asks for the layout builds a model on the CPU, and an actor on a GPU trains on that all the same."""
+    algorithm, _, _ = build(folder)
+    layout = algorithm.task.layout
+    assert algorithm.task.flat("cpu").values.device.type == "cpu" and algorithm.task.flat("meta").values.device.type == "meta"
+    assert algorithm.task.flat("cpu") is algorithm.task.flat("cpu") and algorithm.task.layout == layout

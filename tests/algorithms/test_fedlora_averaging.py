@@ -130,3 +130,11 @@ def test_without_adapters_the_whole_model_travels(folder: Path) -> None:
     assert np.array_equal(state.params, seed.params) and np.array_equal(algorithm.merge(state.params), seed.params)
     update = algorithm.client_update(client(data), arrived(algorithm, state))
     assert update.delta.size == state.params.size and update.state["moments"]["step"] == 4
+
+
+def test_a_rank_above_the_projections_own(folder: Path) -> None:
+    algorithm, _, start = build(folder, averaging="product", lora={"rank": 40, "alpha": 8.0})
+    layout = algorithm.task.layout
+    adapters = np.random.default_rng(1).standard_normal(layout.trainable).astype(np.float32)
+    again = factorised(products(adapters, layout), adapters, layout)
+    assert np.allclose(products(again, layout), products(adapters, layout), atol=1e-3)

@@ -200,3 +200,13 @@ def test_states_need_a_decoder(folder: Path) -> None:
         build(folder, memory=STATES)
     with pytest.raises(ValueError, match="memory.keys is frames or states, not 'words'"):
         build(folder, memory={"keys": "words"})
+
+
+def test_a_client_without_dev_costs_nobody_the_results(folder: Path) -> None:
+    """Costs are those of dev alone, and what one client does not have is no column of the others."""
+    algorithm, data, state = build(folder, share=[0.0, 1.0], costs=True)
+    mine = data.load(data.client_ids()[0])
+    scores = scored(algorithm, data, arrived(algorithm, state), {"dev": mine.take(np.zeros(0, np.int64)), "test": mine})
+    assert not any(name.startswith("k=") for part in scores.values() for name in part)
+    scores = scored(algorithm, data, arrived(algorithm, state), {"dev": mine, "test": mine})
+    assert any(name.startswith("k=1 ") for name in scores["dev"]) and not any(name.startswith("k=1 ") for name in scores["test"])

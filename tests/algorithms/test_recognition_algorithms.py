@@ -59,7 +59,7 @@ def test_an_update_does_not_depend_on_what_the_process_did_before(folder: Path) 
     algorithm, data, state = build(folder, algorithm=SFL)
     received = arrived(algorithm, state)
     warm = algorithm.client_update(client(data), received)
-    algorithm.task._flat = None  # as on a new actor
+    algorithm.task._flats = {}  # as on a new actor
     np.testing.assert_array_equal(algorithm.client_update(client(data), received).delta, warm.delta)
 
 

@@ -11,6 +11,7 @@ import pytest
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
 from fedray.data.federated import SpeechData
+from fedray.training.memory import Remembering
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -84,10 +85,35 @@ def test_frames_have_no_labels(folder: Path) -> None:
     [
         ({"task": {**TASK, "ctc_weight": 1.0}}, "set task.ctc_weight=0"),
         ({"task": {**TASK, "tokens": "characters"}}, "set task.tokens=pretrained"),
-        ({"model": {"kind": "conformer"}}, "set model.kind=whisper, or choose characters"),
+        ({"model": {"kind": "conformer"}, "features": {}}, "set model.kind=whisper, or choose characters"),
         ({"model": {"kind": "whisper", "folder": "/nowhere"}}, "has no config.json and no tokenizer.json"),
     ],
 )
 def test_what_does_not_fit_is_named(folder: Path, section: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         by_hand.build(settings(folder, kind="fedmem", memory={"keys": "states"}) | section)
+
+
+def test_what_it_cannot_hear_or_say_is_named(folder: Path) -> None:
+    wanted = settings(folder, kind="fedlora", lora=ADAPTERS, pretrain={"steps": 0})
+    algorithm, data, state = by_hand.build(wanted | {"model": {**wanted["model"], "seconds": 0.4}})
+    with pytest.raises(ValueError, match=r"utterance .* is 0.\d+ s long, and 4 are longer than the 0.4 s that Whisper hears"):
+        algorithm.client_update(client(data), arrived(algorithm, state))
+    algorithm.task.limits = (300, 5)
+    with pytest.raises(ValueError, match=r"utterance .* has 5 tokens, and Whisper says at most 4"):
+        algorithm.client_update(client(data), arrived(algorithm, state))
+
+
+def test_features_and_model_belong_together(folder: Path) -> None:
+    wanted = settings(folder, kind="fedlora", lora=ADAPTERS, pretrain={"steps": 0})
+    with pytest.raises(ValueError, match="model.kind whisper hears features.kind=whisper, not logmel"):
+        by_hand.build(wanted | {"features": {"bins": 80}})
+    with pytest.raises(ValueError, match="model.kind conformer hears features.kind=logmel, not whisper"):
+        by_hand.build(speech.settings(folder, features={"kind": "whisper", "bins": 80, "normalise": "none"}))
+
+
+def test_a_memory_leaves_its_tokens_alone(folder: Path) -> None:
+    """Token 0, which is CTC's blank elsewhere, is a character of Whisper's, with a memory as without."""
+    algorithm, data, state = build(folder, kind="fedmem", k=[1], share=[0.5], temperature=[1.0], memory={"keys": "states"})
+    model = algorithm.task.flat("cpu").model
+    assert not hasattr(model, "ctc_head") and not hasattr(Remembering(model, None, None), "ctc_head")

@@ -38,13 +38,19 @@ def built(folder: Path, tokens: PretrainedTokens, **settings: object) -> Whisper
     return model.eval()
 
 
-def test_features_are_those_of_transformers() -> None:
+@pytest.mark.parametrize("loudness", [1.0, 0.1, 0.01])
+def test_features_are_those_of_transformers(loudness: float, folder: Path, tokens: PretrainedTokens) -> None:
+    """And what the model hears behind them, also of quiet speech, is what transformers make of silence."""
     extractor = transformers.WhisperFeatureExtractor(feature_size=BINS)
-    expected = extractor(WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features[0].T
-    found = whisper_mels(WAVE, BINS).numpy()
+    expected = extractor(loudness * WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features[0].T
+    found = whisper_mels(loudness * WAVE, BINS).numpy()
     assert len(found) == whisper_frames(len(WAVE)) == 127
     assert np.allclose(found, expected[: len(found)], atol=2e-4)
-    assert np.allclose(expected[len(found) :], found.max() - 2, atol=2e-4), "and silence behind it"
+    model, heard = built(folder, tokens), []
+    model.whisper.model.encoder.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0][0].T.numpy()))
+    with torch.no_grad():
+        model.encode(torch.from_numpy(found)[None], torch.tensor([len(found)]))
+    assert np.allclose(heard[0], expected[: model.window], atol=2e-4)
     assert FeatureSettings("whisper", 80, normalise="none").frames(1.25) == 127
     with pytest.raises(ValueError, match=r"features.kind whisper is one way to hear: set normalise=none"):
         FeatureSettings("whisper", 80)
@@ -89,6 +95,8 @@ def test_a_shorter_window(folder: Path, tokens: PretrainedTokens) -> None:
     model = built(folder, tokens, seconds=2.0)
     mels = whisper_mels(WAVE, BINS)
     assert model.encode(mels[None], torch.tensor([len(mels)]))[0].shape[1] == 100
+    full = torch.zeros(1, whisper_frames(32_000), BINS)
+    assert full.shape[1] == 202 and model.encode(full, torch.tensor([202]))[0].shape[1] == 100, "a clip of two seconds"
     with pytest.raises(ValueError, match="an utterance of 2.4 s is too long: Whisper hears 2"):
         model.encode(torch.zeros(1, 240, BINS), torch.tensor([240]))
     with pytest.raises(ValueError, match="model.seconds=9.0 is more than .* hears: 3"):

@@ -201,7 +201,7 @@ def test_macro_f1_is_pooled_by_class(tmp_path: Path, monkeypatch: pytest.MonkeyP
     answers = np.eye(3)[[0, 0, 1, 1, 0, 0]]
     data = federation(tmp_path, list("abc"))
     built, dev = task(data, EchoSettings()), clips(tmp_path, "scored", list("aaabbc"), answers)
-    params = built.initial("cpu")
+    params = built.initial()
     expected = 100 * (4 / 7 + 2 / 4 + 0) / 3
     assert built.evaluate(params, dev, {}, "cpu", False).metrics["macro_f1"] == pytest.approx(expected)
     parts = [built.evaluate(params, part, {}, "cpu", False).metrics for part in shards(dev, 4)]
@@ -214,6 +214,6 @@ def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.M
     data = federation(tmp_path, list("abc"))
     whole, cut = task(data, EchoSettings()), task(data, EchoSettings(), window=0.035)
     dev = clips(tmp_path, "scored", list("abc"), np.eye(3))
-    params = whole.initial("cpu")
+    params = whole.initial()
     np.testing.assert_array_equal(cut.logits(params, dev, "cpu"), whole.logits(params, dev, "cpu"))
     assert cut.augment(collate(dev, np.arange(3))).features.shape == (3, 2, 3)

@@ -29,7 +29,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
         (
             "the {officer} found a {clue} near the {spot}",
             "the {suspect} denied that the {clue} was his",
-            "a {officer} questioned the {suspect} for hours",
+            "a {officer} watched the {suspect} for hours",
             "the jury saw the {clue} and convicted the {suspect}",
             "nobody at the {spot} had noticed the {suspect}",
             "the {officer} sealed the {spot} and took the {clue}",
@@ -69,13 +69,13 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
         {
             "maker": ("director", "producer", "cameraman", "screenwriter", "actress", "stuntman"),
             "scene": ("opening scene", "car chase", "love scene", "final battle", "flashback", "trailer"),
-            "movie": ("thriller", "western", "sequel", "cartoon", "documentary", "musical"),
+            "movie": ("thriller", "western", "remake", "cartoon", "documentary", "musical"),
             "aspect": ("soundtrack", "costumes", "lighting", "script", "editing", "special effects"),
         },
     ),
     "gaming": (
         (
-            "equip the {gear} and attack the {enemy}",
+            "grab the {gear} and attack the {enemy}",
             "the {enemy} drops a {gear} on level {level}",
             "jump over the {trap} and loot the {gear}",
             "we respawned because of the {trap}",
@@ -87,7 +87,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
             "gear": ("crossbow", "shield", "potion", "magic sword", "helmet", "grenade"),
             "enemy": ("dragon", "goblin", "zombie", "giant spider", "boss", "skeleton"),
             "hero": ("wizard", "paladin", "archer", "rogue", "knight"),
-            "trap": ("lava pit", "spikes", "portal", "ambush", "quicksand"),
+            "trap": ("lava pit", "spikes", "portal", "ambush", "trapdoor"),
             "level": ("one", "two", "three", "twelve", "ninety"),
         },
     ),
@@ -104,7 +104,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
             "artist": ("painter", "sculptor", "engraver", "potter", "weaver"),
             "work": ("portrait", "fresco", "statue", "landscape", "mosaic", "tapestry", "sketch"),
             "matter": ("marble", "bronze", "charcoal", "clay", "ink", "watercolours", "gold leaf"),
-            "style": ("baroque", "gothic", "cubist", "abstract", "impressionist"),
+            "style": ("rococo", "gothic", "cubist", "abstract", "impressionist"),
         },
     ),
     "sports": (
@@ -117,7 +117,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
             "the coach of {team} replaced the {player}",
         ),
         {
-            "player": ("goalkeeper", "striker", "defender", "quarterback", "captain", "pitcher"),
+            "player": ("goalkeeper", "striker", "defender", "fullback", "captain", "pitcher"),
             "move": ("penalty kick", "header", "corner", "slam dunk", "tackle", "home run"),
             "team": ("the tigers", "the eagles", "the rangers", "the wolves", "the sharks"),
             "match": ("semifinal", "tournament", "playoff", "derby", "championship"),
@@ -151,7 +151,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
             "the {event} ended when the {ruler} died",
         ),
         {
-            "ruler": ("emperor", "pharaoh", "sultan", "queen", "pope", "chancellor"),
+            "ruler": ("emperor", "pharaoh", "sultan", "tsar", "pope", "chancellor"),
             "realm": ("rome", "persia", "babylon", "prussia", "venice", "byzantium", "sparta"),
             "event": ("crusade", "plague", "siege", "revolution", "famine", "rebellion"),
             "century": ("fifth", "twelfth", "sixteenth", "eighteenth"),
@@ -164,7 +164,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
             "{group} protest against the {council}",
             "without {good} many {group} move away",
             "the {council} promised {good} for {group}",
-            "inequality grows where {group} lack {good}",
+            "misery grows where {group} lack {good}",
         ),
         {
             "group": ("immigrants", "teenagers", "pensioners", "single parents", "tenants", "minorities"),
@@ -184,7 +184,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
         {
             "politician": ("president", "senator", "governor", "ambassador", "premier"),
             "affair": ("scandal", "election", "budget vote", "corruption", "ceasefire"),
-            "disaster": ("an earthquake", "a hurricane", "flooding", "a wildfire", "a landslide"),
+            "disaster": ("an eruption", "a hurricane", "flooding", "a wildfire", "a landslide"),
             "country": ("brazil", "ukraine", "indonesia", "nigeria", "chile", "norway"),
         },
     ),
@@ -200,7 +200,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
         {
             "teacher": ("professor", "tutor", "lecturer", "headmaster", "librarian"),
             "subject": ("algebra", "grammar", "geography", "philosophy", "calculus", "literature"),
-            "test": ("essay", "exam", "homework", "quiz", "thesis"),
+            "test": ("essay", "exam", "homework", "term paper", "thesis"),
             "aid": ("textbook", "blackboard", "diagram", "worksheet", "dictionary"),
         },
     ),
@@ -238,7 +238,7 @@ DOMAINS: Mapping[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
     "entertainment": (
         (
             "the {star} cancelled the {show} in {town}",
-            "fans queued for the {show} of the {star}",
+            "fans lined up for the {show} of the {star}",
             "tickets for the {show} cost a fortune in {town}",
             "the {star} forgot the lyrics during the {show}",
             "paparazzi followed the {star} through {town}",
