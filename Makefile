@@ -19,7 +19,7 @@ test: $(BIN)/.installed  ## all tests but the longest, in three processes: most 
 	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-long: $(BIN)/.installed  ## the longest tests (about 13 minutes)
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long -n 3 --dist loadfile
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -104,10 +104,9 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
                 display.progress(done, len(items), what)
                 yield result
         except RayTaskError as error:
+            # What is in flight ends by itself. `ray.cancel` of a task that is just ending would end this process: "Check failed: Tried to
+            # complete task that was not pending" (Ray 2.60).
             raise cause_of(error) from None
-        finally:  # an error or Ctrl-C: nobody waits for the rest
-            for reference in flying:
-                ray.cancel(reference)
 
 
 def cause_of(error: RayTaskError) -> Exception:
