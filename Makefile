@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Most of a test's time is waiting for Ray. Should one end its process, the others must not wait for what it was to run.
+PARALLEL := -n 3 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
@@ -15,11 +17,11 @@ $(BIN)/.installed: pyproject.toml
 demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest, in three processes: most of the time is waiting for Ray (MINUTES minutes on two cores)
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+test: $(BIN)/.installed  ## all tests but the longest (about 12 minutes on two cores)
+	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longest tests (about 13 minutes)
-	$(BIN)/python -m pytest -m long -n 3 --dist loadfile
+test-long: $(BIN)/.installed  ## the longest tests (about 15 minutes)
+	$(BIN)/python -m pytest -m long $(PARALLEL)
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .
