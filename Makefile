@@ -20,8 +20,8 @@ demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clie
 test: $(BIN)/.installed  ## all tests but the longest (about 12 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longest tests (about 15 minutes)
-	$(BIN)/python -m pytest -m long $(PARALLEL)
+test-long: $(BIN)/.installed  ## the longest tests, one after the other: some watch all processes of the machine, or the clock (about 25 minutes)
+	$(BIN)/python -m pytest -m long
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .
