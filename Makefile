@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Most of a test's time is waiting for Ray. Should one end its process, the others must not wait for what it was to run.
+# Three processes keep two cores busy where one waits for Ray. Should a test end its process, the others must not wait for what it was to run.
 PARALLEL := -n 3 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0

@@ -154,14 +154,18 @@ def limits(settings: WhisperSettings) -> tuple[int, int]:
         if settings.seconds * FRAMES_A_SECOND > window:
             raise ValueError(f"model.seconds={settings.seconds} is more than {folder} hears: {window / FRAMES_A_SECOND:g}")
         window = 2 * round(settings.seconds * FRAMES_A_SECOND / 2)
-    return window, int(config["max_target_positions"]) - len(prompt(folder, settings.language))
+    return window, int(config["max_target_positions"]) - len(prompt_words(settings.language))
+
+
+def prompt_words(language: str | None) -> list[str]:
+    spoken = [] if language is None else [f"<|{language}|>", "<|transcribe|>"]
+    return ["<|startoftranscript|>", *spoken, "<|notimestamps|>"]
 
 
 def prompt(folder: Path, language: str | None) -> list[int]:
     """The tokens that begin every transcript. ValueError names one that the tokeniser does not know."""
     known = {row["content"]: row["id"] for row in json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]}
-    spoken = [] if language is None else [f"<|{language}|>", "<|transcribe|>"]
-    wanted = ["<|startoftranscript|>", *spoken, "<|notimestamps|>"]
+    wanted = prompt_words(language)
     missing = [token for token in wanted if token not in known]
     if missing:
         raise ValueError(f"{folder / 'tokenizer.json'}: has no {', '.join(missing)}: is model.language={language} among its languages?")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ class Remembering:
     @property
     def attention_head(self) -> nn.Module:
         head: nn.Module = self._model.attention_head
-        return HeadWithMemory(head, self) if self._memory.settings.keys == "states" else head
+        return HeadWithMemory(head, self._fused) if self._memory.settings.keys == "states" else head
 
     def _fused(self, log_probs: Tensor, states: Tensor) -> Tensor:
         own = self._retrieval
@@ -98,14 +98,15 @@ class Remembering:
 class HeadWithMemory(nn.Module):
     """What SpeechBrain's searchers take for the decoder's linear layer: its outputs are normalised log-probabilities already."""
 
-    def __init__(self, head: nn.Module, model: Remembering) -> None:
+    def __init__(self, head: nn.Module, fuse: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """`fuse(log-probabilities, states)`"""
         super().__init__()
-        self.w, self._head, self._model = head.w, head, (model,)  # in a tuple: not a part of this module
+        self.w, self._head, self._fuse = head.w, head, fuse
 
     def forward(self, states: Tensor) -> Tensor:
         """States [B, D], or [B, L, D], of which searchers read the last step alone."""
         last = states[:, -1:] if states.ndim == 3 else states
-        return self._model[0]._fused(self._head(last).log_softmax(-1), last).clamp(min=LEAST)
+        return self._fuse(self._head(last).log_softmax(-1), last).clamp(min=LEAST)
 
 
 def remember(task: Recognition, params: Vector, data: Utterances, settings: MemorySettings, device: str) -> tuple[Memory, int]:
