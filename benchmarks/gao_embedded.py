@@ -2,8 +2,8 @@
 
     python benchmarks/gao_embedded.py [--seeds 0 1 2] [--only wrong regimes] [--runs runs/study-gao]
 
-About 200 clients. Scored is the model of the best round by dev on speakers that nobody has heard. Runs that are finished are kept; the
-same command goes on.
+About 200 clients. Scored is the model of the best round by dev on speakers that nobody has heard. The pages are gao_wrong.md and
+gao_regimes.md. Runs that are finished are kept; the same command goes on.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def page(part: str, found: dict[str, list[dict[str, Any]]]) -> str:
             | {"clients that count": f"{mean(one['effective'] for one in results):.1f} of {mean(one['cohort'] for one in results):.0f}"}
             | {"seconds a round": f"{mean(one['seconds'] for one in results):.1f}"}
         )
-    title = {"wrong": "Two clients of five with wrong transcripts", "regimes": "Table 1"}[part]
-    return f"## {title}\n\n{study.table(rows)}"
+    title = {"wrong": "two of five with wrong transcripts", "regimes": "table 1"}[part]
+    text = f"# Gao et al. on about 200 embedded clients: {title}\n\n"
+    return f"{text}Test WER in percent, mean ± SD over seeds; the change is from the warmed-up model.\n\n{study.table(rows)}"
 
 
 def main() -> None:
@@ -77,18 +78,11 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-gao", help="where the run folders are kept")
     parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
     chosen = parser.parse_args()
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {
-        part: {arm: [] for arm in each} for part, each in arms().items() if part in chosen.only
-    }
-    for seed in chosen.seeds:
-        for part, each in found.items():
-            for arm, results in each.items():
-                results.append(play(part, arm, seed, chosen.runs))
-    text = "# Gao et al. on about 200 embedded clients\n\n"
-    text += "Test WER in percent, mean ± SD over seeds; the change is from the warmed-up model.\n\n"
-    text += "\n\n".join(page(part, each) for part, each in found.items())
-    study.write("gao_embedded", text, {"found": found}, "python benchmarks/gao_embedded.py", chosen.seeds)
-    print(text)
+    for part in chosen.only:
+        found = {arm: [play(part, arm, seed, chosen.runs) for seed in chosen.seeds] for arm in arms()[part]}
+        text = page(part, found)
+        study.write(f"gao_{part}", text, {"found": found}, f"python benchmarks/gao_embedded.py --only {part}", chosen.seeds)
+        print(text)
 
 
 if __name__ == "__main__":

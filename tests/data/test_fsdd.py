@@ -79,6 +79,7 @@ def test_connected_digits(digits: Path, tmp_path: Path) -> None:
     }
     assert set(splits["clients"].column("speaker")) == {"cat#1", "cat#2", "dan#1", "dan#2"} >= set(splits["test"].column("speaker"))
     assert set(splits["server"].column("speaker")) == {"ann", "bob"} == set(splits["test-server"].column("speaker"))
+    assert all(manifest.column("label") == manifest.column("speaker") for manifest in splits.values())
     lengths = {word: 0.1 + 0.01 * digit for digit, word in enumerate(fsdd.WORDS)}
     with Path(splits["test"][0].path).with_name("strings.tsv").open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file, delimiter="\t"):  # names its recordings, as 7_ann_0

@@ -59,9 +59,9 @@ class ConnectedDigits:
     """Strings of digits: recordings of one speaker, drawn at random, joined with pauses; text is "three one four".
 
     `server`: strings by the server's speakers. `clients`: each speaker's takes are dealt to `clients_per_speaker` clients ("theo#2"), which
-    is what the column `speaker` says. `dev` and `test`: strings by the same clients from other takes; `test-server`: by the server's
-    speakers. A speaker may be on both sides if server_takes and client_takes do not overlap. All is drawn by name from the seed: the files
-    are the same bits for any number of processes.
+    is what speaker and label say. `dev` and `test`: strings by the same clients from other takes; `test-server`: by the server's speakers.
+    A speaker may be on both sides if server_takes and client_takes do not overlap. All is drawn by name from the seed: the same bits for
+    any number of processes.
     """
 
     server_speakers: list[str] = field(default_factory=lambda: ["george", "jackson", "lucas"])
@@ -87,10 +87,8 @@ class ConnectedDigits:
     client_snr: Range = (5.0, 20.0)  # dB, white noise
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits named above, those without strings left out; 16-bit FLAC below `cache`, made on first use.
-
-        Raises ValueError for settings that cannot be and recordings that are missing.
-        """
+        """The splits named above, those without strings left out; 16-bit FLAC below `cache`, made on first use. Raises ValueError for
+        settings that cannot be and recordings that are missing."""
         self.check()
         speakers = recordings(root)
         sources = self._sources(speakers, seed)
@@ -103,9 +101,10 @@ class ConnectedDigits:
         }
         build = functools.partial(self._build, sources=sources, seed=seed, parallel=parallel)
         folder = cached(Path(cache) / f"connected-digits-{key(parts)}", build)
-        names = {name: name for name in ("server", "clients", "dev", "test", "test-server")}
-        table = Tsv(train=["strings.tsv"], id_column="utterance", text_column="text", split_column="split", split_names=names)
-        return table.read(folder, seed, cache, parallel)
+        ours = {name: name for name in ("server", "clients", "test-server")}
+        return Tsv(
+            train=["strings.tsv"], id_column="utterance", text_column="text", label_column="speaker", split_column="split", split_names=ours
+        ).read(folder, seed, cache, parallel)
 
     def check(self) -> None:
         lowest = {"digits": 1, "pause": 0, "warp": 0.5, "tempo": 0.5, "t60": 0.01, "server_snr": -100, "client_snr": -100}
