@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import warnings
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import lfilter
 from torchaudio.transforms import MelSpectrogram
+
+from fedray.core.cache import cache_root
 
 Waveform = npt.NDArray[np.float32]  # [samples], -1..1
 
@@ -82,12 +87,8 @@ def blind_snr(waveform: Waveform) -> float:
 
     Voice is where probabilistic YIN finds a pitch; the prediction is fitted to the whole recording.
     """
-    import librosa  # in the extra `study`: it takes seconds to import
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pYIN warns of what it returns as unvoiced
-        _, voiced, _ = librosa.pyin(waveform, fmin=PITCH[0], fmax=PITCH[1], sr=SAMPLE_RATE, frame_length=1024, hop_length=HOP * 2)
-    chunks = np.repeat(voiced, HOP * 2)[: len(waveform)]
+    librosa = compiled_librosa()
+    chunks = np.repeat(_voiced(librosa, waveform), HOP * 2)[: len(waveform)]
     if not chunks.any():
         return math.nan
     signal = waveform.astype(np.float64)
@@ -95,6 +96,31 @@ def blind_snr(waveform: Waveform) -> float:
     chunks = np.pad(chunks, (0, len(signal) - len(chunks)))
     noise = float(np.square(left[chunks]).sum())
     return 10 * math.log10(float(np.square(signal[chunks]).sum()) / noise) if noise > 0 else math.nan
+
+
+def _voiced(librosa: Any, waveform: Waveform) -> npt.NDArray[np.bool_]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pYIN warns of what it returns as unvoiced
+        return librosa.pyin(waveform, fmin=PITCH[0], fmax=PITCH[1], sr=SAMPLE_RATE, frame_length=1024, hop_length=HOP * 2)[1]
+
+
+@functools.cache
+def compiled_librosa() -> Any:
+    """librosa, which is in the extra `study` and takes seconds to import, with what numba compiles for it.
+
+    Processes that fill numba's cache at once mix up their files, and from then on whoever reads them crashes (numba 0.68): one at a time
+    makes them, in a folder of fedray's, or finds them made.
+    """
+    folder = cache_root() / "numba"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
+    with FileLock(folder / ".lock"):
+        import librosa
+
+        second = np.sin(np.arange(SAMPLE_RATE) * (2 * np.pi * 200 / SAMPLE_RATE))
+        _voiced(librosa, second.astype(np.float32))
+        librosa.lpc(second, order=PREDICTION)
+    return librosa
 
 
 def mel_statistics(waveform: Waveform) -> npt.NDArray[np.float32]:

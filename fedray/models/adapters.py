@@ -30,8 +30,9 @@ class LoRASettings:
     rank: int = 4  # 0: no adapters, the whole model is tuned
     alpha: float = 8.0
     dropout: float = 0.0
-    # Regular expressions: a two-dimensional weight is adapted where one is found in its name. These are self-attention's projections and
-    # both feed-forward matrices of the Conformer's encoder; with a decoder add "self_attn.*_proj".
+    # Regular expressions: a weight is adapted where one is found in its name, a convolution's as the matrix [outputs, inputs x kernel].
+    # These are self-attention's projections and both feed-forward matrices of the Conformer's encoder; with a decoder add
+    # "self_attn.*_proj".
     targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class LowRank(nn.Module):
 
 def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
     """Freeze the model in place and give the weights that `targets` name adapters. ValueError for a target that names none."""
-    names = [name for name, parameter in model.named_parameters() if parameter.ndim == 2]
+    names = [name for name, parameter in model.named_parameters() if parameter.ndim >= 2]
     for target in settings.targets:
         if not any(re.search(target, name) for name in names):
             raise ValueError(f"lora.targets: no weight has {target!r} in its name; there are {', '.join(names)}")
@@ -77,7 +78,7 @@ def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
             owner, _, own = name.rpartition(".")
             module = model.get_submodule(owner)
             parts, heads = fused(module) if own == "in_proj_weight" else (1, 1)
-            rows, columns = model.get_parameter(name).shape
+            rows, columns = model.get_parameter(name).flatten(1).shape
             parametrize.register_parametrization(module, own, LowRank(rows, columns, settings, parts, heads))
             module.parametrizations[own].original.requires_grad_(False)
     return model

@@ -196,12 +196,12 @@ def word_errors_of(
         log_probs = model.ctc(hidden).cpu()
         said = remembered(memory, hidden, settings, log_probs.shape[-1])
         spoken = [data.texts[position] or "" for position in positions]
-        errors = np.zeros(len(settings))
-        for place, one in enumerate(settings):
-            both = fused(log_probs, said[one.k, one.temperature].view_as(log_probs), one.share)
-            counts = edit_counts(spoken, [task.tokeniser.decode(tokens) for tokens in greedy(both, lengths)])
-            errors[place] = 100 * sum(count.errors for count in counts)
-        yield errors, sum(count.length for count in counts)
+        heard = [greedy(fused(log_probs, said[one.k, one.temperature].view_as(log_probs), one.share), lengths) for one in settings]
+        different = sorted({(row, tuple(tokens)) for each in heard for row, tokens in enumerate(each)})  # most settings agree
+        counts = edit_counts([spoken[row] for row, _ in different], [task.tokeniser.decode(tokens) for _, tokens in different])
+        errors = {one: 100.0 * count.errors for one, count in zip(different, counts, strict=True)}
+        words = {row: count.length for (row, _), count in zip(different, counts, strict=True)}
+        yield np.array([sum(errors[row, tuple(tokens)] for row, tokens in enumerate(each)) for each in heard]), sum(words.values())
 
 
 def surprise_of(

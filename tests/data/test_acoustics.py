@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,3 +87,17 @@ def test_all_at_once_and_what_is_too_short() -> None:
     assert acoustics.mel_statistics(waveform).shape == (80,)
     with pytest.raises(ValueError, match="50 ms are too short"):
         acoustics.measure(waveform[:800])
+
+
+@pytest.mark.long
+def test_processes_that_compile_librosa_at_once_leave_a_cache_that_can_be_read(tmp_path: Path) -> None:
+    code = "import numpy as np; from fedray.data import acoustics; print(acoustics.blind_snr(np.sin(np.arange(16000) / 12).astype('f4')))"
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | {"FEDRAY_CACHE": str(tmp_path)}
+
+    def started() -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+
+    together = [started() for _ in range(3)]
+    said = [process.communicate()[0] for process in (*together, started())]
+    assert len(set(said)) == 1 and float(said[0]) > 0
+    assert list((tmp_path / "numba").rglob("*.nbc"))

@@ -49,6 +49,7 @@ MODELS = {
     attention: (lambda attention=attention: conformer(attention), ["mha_layer.*_proj", "self_attn.*_proj", "ffn"])
     for attention in ATTENTIONS
 }
+MODELS["convolutions"] = (conformer, ["front", "convolution_module"])
 MODELS["crdnn"] = (crdnn, ["DNN", "head"])
 
 
