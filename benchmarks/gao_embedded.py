@@ -18,6 +18,7 @@ import study
 Arm = tuple[str, list[str]]  # configuration, overrides
 WEIGHTS = {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}
 SPEAKERS, UTTERANCES, ROUNDS = 10, 11.6, 8  # of a cross-device round, of a speaker: what a run trains on is the same in all regimes
+GREEDY = "task.decode.search=greedy"  # a model from scratch says so little that a beam with a language model takes minutes
 CROSS_DEVICE = [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS}"]
 FEDERATED = {
     "ten silos": ("embedded_silos", [f"rounds={ROUNDS // 4}"]),  # 2,256 utterances once are four rounds' worth
@@ -30,10 +31,10 @@ FIRST = "examples"
 
 def arms() -> dict[str, dict[str, Arm]]:
     """Part -> arm -> what is run."""
-    central = [f"algorithm.utterances={5 * SPEAKERS * UTTERANCES:.0f}", f"rounds={ROUNDS}"]
+    central = [GREEDY, f"algorithm.utterances={5 * SPEAKERS * UTTERANCES:.0f}", f"rounds={ROUNDS}"]
     regimes: dict[str, Arm] = {"all, central": ("embedded_all", central), "second half, central": ("embedded_second_half", central)}
     for regime, (name, own) in FEDERATED.items():
-        regimes |= {f"{regime}, {words}": (name, [*own, f"strategy.kind={kind}"]) for words, kind in WEIGHTS.items()}
+        regimes |= {f"{regime}, {words}": (name, [GREEDY, *own, f"strategy.kind={kind}"]) for words, kind in WEIGHTS.items()}
     sharp = [("loss", "by_loss", 1.0), *(("WER", "by_wer", temperature) for temperature in (1.0, 0.05))]
     wrong = {FIRST: ["strategy={kind: by_examples}"]}
     wrong |= {f"{words}, temperature {t:g}": [f"strategy={{kind: {kind}, temperature: {t}}}"] for words, kind, t in sharp}
