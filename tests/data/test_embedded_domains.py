@@ -47,6 +47,8 @@ def test_the_server_says_the_same_whatever_the_clients_talk_about() -> None:
         return [session for split, session in Embedded(**options).sessions(0) if split == "server"]
 
     assert server(domains=["crime"]) == server(domains=["news", "people"]) == server(dialects=["en-029"]) == server()
+    words = server(domains=["crime"], server_words=True)
+    assert words == server(domains=["news", "people"], server_words=True) != server()
 
 
 def test_clients_are_dialects() -> None:
@@ -64,6 +66,7 @@ def test_clients_are_dialects() -> None:
         ({"dialects": ["en-us"], "domains": ["news"]}, "not for use together"),
         ({"domains": ["news"], "kind": "keywords"}, "are for commands in one language"),
         ({"domains": ["news"], "languages": ["fr"]}, "are in English, not in fr"),
+        ({"server_words": True}, r"set data\.options\.domains, or remove it"),
     ],
 )
 def test_settings_that_make_no_sense(options: dict[str, object], message: str) -> None:

@@ -53,6 +53,7 @@ class Embedded:
     languages: list[str] = field(default_factory=lambda: ["en"])  # speakers take turns
     dialects: list[str] = field(default_factory=list)  # accents in which all speakers but the server's take turns; []: by clients.accents
     domains: list[str] = field(default_factory=list)  # of which all speakers but the server's talk in turn, each in words of its own
+    server_words: bool = False  # with domains: the server reads words of all of them in random order, no sentence; else commands
     server_speakers: int = 40
     server_utterances: int = 25  # of each speaker, as all that follow
     client_speakers: int = 60
@@ -106,6 +107,8 @@ class Embedded:
                 raise ValueError(f"data.options.{name}: choose from {', '.join(known)}, not {getattr(self, name)}")
         if self.domains and self.languages != ["en"]:
             raise ValueError(f"data.options.domains are in English, not in {self.languages[0]}: remove them")
+        if self.server_words and not self.domains:
+            raise ValueError("data.options.server_words are those of domains: set data.options.domains, or remove it")
         for name in ("held_out", "unseen"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.options.{name}: a share between 0 and 1, not {getattr(self, name)}")
@@ -192,6 +195,8 @@ class Embedded:
         if self.kind == "keywords":
             return self._classes(split, speaker, grammar.keywords[: self.words], count, "texts")
         generator = seeds.numpy_generator(*speaker.names, "texts")
+        if self.server_words and speaker.domain is None:
+            return sentences.words_of(DOMAIN_GRAMMARS.values(), count, generator)
         texts = []
         for _ in range(count):
             unseen = split not in ("server", "clients") and generator.random() < self.unseen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from fedray.data.corpora.synthesis import domains, english, french, german, ital
 
 SLOT = re.compile(r"\{(\w+)\}")
 TRIES = 10_000
+WORDS = (4, 8)  # of a text without grammar, the end included
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ def draw(grammar: Grammar, held: bool, share: float, seed: int, generator: np.ra
         if held_out(text, share, seed) == held:
             return text
     raise ValueError(f"{TRIES:,} random sentences brought none of the wanted ones: move data.options.held_out ({share}) away from 0 and 1")
+
+
+def words_of(grammars: Iterable[Grammar], count: int, generator: np.random.Generator) -> list[str]:
+    """`count` texts of words of these grammars that follow each other at random."""
+    words = np.array(sorted(set().union(*(grammar.vocabulary() for grammar in grammars))))
+    return [" ".join(generator.choice(words, int(generator.integers(WORDS[0], WORDS[1] + 1)))) for _ in range(count)]
 
 
 def shuffled_words(words: tuple[str, ...], count: int, generator: np.random.Generator) -> list[str]:
