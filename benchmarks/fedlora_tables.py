@@ -24,7 +24,7 @@ from fedray.algorithms.fedlora import cost
 
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
 METHODS: dict[str, tuple[str, list[str]] | None] = {  # what is added to the configuration's name, and overrides
-    "P-S2T": None,
+    "P-S2T": None,  # comes first: the others start from its model
     "C-S2T full": ("_full", CENTRAL),
     "FedAvg": ("_full", []),
     "C-S2T LoRA": ("", CENTRAL),
@@ -52,15 +52,15 @@ def play(corpus: str, method: str, seed: int, runs: Path, speech: Path) -> dict[
     found: dict[str, Any] = {"scores": {}}
     model: list[str] = []
     if own is not None:
-        results = study.run(f"configs/fedlora/{trained}{own[0]}.yaml", [*common, *own[1]], place / "training")
+        model = start_from(place.with_name("p-s2t") / decoded[0])
+        results = study.run(f"configs/fedlora/{trained}{own[0]}.yaml", [*common, *model, *own[1]], place / "training")
         rows = study.rounds(place / "training")
-        exported = place / "training" / "model" / "model.pt"
-        state = torch.load(exported, weights_only=True)
+        model = start_from(place / "training")
+        state = torch.load(place / "training" / "model" / "model.pt", weights_only=True)
         found |= {"rounds": len(rows), "best": results["best"]["round"], "sent": results["traffic/total_bytes"]}
         found |= {"a round": rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"], "clients": rows[-1]["clients/ok"]}
         found |= {"parameters": sum(value.numel() for value in state.values() if value.is_floating_point())}
         found |= {"tuned": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4}  # the clients' report: 4 numbers
-        model = [f"model.init={exported}", "algorithm.pretrain.steps=0"]
     for config in decoded:
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model], place / config)
         table = csv.DictReader((place / config / "own.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t")
@@ -69,6 +69,10 @@ def play(corpus: str, method: str, seed: int, runs: Path, speech: Path) -> dict[
             client: {name: float(row[name]) for name in ("wer", "wer_alone", "k", "share", "temperature")} for client, row in chosen.items()
         }
     return found
+
+
+def start_from(run: Path) -> list[str]:
+    return [f"model.init={run / 'model' / 'model.pt'}", "algorithm.pretrain.steps=0"]
 
 
 def page(corpus: str, found: dict[str, list[dict[str, Any]]]) -> str:
