@@ -57,6 +57,7 @@ class FedLoRASettings:
 class FedLoRA(TaskAlgorithm):
     Settings = FedLoRASettings
     settings: FedLoRASettings
+    init_name = "seed model"
 
     def __init__(self, settings: FedLoRASettings, parts: Parts) -> None:
         super().__init__(settings, parts)
@@ -68,17 +69,20 @@ class FedLoRA(TaskAlgorithm):
 
     @property
     def init_depends(self) -> tuple[str, ...]:
-        return ("algorithm.lora", *seed_model_keys(self.plain))
+        return seed_model_keys(self.plain)
 
     def init(self, server: Server) -> ServerState:
-        seed = seed_model(self.plain, server, self.settings.pretrain)
+        return seed_model(self.plain, server, self.settings.pretrain)
+
+    def begin(self, theta_0: ServerState, seed: int) -> ServerState:
+        """With adapters, which at first change nothing."""
         if not self.settings.lora.rank:
-            return seed
-        theta_0 = self.plain.layout.cut(seed.params)
-        seed_all(server.seed, "adapters")
+            return theta_0
+        backbone = self.plain.layout.cut(theta_0.params)
+        seed_all(seed, "adapters")
         model = adapt(self.plain.model(), self.settings.lora)
         tensors = model.state_dict()
-        tensors |= {name: theta_0[plain] for name, plain in plain_names(model).items() if plain in theta_0}
+        tensors |= {name: backbone[plain] for name, plain in plain_names(model).items() if plain in backbone}
         return ServerState(self.task.layout.join(tensors))
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:

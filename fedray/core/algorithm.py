@@ -56,6 +56,10 @@ class Algorithm(ABC):
     def init(self, server: Server) -> ServerState:
         """theta_0, pre-training included. Runs on a client actor."""
 
+    def begin(self, theta_0: ServerState, seed: int) -> ServerState:
+        """What the first round starts from: theta_0, with what no cache need keep, such as adapters. The same bits for the same seed."""
+        return theta_0
+
     def client_prepare(self, client: Client, received: Received) -> State | None:
         """The state a client starts with (pseudo-labels, ...), made once, at its first cohort, from the broadcast of round 0."""
         return None

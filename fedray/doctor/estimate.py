@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedray import experiment, runs
-from fedray.core import serialize
 from fedray.core.cache import fetch
 from fedray.core.config import Source
 from fedray.core.storage import below
+from fedray.core.types import Server
 from fedray.data.dataset import Utterances
 from fedray.doctor.looks import size
 from fedray.doctor.measure import STEPS, Measured, measure
 from fedray.doctor.speed import duration, words
 from fedray.engine import cohort as cohorts
-from fedray.engine import session
+from fedray.engine import session, work
 from fedray.engine.folder import RunFolder
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
@@ -102,8 +102,8 @@ def labelled(program: Program) -> Collection[str]:
     """The clients whose first state is in the cache, for the seed model that is there too."""
     if program.prepare_cache is None:
         return ()
-    params = serialize.load(program.init_cache)["params"]
-    where = program.prepare_cache / hashlib.blake2b(params.tobytes(), digest_size=8).hexdigest()
+    state, _ = work.init(program, lambda: Server(None, None, 0))  # theta_0 is there: no server is asked
+    where = program.prepare_cache / hashlib.blake2b(state.params.tobytes(), digest_size=8).hexdigest()
     return {client for client in program.data.client_ids() if (where / f"{folder_name(client)}.pt").exists()}
 
 

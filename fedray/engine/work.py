@@ -82,7 +82,13 @@ def server(
 
 
 def init(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
-    """(theta_0, whether it was in the cache). One writer under a lock, so trials of a sweep wait for the first."""
+    """(what the first round starts from, whether theta_0 was in the cache)."""
+    theta_0, found = _theta_0(program, make_server)
+    return program.algorithm.begin(theta_0, derive(program.seed, "server", "begin")), found
+
+
+def _theta_0(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
+    """One writer under a lock, so trials of a sweep wait for the first."""
     path = program.init_cache
     if path is None:
         state = program.algorithm.init(make_server())

@@ -16,7 +16,7 @@ def build(settings: Mapping[str, Any]) -> tuple[Algorithm, SpeechData, ServerSta
     config, source = experiment.load(settings)
     data, _ = programs.build_data(config, source)
     algorithm = programs.build_algorithm(config, data)
-    return algorithm, data, algorithm.init(Server(data.server(), None, 1))
+    return algorithm, data, algorithm.begin(algorithm.init(Server(data.server(), None, 1)), 1)
 
 
 def arrived(algorithm: Algorithm, state: ServerState, round: int = 0) -> Received:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedray import experiment, programs
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
 from fedray.data.federated import SpeechData
+from fedray.engine.folder import RunFolder
 from fedray.models.weights import load_weights
 from tests import speech
 from tests.algorithms import by_hand
@@ -41,6 +43,18 @@ def test_it_starts_as_the_seed_model(folder: Path) -> None:
     dev, assets = data.evaluation("dev"), algorithm.assets()
     adapted = algorithm.task.evaluate(state.params, dev, assets, "cpu", False).metrics
     assert adapted == plain.task.evaluate(seed.params, dev, assets, "cpu", False).metrics
+
+
+def test_all_ranks_and_other_algorithms_share_a_seed_model(folder: Path, tmp_path: Path) -> None:
+    def cache(**algorithm: Any) -> Path | None:
+        config, source = experiment.load(speech.settings(folder, algorithm=algorithm))
+        data, _ = programs.build_data(config, source)
+        return programs.build_program(config, data, RunFolder(tmp_path), 0).init_cache
+
+    plain = cache(kind="fedavg", pretrain=FEDLORA["pretrain"])
+    assert plain is not None
+    assert all(cache(**FEDLORA | {"lora": {"rank": rank}}) == plain for rank in (0, 2, 4))
+    assert cache(**FEDLORA | {"pretrain": {"steps": 31}}) != plain
 
 
 def test_adapters_alone_travel_and_the_model_once(folder: Path) -> None:
