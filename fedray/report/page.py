@@ -139,7 +139,7 @@ def _comparisons(report: Report) -> list[Figure]:
 
 
 def _usual(report: Report) -> list[Figure]:
-    has = {name for run in report.runs for name in (run.rows[0] if run.rows else ())}
+    has = {name for run in report.runs for row in run.rows for name, value in row.items() if value is not None}
     alone = len(report.groups) == 1
     found: list[Figure] = [Curves((name,), baseline="seed") for name in ("dev/wer", "dev/accuracy") if name in has]
     losses = tuple(name for name in ("train/loss", "server/loss") if name in has)
