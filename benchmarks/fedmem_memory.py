@@ -3,13 +3,14 @@
     python benchmarks/fedmem_memory.py [--keys 1000000]
 
 In this process, on one thread. Decoding is timed with and without memory by turns, 16 utterances a batch and k = 8, on the embedded
-dialects: greedily by CTC with frames as keys, and by SpeechBrain's beam search with the decoder's states as keys. The model is hardly
-trained. The million keys are drawn around a thousand centres.
+dialects: greedily by CTC with frames as keys, and by SpeechBrain's beam search with the decoder's states as keys. The seed models are
+trained first, unless they are in the cache. The million keys are drawn around a thousand centres.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable
 from statistics import median
@@ -21,7 +22,8 @@ import torch
 
 from fedray import experiment, programs
 from fedray.core.parallel import serial
-from fedray.core.types import Server
+from fedray.engine import work
+from fedray.engine.folder import RunFolder
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training import recognition
 from fedray.training.memory import Retrieval, WithMemory, remember, rescored
@@ -49,15 +51,16 @@ def by_turns(**calls: Callable[[], Any]) -> dict[str, float]:
 
 
 def decoding(config: str) -> dict[str, Any]:
-    checked, source = experiment.load(study.ROOT / config, ["algorithm.pretrain.steps=300"])
+    checked, source = experiment.load(study.ROOT / config)
     data, _ = programs.build_data(checked, source, serial)
-    algorithm: Any = programs.build_algorithm(checked, data)
-    params = algorithm.init(Server(data.server(), None, 0)).params
+    program = programs.build_program(checked, data, RunFolder(tempfile.mkdtemp()), 0)
+    algorithm: Any = program.algorithm
+    params = work.init(program, lambda: work.server(program, None, "cpu", {}, lambda *_: None))[0].params
     settings, task, assets = algorithm.settings.memory, algorithm.task, algorithm.assets()
     recognition.EVALUATION_BATCH = BATCH
     found: dict[str, Any] = {}
     name = data.client_ids()[0]
-    mine, test = data.load(name), data.own(name, "test").take(np.arange(UTTERANCES))
+    mine, test = data.load(name), data.evaluation("test").take(np.arange(UTTERANCES))
     built: list[Memory] = []
     found["build"] = seconds(lambda: built.append(remember(task, params, mine, settings, "cpu")[0]))
     search = next(iter(algorithm.searches(assets).values()))

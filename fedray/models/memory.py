@@ -6,8 +6,9 @@ Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-
     p_mem(y)   <- sum_{i in R, v_i = y} exp(-d_i / T) / sum_{i in R} exp(-d_i / T)
     p(y)       <- lambda p_mem(y) + (1 - lambda) p_model(y)
 
-Small memories are searched exactly; larger ones through FAISS' IndexIVFPQ, its lists and codes fitted to their size (the paper: 4096 lists,
-64 of them probed). A memory belongs to the model whose hidden states it holds: it carries that model's fingerprint.
+Small memories are searched exactly, larger ones by lists, and the largest through FAISS' IndexIVFPQ as in the paper, 4096 lists of which 64
+are probed; with fewer keys there are fewer lists, and as small a share of them is probed. A memory belongs to the model whose hidden
+states it holds: it carries that model's fingerprint.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ KEYS = ("frames", "states")
 KEYS_A_LIST = 39  # the fewest with which FAISS trains a list without a warning
 CODE_BITS = 8
 ITERATIONS = 10  # of k-means for the codes
+FEWEST_PROBES = 8
 
 
 @dataclass(frozen=True)
 class MemorySettings:
     keys: str = "frames"  # frames: the encoder's, with CTC's aligned labels | states: the decoder's, with the token that follows
     lists: int = 4096  # at most
-    probes: int = 64  # lists that a query looks into, at most
-    exact_below: int = 20_000  # pairs; fewer are searched exactly
+    probes: int = 64  # lists that a query looks into where there are `lists`; of fewer the same share, but eight
+    exact_below: int = 2_000  # pairs; fewer are searched exactly
+    compressed_from: int = 20_000  # pairs; of fewer the keys are kept as they are
     code_bytes: int | None = None  # a key, compressed; null: one for every two dimensions
 
     def __post_init__(self) -> None:
@@ -46,8 +49,8 @@ class MemorySettings:
         for name in ("lists", "probes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1")
-        if self.exact_below < 0 or (self.code_bytes is not None and self.code_bytes < 1):
-            raise ValueError("memory.exact_below must not be below 0, and memory.code_bytes at least 1")
+        if min(self.exact_below, self.compressed_from) < 0 or (self.code_bytes is not None and self.code_bytes < 1):
+            raise ValueError("memory.exact_below and compressed_from must not be below 0, and memory.code_bytes at least 1")
 
 
 class Memory:
@@ -93,25 +96,29 @@ class Memory:
 
 
 def build_index(keys: Keys, settings: MemorySettings) -> Any:
-    """A FAISS index that holds the keys: exact, or IVFPQ with no more lists and code words than there are keys to train them."""
+    """A FAISS index that holds the keys, with no more lists and code words than there are keys to train them."""
     size, dimensions = keys.shape
-    if size < max(settings.exact_below, KEYS_A_LIST << CODE_BITS):
+    lists = min(settings.lists, size // KEYS_A_LIST)
+    if size < max(settings.exact_below, KEYS_A_LIST):
         index = faiss.IndexFlatL2(dimensions)
+    elif size < max(settings.compressed_from, KEYS_A_LIST << CODE_BITS):
+        index = faiss.index_factory(dimensions, f"IVF{lists},Flat")
+        index.train(keys)
     else:
-        lists = min(settings.lists, size // KEYS_A_LIST)
         codes = math.gcd(dimensions, dimensions // 2 if settings.code_bytes is None else settings.code_bytes)
         index = faiss.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
         index.do_polysemous_training = False  # most of the time, for a filter that is not used
         index.pq.cp.niter = ITERATIONS
         index.train(keys)
-        _probe(index, settings)
+    _probe(index, settings)
     index.add(keys)
     return index
 
 
 def _probe(index: Any, settings: MemorySettings) -> None:
     if hasattr(index, "nprobe"):
-        index.nprobe = min(settings.probes, index.nlist)
+        share = round(index.nlist * settings.probes / settings.lists)
+        index.nprobe = min(index.nlist, settings.probes, max(FEWEST_PROBES, share))
 
 
 def p_mem(distances: Tensor, tokens: Tensor, temperature: float, vocabulary: int) -> Tensor:

@@ -92,9 +92,21 @@ def test_a_large_memory_is_compressed_and_finds_the_same_tokens() -> None:
     assert np.array_equal(again, large.search(queries, 8)[0]), "the same memory from the same pairs"
 
 
+def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_nearly_all() -> None:
+    keys, tokens = pairs(10_000)
+    queries, _ = pairs(200, seed=1)
+    exact = Memory(keys, tokens, "m", MemorySettings(exact_below=10**9))
+    listed = Memory(keys, tokens, "m")
+    assert type(listed.index).__name__ == "IndexIVFFlat" and (listed.index.nlist, listed.index.nprobe) == (256, 8)
+    one, other = (memory.search(queries, 8)[0] for memory in (exact, listed))
+    assert np.isclose(one, other, rtol=1e-3, atol=1e-3).mean() > 0.9, "what is found lies as near"
+    assert type(Memory(*pairs(1_000), "m").index).__name__ == "IndexFlatL2"
+    assert Memory(*pairs(100), "m", MemorySettings(exact_below=0)).index.nlist == 2
+
+
 def test_it_survives_a_file_that_holds_tensors_alone() -> None:
     keys, tokens = pairs(10_000)
-    memory = Memory(keys, tokens, "m1", MemorySettings(lists=32, probes=4, exact_below=0, code_bytes=2))
+    memory = Memory(keys, tokens, "m1", MemorySettings(lists=32, probes=4, compressed_from=0, code_bytes=2))
     file = io.BytesIO()
     torch.save(memory.state(), file)
     file.seek(0)
@@ -112,6 +124,6 @@ def test_what_is_no_memory() -> None:
     keys[2, 3] = np.nan
     with pytest.raises(ValueError, match="NaN or infinite"):
         Memory(keys, tokens, "m")
-    for wrong in ({"lists": 0}, {"probes": 0}, {"exact_below": -1}, {"code_bytes": 0}):
+    for wrong in ({"lists": 0}, {"probes": 0}, {"exact_below": -1}, {"compressed_from": -1}, {"code_bytes": 0}):
         with pytest.raises(ValueError, match="memory"):
             MemorySettings(**wrong)
