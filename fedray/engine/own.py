@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import traceback
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedray.core.metrics import Metrics
@@ -60,10 +60,13 @@ def evaluate(
     return found
 
 
-def at_the_end(rounds: Rounds, progress: Progress, splits: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]], list[Any]]:
+def at_the_end(
+    rounds: Rounds, progress: Progress, splits: Sequence[str], report: Callable[[int, int], None]
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[Any]]:
     """Everybody who ever took part: what results.json holds, the rows of own.tsv, and (client, reason, traceback) of who failed.
 
     With the broadcast of the last round: a client's own training is that of a round, not of one that a schedule has brought to nothing.
+    `report(done, of)` hears how many clients are scored, about a hundred times.
     """
     clients = [(client, progress.clients[client].version) for client in sorted(progress.clients) if progress.clients[client].rounds]
     _, reference = rounds.put(progress.state, progress.round - 1)
@@ -74,7 +77,12 @@ def at_the_end(rounds: Rounds, progress: Progress, splits: Sequence[str]) -> tup
         )
         for first in range(0, len(clients), PIECE)
     }
-    found = [scored for piece in rounds.pool.run(jobs).values() for scored in piece]
+
+    def on_result(done: int) -> None:
+        if done == len(jobs) or done % -(-len(jobs) // 100) == 0:
+            report(min(done * PIECE, len(clients)), len(clients))
+
+    found = [scored for piece in rounds.pool.run(jobs, on_result=on_result).values() for scored in piece]
     rows = [
         {"client": client, "split": split, **metrics}
         for client, scores, fault in found

@@ -250,7 +250,9 @@ class Play:
             results[title] = {"round": which.round} | {k: v for split in scored.values() for k, v in split.metrics.items()}
             predictions += [{"model": title, "split": split, **row} for split, part in scored.items() for row in part.predictions]
         if self.plan.evaluation.own_final and self.program.algorithm.overrides("client_evaluate"):
+            before = watch()
             results["own"] = self._own(rounds, progress, splits)
+            results["time/own_s"] = watch() - before
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
         self.folder.write_table("predictions.tsv", predictions)
         results |= {
@@ -266,8 +268,12 @@ class Play:
 
     def _own(self, rounds: Rounds, progress: Progress, splits: list[str]) -> dict[str, Any]:
         """The own models of all that ever took part, after the last round: plain means over the clients, and own.tsv with each."""
-        self.note("phase", {"text": "the clients' own models"})
-        results, rows, failed = own.at_the_end(rounds, progress, splits)
+        results, rows, failed = own.at_the_end(
+            rounds,
+            progress,
+            splits,
+            lambda done, of: self.note("progress", {"done": done, "of": of, "what": "scoring the clients' own models"}),
+        )
         failures = [Failure(*fault) for fault in failed]
         self._append_failures(failures, progress.round)
         rounds.check(failures, results["clients"] + len(failures))

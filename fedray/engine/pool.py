@@ -100,9 +100,13 @@ class Pool:
         return number in self._actors
 
     def run(
-        self, jobs: Mapping[Hashable, Job], on_death: Callable[[Hashable, Job, str], Job] = lambda key, job, node: job
+        self,
+        jobs: Mapping[Hashable, Job],
+        on_death: Callable[[Hashable, Job, str], Job] = lambda key, job, node: job,
+        on_result: Callable[[int], None] = lambda done: None,
     ) -> dict[Hashable, Any]:
         """All results, in the order of `jobs`. When an actor dies, `on_death` says what is done instead (by default the same again).
+        `on_result` hears how many there are.
 
         Raises Lost when a job's holder is gone, once nothing of this call is in flight any more.
         """
@@ -131,6 +135,7 @@ class Pool:
                 try:
                     told = ray.get(reference)
                     results[key] = (stays, told) if jobs[key].keep else told
+                    on_result(len(results))
                     self.where[key] = actor.number
                     self._idle.append(actor.number)
                 except RayActorError as error:
