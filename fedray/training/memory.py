@@ -56,18 +56,18 @@ class WithMemory(Search):
         if self.retrieval.share == 0:
             return self.inner.transcribe(model, hidden, lengths)
         best_alone = isinstance(self.inner, GreedySearch)
-        return self.inner.transcribe(Remembering(model, self.memory, self.retrieval, best_alone), hidden, lengths)
+        return self.inner.transcribe(Remembering(model, self.memory, self.retrieval, lengths, best_alone), hidden, lengths)
 
 
 class Remembering:
     """A model whose distribution, CTC's of each frame or the decoder's of each step, is fused with what a memory says.
 
-    `best_alone`: only the best token of each frame is wanted. Frames where nothing that a memory can say would change it are not looked
-    up, and keep the model's distribution.
+    `lengths` [B]: of the utterances, in frames; those behind are not looked up. `best_alone`: only the best token of each frame is wanted.
+    Frames where nothing that a memory can say would change it are not looked up either. All these keep the model's distribution.
     """
 
-    def __init__(self, model: Any, memory: Memory, retrieval: Retrieval, best_alone: bool = False) -> None:
-        self._model, self._memory, self._retrieval, self._best_alone = model, memory, retrieval, best_alone
+    def __init__(self, model: Any, memory: Memory, retrieval: Retrieval, lengths: Tensor, best_alone: bool = False) -> None:
+        self._model, self._memory, self._retrieval, self._lengths, self._best_alone = model, memory, retrieval, lengths, best_alone
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -76,11 +76,11 @@ class Remembering:
         log_probs: Tensor = self._model.ctc(hidden)
         if self._memory.settings.keys != "frames":
             return log_probs
-        if not self._best_alone:
-            return self._fused(log_probs, hidden)
-        open_to_doubt = log_probs.amax(-1).exp() <= self._retrieval.certain
-        if open_to_doubt.any():
-            log_probs[open_to_doubt] = self._fused(log_probs[open_to_doubt], hidden[open_to_doubt])
+        asked = torch.arange(hidden.shape[1], device=hidden.device) < self._lengths.to(hidden.device)[:, None]
+        if self._best_alone:
+            asked &= log_probs.amax(-1).exp() <= self._retrieval.certain
+        if asked.any():
+            log_probs[asked] = self._fused(log_probs[asked], hidden[asked])
         return log_probs
 
     @property

@@ -83,7 +83,7 @@ def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.45, 0.5, 0.9, 1.0])
-def test_frames_beyond_doubt_are_not_looked_up(folder: Path, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_beyond_doubt_and_behind_the_end_are_not_looked_up(folder: Path, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """And greedy decoding says the same as if they were."""
     algorithm, data, state = build(folder, pretrain={**FEDMEM["pretrain"], "steps": 60})
     task, dev = algorithm.task, data.evaluation("dev")
@@ -95,8 +95,8 @@ def test_frames_beyond_doubt_are_not_looked_up(folder: Path, share: float, monke
     (found,) = task.transcribe(state.params, dev, [WithMemory(task.greedy(), memory, one)], "cpu")
     asked_for, total = sum(asked), 0
     for _, hidden, lengths, model in encoded(task, state.params, dev, "cpu"):
-        both = Remembering(model, memory, one).ctc(hidden)
-        total += hidden.shape[0] * hidden.shape[1]
+        both = Remembering(model, memory, one, torch.full_like(lengths, hidden.shape[1])).ctc(hidden)
+        total += int(lengths.sum())
         assert greedy(both, lengths) == [list(hypothesis.tokens) for hypothesis in found]
     assert asked_for < 0.9 * total if share < 0.4 else asked_for == total or share < 0.5
 

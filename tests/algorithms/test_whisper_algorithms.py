@@ -116,4 +116,4 @@ def test_a_memory_leaves_its_tokens_alone(folder: Path) -> None:
     """Token 0, which is CTC's blank elsewhere, is a character of Whisper's, with a memory as without."""
     algorithm, data, state = build(folder, kind="fedmem", k=[1], share=[0.5], temperature=[1.0], memory={"keys": "states"})
     model = algorithm.task.flat("cpu").model
-    assert not hasattr(model, "ctc_head") and not hasattr(Remembering(model, None, None), "ctc_head")
+    assert not hasattr(model, "ctc_head") and not hasattr(Remembering(model, None, None, None), "ctc_head")
