@@ -31,14 +31,14 @@ KEYS = ("frames", "states")
 KEYS_A_LIST = 39  # the fewest with which FAISS trains a list without a warning
 CODE_BITS = 8
 ITERATIONS = 10  # of k-means for the codes
-FEWEST_PROBES = 8
+FEWEST_PROBES = 4
 
 
 @dataclass(frozen=True)
 class MemorySettings:
     keys: str = "frames"  # frames: the encoder's, with CTC's aligned labels | states: the decoder's, with the token that follows
     lists: int = 4096  # at most
-    probes: int = 64  # lists that a query looks into where there are `lists`; of fewer the same share, but eight
+    probes: int = 64  # lists that a query looks into where there are `lists`; of fewer the same share, but four
     exact_below: int = 2_000  # pairs; fewer are searched exactly
     compressed_from: int = 20_000  # pairs; of fewer the keys are kept as they are
     code_bytes: int | None = None  # a key, compressed; null: one for every two dimensions

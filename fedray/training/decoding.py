@@ -61,7 +61,11 @@ class Hypothesis:
 
 def greedy(log_probs: Tensor, lengths: Tensor) -> list[list[int]]:
     """The best token of each frame [B, T, V], repetitions merged and blanks removed."""
-    best = log_probs.argmax(-1)
+    return collapsed(log_probs.argmax(-1), lengths)
+
+
+def collapsed(best: Tensor, lengths: Tensor) -> list[list[int]]:
+    """Tokens of frames [B, T], repetitions merged and blanks removed."""
     keep = best != BLANK
     keep[:, 1:] &= best[:, 1:] != best[:, :-1]
     keep &= torch.arange(best.shape[1], device=best.device) < lengths.to(best.device)[:, None]

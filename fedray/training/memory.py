@@ -23,9 +23,10 @@ from fedray.core.types import Received, Vector
 from fedray.data.dataset import Utterances, batches
 from fedray.data.scoring import edit_counts
 from fedray.models.memory import Memory, MemorySettings, fused, p_mem, p_mem_of
-from fedray.training.decoding import BLANK, GreedySearch, Hypothesis, Search, greedy
+from fedray.training.decoding import BLANK, GreedySearch, Hypothesis, Search, collapsed
 from fedray.training.recognition import EVALUATION_BATCH, Recognition, teacher_forced
 
+ROUNDING = 1e-6  # of float32 probabilities
 LEAST = math.log(torch.finfo(torch.float32).tiny)  # of a decoder's log-probabilities: SpeechBrain's beams lose their way among infinities
 
 
@@ -38,9 +39,9 @@ class Retrieval:
     temperature: float
 
     @property
-    def certain(self) -> float:
-        """A token that the model gives more than this stays the best: (1 - lambda) p > lambda + (1 - lambda) (1 - p)."""
-        return 0.5 / (1 - self.share) if self.share < 1 else math.inf
+    def lead(self) -> float:
+        """A token that the model gives so much more than the next stays the best: (1 - lambda) p > lambda + (1 - lambda) p_next."""
+        return self.share / (1 - self.share) + ROUNDING if self.share < 1 else math.inf
 
     def __str__(self) -> str:
         return f"k={self.k} lambda={self.share:g} T={self.temperature:g}"
@@ -78,7 +79,8 @@ class Remembering:
             return log_probs
         asked = torch.arange(hidden.shape[1], device=hidden.device) < self._lengths.to(hidden.device)[:, None]
         if self._best_alone:
-            asked &= log_probs.amax(-1).exp() <= self._retrieval.certain
+            best, following = log_probs.topk(2).values.exp().unbind(-1)
+            asked &= best - following <= self._retrieval.lead
         if asked.any():
             log_probs[asked] = self._fused(log_probs[asked], hidden[asked])
         return log_probs
@@ -193,15 +195,30 @@ def word_errors_of(
 ) -> Iterator[tuple[Costs, int]]:
     """Batch by batch 100 x the errors, and the words."""
     for positions, hidden, lengths, model in encoded(task, params, data, device):
-        log_probs = model.ctc(hidden).cpu()
-        said = remembered(memory, hidden, settings, log_probs.shape[-1])
+        probabilities = model.ctc(hidden).exp().cpu()
         spoken = [data.texts[position] or "" for position in positions]
-        heard = [greedy(fused(log_probs, said[one.k, one.temperature].view_as(log_probs), one.share), lengths) for one in settings]
-        different = sorted({(row, tuple(tokens)) for each in heard for row, tokens in enumerate(each)})  # most settings agree
-        counts = edit_counts([spoken[row] for row, _ in different], [task.tokeniser.decode(tokens) for _, tokens in different])
-        errors = {one: 100.0 * count.errors for one, count in zip(different, counts, strict=True)}
-        words = {row: count.length for (row, _), count in zip(different, counts, strict=True)}
-        yield np.array([sum(errors[row, tuple(tokens)] for row, tokens in enumerate(each)) for each in heard]), sum(words.values())
+        best = voted(probabilities, remembered(memory, hidden, settings, probabilities.shape[-1]), settings)
+        rows = torch.arange(len(spoken)).expand(len(settings), -1)[..., None]
+        different, which = torch.cat([rows, best], -1).flatten(0, 1).unique(dim=0, return_inverse=True)  # most settings agree
+        row = different[:, 0].tolist()
+        heard = collapsed(different[:, 1:], lengths[row])
+        counts = edit_counts([spoken[each] for each in row], [task.tokeniser.decode(tokens) for tokens in heard])
+        errors = 100.0 * np.array([count.errors for count in counts])[which.view(len(settings), -1)].sum(1)
+        yield errors, sum({each: count.length for each, count in zip(row, counts, strict=True)}.values())
+
+
+def voted(probabilities: Tensor, said: Mapping[tuple[int, float], Tensor], settings: Sequence[Retrieval]) -> Tensor:
+    """The best token of each frame under each setting [settings, B, T]: the model's, unless the memory names another."""
+    alone = probabilities.argmax(-1)
+    best = alone.repeat(len(settings), 1, 1)
+    for (k, temperature), each in said.items():
+        memory = each.view_as(probabilities)
+        disputed = (memory.argmax(-1) != alone) & (memory.sum(-1) > 0)
+        asking = torch.tensor([place for place, one in enumerate(settings) if (one.k, one.temperature) == (k, temperature)])
+        shares = torch.tensor([settings[place].share for place in asking])[:, None, None]
+        both = shares * memory[disputed] + (1 - shares) * probabilities[disputed]
+        best[(asking[:, None], *disputed.nonzero(as_tuple=True))] = both.argmax(-1)
+    return best
 
 
 def surprise_of(

@@ -92,14 +92,14 @@ def test_a_large_memory_is_compressed_and_finds_the_same_tokens() -> None:
     assert np.array_equal(again, large.search(queries, 8)[0]), "the same memory from the same pairs"
 
 
-def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_nearly_all() -> None:
+def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_what_lies_about_as_near() -> None:
     keys, tokens = pairs(10_000)
     queries, _ = pairs(200, seed=1)
     exact = Memory(keys, tokens, "m", MemorySettings(exact_below=10**9))
     listed = Memory(keys, tokens, "m")
-    assert type(listed.index).__name__ == "IndexIVFFlat" and (listed.index.nlist, listed.index.nprobe) == (256, 8)
+    assert type(listed.index).__name__ == "IndexIVFFlat" and (listed.index.nlist, listed.index.nprobe) == (256, 4)
     one, other = (memory.search(queries, 8)[0] for memory in (exact, listed))
-    assert np.isclose(one, other, rtol=1e-3, atol=1e-3).mean() > 0.9, "what is found lies as near"
+    assert (other >= one * (1 - 1e-4)).all() and (other / one).mean() < 1.05
     assert type(Memory(*pairs(1_000), "m").index).__name__ == "IndexFlatL2"
     assert Memory(*pairs(100), "m", MemorySettings(exact_below=0)).index.nlist == 2
 
