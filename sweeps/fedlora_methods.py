@@ -2,7 +2,7 @@
 
 python sweeps/fedlora_methods.py
 
-The tables with a memory on top, and with the clients that join afterwards, are benchmarks/fedlora_embedded.py's: there each run starts from
+The tables with a memory on top, and with the clients that join afterwards, are benchmarks/fedlora_tables.py's: there each run starts from
 the model that another has left.
 """
 

@@ -1,4 +1,4 @@
-"""FedLoRA: the rank of the adapters, what is averaged, and in how many bits updates travel.
+"""FedLoRA: the rank of the adapters, and what is averaged.
 
 python sweeps/fedlora_rank.py
 """
@@ -10,12 +10,11 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedlora_rank",
-    question="How small may adapters be, and how coarse their updates?",
+    question="How small may adapters be?",
     base="configs/fedlora/embedded.yaml",
     space={
         "algorithm.lora.rank": tune.grid_search([1, 2, 4, 8]),
         "algorithm.averaging": tune.grid_search(["factors", "product"]),
-        "algorithm.upload.kind": tune.grid_search(["none", "half", "int8"]),
         "seed": tune.grid_search([0, 1, 2]),
     },
     settings=["data.seed={seed}"],
