@@ -63,6 +63,7 @@ def play(corpus: str, method: str, seed: int, runs: Path, speech: Path) -> dict[
         found |= {"tuned": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4}  # the clients' report: 4 numbers
     for config in decoded:
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model], place / config)
+        model = model or start_from(place / config)
         table = csv.DictReader((place / config / "own.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t")
         chosen = {row["client"]: row for row in table if row["split"] == "test"}
         found["scores"][config] = {
