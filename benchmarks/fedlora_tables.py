@@ -59,7 +59,8 @@ def play(corpus: str, method: str, seed: int, runs: Path, speech: Path) -> dict[
         state = torch.load(place / "training" / "model" / "model.pt", weights_only=True)
         found |= {"rounds": len(rows), "best": results["best"]["round"], "sent": results["traffic/total_bytes"]}
         found |= {"a round": rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"], "clients": rows[-1]["clients/ok"]}
-        found |= {"parameters": sum(value.numel() for value in state.values() if value.is_floating_point())}
+        sent = [tensor for name, tensor in state.items() if tensor.is_floating_point() and not name.endswith(".pe")]  # of positions
+        found |= {"parameters": sum(tensor.numel() for tensor in sent)}
         found |= {"tuned": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4}  # the clients' report: 4 numbers
     for config in decoded:
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model], place / config)

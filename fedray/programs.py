@@ -72,6 +72,11 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     kind = kind_of(config.algorithm, ALGORITHMS)
     if ALGORITHMS[kind].central and len(data.client_ids()) > 1:
         raise ConfigError(f"algorithm.kind {kind} trains in one place: set data.clients.by=pooled and cohort.size=1")
+    if ALGORITHMS[kind].own_alone:
+        if not config.evaluation.own_final:
+            raise ConfigError(f"algorithm.kind {kind} is seen in the clients' own scores alone: set evaluation.own_final=true")
+        if config.cohort.count(len(data.client_ids())) < len(data.client_ids()):
+            raise ConfigError(f"algorithm.kind {kind} asks every client once: set cohort={{size: null, fraction: 1.0}}")
     algorithm = ALGORITHMS[kind](config.algorithm, parts)
     algorithm.check(data)
     return algorithm

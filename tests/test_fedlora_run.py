@@ -46,6 +46,9 @@ def test_the_bytes_are_those_of_the_adapters_and_once_of_the_model(straight: fed
     met = pq.read_table(straight.folder / "clients.parquet").num_rows  # four, of whom each round has three
     assert straight.results["traffic/down_bytes"] == ROUNDS * clients * adapters + met * model
     assert adapters < 0.25 * model
+    formula = met * model + 2 * ROUNDS * clients * adapters
+    assert straight.results["traffic/formula_bytes"] == played[-1]["traffic/formula_bytes"] == formula
+    assert straight.results["traffic/total_bytes"] == formula + ROUNDS * clients * scalars, "the formula forgets the scalars"
 
 
 @pytest.mark.long

@@ -42,7 +42,7 @@ AVERAGING = ("factors", "product")
 @dataclass(frozen=True)
 class FedLoRASettings:
     lora: LoRASettings = field(default_factory=LoRASettings)
-    averaging: str = "factors"  # factors: A and B each for itself | product: B A
+    averaging: str = "factors"  # factors: A and B each for itself | product: B A, which is as large as the weights and costs an SVD each
     upload: Compression = field(default_factory=Compression)
     client: WarmUpSettings = field(default_factory=WarmUpSettings)
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
@@ -66,6 +66,7 @@ class FedLoRA(TaskAlgorithm):
         self.plain = self.task  # without adapters
         if settings.lora.rank:
             self.task = self.plain.with_adapters(settings.lora)
+        self.tuned, self.backbone = self.task.layout.trainable, self.plain.layout.size  # for adapters, fails where targets name no weight
 
     @property
     def init_depends(self) -> tuple[str, ...]:
@@ -147,11 +148,14 @@ class FedLoRA(TaskAlgorithm):
         flat.load(params)
         return self.plain.layout.join(merged(flat.model))
 
+    def formula_bytes(self, clients: int, updates: int) -> float:
+        return cost(self.backbone, self.tuned, clients, updates / max(1, clients))
+
     def export(self, state: ServerState, folder: Path) -> None:
         self.plain.export(self.merge(state.params), folder)
 
 
-def cost(backbone: float, tuned: float, clients: int, rounds: int) -> float:
+def cost(backbone: float, tuned: float, clients: int, rounds: float) -> float:
     """Bytes by the paper's formula, H |C| + 2 h |C| r: `backbone` parameters travel to each client once, `tuned` ones both ways in each
-    round, four bytes each. FedAvg tunes the whole backbone. What a run really counts has the clients' scalars besides."""
+    round, four bytes each. FedAvg tunes the whole backbone. What really travels has scalars besides, and less where updates are packed."""
     return 4.0 * clients * (backbone + 2 * tuned * rounds)

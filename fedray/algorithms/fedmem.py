@@ -14,7 +14,8 @@ Du, Zhang, Yue, Huang, Zhang, Xu, Xu, Chen. Communication-Efficient Personalized
 `memory.keys: states` are the paper's: the decoder's states and the token that follows each. `frames`, which need no decoder [ours], are
 those of the encoder with CTC's aligned labels, blanks as all others. A run plays one round with all clients and scores their own models at
 its end (`evaluation.own_final`), on their own part of dev and test where clients are labels (`data.clients.by: label`), else on what all
-share. Beside each score stands that of the model alone. On dev, frames choose by word errors, states by the transcripts' likelihood.
+share. Beside each score stands that of the model alone; as everywhere wer is greedy and wer_lm by beam search. On dev, frames choose by
+word errors, states by the transcripts' likelihood.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class FedMem(TaskAlgorithm):
     Settings = FedMemSettings
     settings: FedMemSettings
     task: Recognition
+    own_alone = True
     init_name = "seed model"
 
     def __init__(self, settings: FedMemSettings, parts: Parts) -> None:
@@ -111,9 +113,5 @@ class FedMem(TaskAlgorithm):
         return scores | {"dev": scores["dev"] + costs} if "dev" in scores else scores
 
     def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
-        """What is scored, by the name of its score: greedy, and by the search of `task.decode`; that alone where keys are its states."""
-        decode = self.task.settings.decode
-        if self.settings.memory.keys == "states":
-            return {"wer": self.task.search(assets)}
-        greedy = self.task.greedy()
-        return {"wer": greedy} if decode.search in ("greedy", "attention") else {"wer": greedy, "wer_lm": self.task.search(assets)}
+        """Of the searches that a final evaluation scores those that ask what a memory answers, by the names of their scores."""
+        return {name: search for name, search in self.task.searches(assets).items() if search.reads == self.settings.memory.keys}

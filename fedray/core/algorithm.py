@@ -37,6 +37,7 @@ class Algorithm(ABC):
     prepare_depends: ClassVar[tuple[str, ...]] = ()  # the same for client_prepare, besides init's
     prepare_reads: ClassVar[bool] = True  # whether client_prepare looks at the broadcast or the assets, which then travel for it
     central: ClassVar[bool] = False  # whether it trains in one place, on a population of one client
+    own_alone: ClassVar[bool] = False  # whether it trains nothing, and only the clients' own models, of all of them, tell what it did
     best: tuple[str, str] = (
         "dev/loss",
         "min",
@@ -110,6 +111,10 @@ class Algorithm(ABC):
         `client.state` is what the client keeps by now. Asked where `evaluation.own_every` or `own_final` says so.
         """
         return {}
+
+    def formula_bytes(self, clients: int, updates: int) -> float | None:
+        """What travels by the paper's own formula, if it has one: so many `clients` have taken part, and sent so many updates in all."""
+        return None
 
     def export(self, state: ServerState, folder: Any) -> None:
         """Write the model so that it loads without fedray."""

@@ -183,7 +183,13 @@ class Play:
             "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
             "engine/driver_bytes": outcome.aggregate.bytes,
         }
-        return row | dict(outcome.settings)
+        return row | self._formula(after) | dict(outcome.settings)
+
+    def _formula(self, progress: Progress) -> dict[str, float]:
+        """Beside the bytes that have been counted those of the paper's own formula, where it has one."""
+        updates = [client.rounds for client in progress.clients.values() if client.rounds]
+        found = self.program.algorithm.formula_bytes(len(updates), sum(updates))
+        return {} if found is None else {"traffic/formula_bytes": found}
 
     def _append_row(self, row: dict[str, Any]) -> None:
         """One more row; when a key is new, the rows before get it as null, so that all rows have the same keys."""
@@ -260,6 +266,7 @@ class Play:
             "traffic/up_bytes": progress.totals["up_bytes"],
             "traffic/down_bytes": progress.totals["down_bytes"],
             "traffic/total_bytes": progress.totals["up_bytes"] + progress.totals["down_bytes"],
+            **self._formula(progress),
             "time/total_s": progress.totals["seconds"] + watch(),
         }
         self.folder.write_json("results.json", results)

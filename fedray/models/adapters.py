@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +41,11 @@ class LoRASettings:
             raise ValueError("lora.rank is at least 0, lora.alpha above 0, and lora.dropout a share from 0 to below 1")
         if not self.targets:
             raise ValueError('lora.targets names no weight: give parts of their names, such as ["mha_layer.*_proj", "ffn"]')
+        for target in self.targets:
+            try:
+                re.compile(target)
+            except re.error as error:
+                raise ValueError(f"lora.targets: {target!r} is no regular expression ({error}); .* stands for anything") from error
 
 
 class LowRank(nn.Module):
@@ -67,11 +73,15 @@ class LowRank(nn.Module):
 
 
 def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
-    """Freeze the model in place and give the weights that `targets` name adapters. ValueError for a target that names none."""
-    names = [name for name, parameter in model.named_parameters() if parameter.ndim >= 2]
+    """Freeze the model in place and give the weights that `targets` name adapters. ValueError for a target that names none.
+
+    A weight that two modules share, such as Whisper's embedding and its head, gets none: it would be adapted in one of them alone.
+    """
+    holders = Counter(id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False))
+    names = [name for name, parameter in model.named_parameters() if parameter.ndim >= 2 and holders[id(parameter)] == 1]
     for target in settings.targets:
         if not any(re.search(target, name) for name in names):
-            raise ValueError(f"lora.targets: no weight has {target!r} in its name; there are {', '.join(names)}")
+            raise ValueError(f"lora.targets: no weight of its own has {target!r} in its name; there are {', '.join(names)}")
     model.requires_grad_(False)
     for name in names:
         if any(re.search(target, name) for target in settings.targets):

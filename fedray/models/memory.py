@@ -7,8 +7,8 @@ Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-
     p(y)       <- lambda p_mem(y) + (1 - lambda) p_model(y)
 
 Small memories are searched exactly, larger ones by lists, and the largest through FAISS' IndexIVFPQ as in the paper, 4096 lists of which 64
-are probed; with fewer keys there are fewer lists, and as small a share of them is probed. A memory belongs to the model whose hidden
-states it holds: it carries that model's fingerprint.
+are probed; with fewer keys there are fewer lists, and as small a share of them is probed, but no fewer than four. A memory belongs to the
+model whose hidden states it holds: it carries that model's fingerprint.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FEWEST_PROBES = 4
 class MemorySettings:
     keys: str = "frames"  # frames: the encoder's, with CTC's aligned labels | states: the decoder's, with the token that follows
     lists: int = 4096  # at most
-    probes: int = 64  # lists that a query looks into where there are `lists`; of fewer the same share, but four
+    probes: int = 64  # lists that a query looks into where there are `lists`; of fewer the same share, but at least four
     exact_below: int = 2_000  # pairs; fewer are searched exactly
     compressed_from: int = 20_000  # pairs; of fewer the keys are kept as they are
     code_bytes: int | None = None  # a key, compressed; null: one for every two dimensions
@@ -105,7 +105,7 @@ def build_index(keys: Keys, settings: MemorySettings) -> Any:
         index = faiss.index_factory(dimensions, f"IVF{lists},Flat")
         index.train(keys)
     else:
-        codes = math.gcd(dimensions, dimensions // 2 if settings.code_bytes is None else settings.code_bytes)
+        codes = code_bytes(dimensions, settings.code_bytes)
         index = faiss.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
         index.do_polysemous_training = False  # most of the time, for a filter that is not used
         index.pq.cp.niter = ITERATIONS
@@ -113,6 +113,16 @@ def build_index(keys: Keys, settings: MemorySettings) -> Any:
     _probe(index, settings)
     index.add(keys)
     return index
+
+
+def code_bytes(dimensions: int, wanted: int | None) -> int:
+    """A key's, of which each stands for as many dimensions. ValueError for a number that does not divide them."""
+    if wanted is None:
+        return math.gcd(dimensions, dimensions // 2)
+    if dimensions % wanted:
+        fitting = [number for number in range(1, dimensions + 1) if dimensions % number == 0]
+        raise ValueError(f"memory.code_bytes={wanted} does not divide a key of {dimensions} numbers: choose from {fitting}")
+    return wanted
 
 
 def _probe(index: Any, settings: MemorySettings) -> None:

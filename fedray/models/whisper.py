@@ -9,6 +9,7 @@ plays clients needs it at the same place. `fedray[whisper]` installs transformer
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,10 @@ QUIETEST = 2.0  # below the loudest bin of an utterance: 8 in log10, which featu
 OVERHANG = 2  # frames behind a clip that fills the window, which hear nothing but its last samples: Whisper leaves them out
 SILENCE = -1.5  # of log10 of 1e-10, the least there is
 FILES = ("config.json", "tokenizer.json")
+BESIDES = (  # what `generate` and transformers' pipelines read besides, where a checkpoint has it
+    "generation_config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "normalizer.json", "vocab.json", "merges.txt",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,11 @@ class Whisper(nn.Module):
         return _Decoder(self)
 
     def save_pretrained(self, folder: Path) -> None:
-        """For `WhisperForConditionalGeneration.from_pretrained`; a shorter window than the checkpoint's stays short."""
+        """For transformers' `from_pretrained`, with what lies beside the checkpoint; a shorter window than the checkpoint's stays short."""
         self.whisper.save_pretrained(folder)
+        for name in BESIDES:
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, folder / name)
 
 
 class _Head(nn.Module):

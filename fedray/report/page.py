@@ -147,7 +147,8 @@ def _usual(report: Report) -> list[Figure]:
     found += [Curves((name,)) for name in ("train/label_wer",) if name in has]
     rates = tuple(sorted(name for name in has if name.startswith("lr/")))
     found += [Curves(rates[:1] if not alone else rates, title="Learning rate" if alone else "")] if rates else []
-    found += [Curves(("traffic/total_bytes",), title="Traffic, up and down")] if "traffic/total_bytes" in has else []
+    traffic = tuple(name for name in ("traffic/total_bytes", "traffic/formula_bytes") if name in has and (alone or "total" in name))
+    found += [Curves(traffic, title="Traffic, up and down")] if traffic else []
     if any(run.predictions is not None and run.predictions.counts("best", report.metric) for run in report.runs):
         found.append(Speakers(report.metric))
     found += [Phases()] if "time/round_s" in has else []

@@ -12,6 +12,7 @@ NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bl
 SEARCHES = {"lm": "LM", "lexicon": "lexicon"}
 WHOLE = {
     "traffic/total_bytes": "traffic",
+    "traffic/formula_bytes": "traffic by the paper's formula",
     "traffic/up_bytes": "traffic up",
     "traffic/down_bytes": "traffic down",
     "time/round_s": "time a round",

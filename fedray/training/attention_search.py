@@ -33,6 +33,8 @@ class AttentionSearch(Search):
     The confidence is the decoder's log-probability of the tokens and their end, a frame.
     """
 
+    reads = "states"
+
     def __init__(
         self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str], language_model: LanguageModel | None = None
     ) -> None:

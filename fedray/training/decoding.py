@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -74,6 +74,8 @@ def collapsed(best: Tensor, lengths: Tensor) -> list[list[int]]:
 
 class Search(ABC):
     """Texts for encoded utterances. `decode` turns token ids into text."""
+
+    reads: ClassVar[str] = "frames"  # of the encoder, by CTC | states: the decoder's
 
     def __init__(self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str]) -> None:
         self.settings, self.decode = settings, decode

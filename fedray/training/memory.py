@@ -174,6 +174,7 @@ def fingerprint(params: Vector) -> str:
 
 
 Costs = npt.NDArray[np.float64]
+Said = Iterator[tuple[tuple[int, float], Tensor]]  # (k, temperature), and p_mem of each state
 
 
 def rescored(task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str) -> Costs:
@@ -207,11 +208,11 @@ def word_errors_of(
         yield errors, sum({each: count.length for each, count in zip(row, counts, strict=True)}.values())
 
 
-def voted(probabilities: Tensor, said: Mapping[tuple[int, float], Tensor], settings: Sequence[Retrieval]) -> Tensor:
+def voted(probabilities: Tensor, said: Said, settings: Sequence[Retrieval]) -> Tensor:
     """The best token of each frame under each setting [settings, B, T]: the model's, unless the memory names another."""
     alone = probabilities.argmax(-1)
     best = alone.repeat(len(settings), 1, 1)
-    for (k, temperature), each in said.items():
+    for (k, temperature), each in said:
         memory = each.view_as(probabilities)
         disputed = (memory.argmax(-1) != alone) & (memory.sum(-1) > 0)
         asking = torch.tensor([place for place, one in enumerate(settings) if (one.k, one.temperature) == (k, temperature)])
@@ -239,10 +240,11 @@ def surprise_of(
         yield -np.array([float(likelihood) for likelihood in likelihoods]), len(wanted)
 
 
-def remembered(memory: Memory, states: Tensor, settings: Sequence[Retrieval], outputs: int) -> dict[tuple[int, float], Tensor]:
-    """(k, temperature) -> p_mem of each state, from one retrieval."""
+def remembered(memory: Memory, states: Tensor, settings: Sequence[Retrieval], outputs: int) -> Said:
+    """From one retrieval, and one at a time: with thousands of tokens each is large."""
     distances, tokens = retrieved(memory, states, settings)
-    return {(k, temperature): p_mem(distances[:, :k], tokens[:, :k], temperature, outputs) for k, temperature in kinds(settings)}
+    for k, temperature in kinds(settings):
+        yield (k, temperature), p_mem(distances[:, :k], tokens[:, :k], temperature, outputs)
 
 
 def retrieved(memory: Memory, states: Tensor, settings: Sequence[Retrieval]) -> tuple[Tensor, Tensor]:

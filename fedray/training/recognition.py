@@ -146,6 +146,13 @@ class Recognition(Task):
             return AttentionSearch(decode, self.tokeniser.decode, language_model)
         return BeamSearch(decode, self.tokeniser.decode, language_model)
 
+    def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
+        """All that a final evaluation scores, by the name of the score: wer is greedy, wer_lm or wer_lexicon by `task.decode`."""
+        found, decode = {"wer": self.greedy()}, self.settings.decode
+        if decode.search == "greedy" or (decode.beam == 1 and not hasattr(self.model_class, "ctc")):
+            return found
+        return found | {"wer_lexicon" if decode.search == "lexicon" else "wer_lm": self.search(assets)}
+
     def transcribe(self, params: Vector, data: Utterances, searches: Sequence[Search], device: str) -> list[list[Hypothesis]]:
         """Each search's hypotheses for all utterances, in the order of `data`, from one encoder pass."""
         if self.limits is not None:
@@ -163,13 +170,11 @@ class Recognition(Task):
         return [[hypotheses[position] for position in range(len(data))] for hypotheses in found]
 
     def evaluate(self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool) -> Evaluation:
-        """wer and cer, greedy, in percent; `final` adds wer_lm (or wer_lexicon) by the search of `task.decode`, and a row an utterance."""
+        """wer and cer, greedy, in percent; `final` adds the scores of the other `searches`, and a row an utterance."""
         if not len(data):
             return Evaluation(Metrics())
-        greedy, decode = self.greedy(), self.settings.decode
-        only = decode.search == "greedy" or (decode.beam == 1 and not hasattr(self.model_class, "ctc"))
-        searches = [greedy, self.search(assets)] if final and not only else [greedy]
-        results = self.transcribe(params, data, searches, device)
+        searches = self.searches(assets) if final else {"wer": self.greedy()}
+        results = self.transcribe(params, data, list(searches.values()), device)
         references = [text or "" for text in data.texts]
         texts = [hypothesis.text for hypothesis in results[0]]
         words, characters = edit_counts(references, texts), edit_counts(references, texts, "character")
@@ -178,12 +183,11 @@ class Recognition(Task):
             "utterance": data.ids, "speaker": data.speakers, "label": [label or "" for label in data.labels], "reference": references,
             "words": [count.length for count in words], "hypothesis": texts, "errors": [count.errors for count in words],
         }  # fmt: skip
-        if len(results) > 1:
-            suffix = "lexicon" if self.settings.decode.search == "lexicon" else "lm"
-            texts = [hypothesis.text for hypothesis in results[1]]
-            words = edit_counts(references, texts)
-            metrics = metrics + Metrics.of({f"wer_{suffix}": _percent(words)})
-            columns |= {f"hypothesis_{suffix}": texts, f"errors_{suffix}": [count.errors for count in words]}
+        for name, hypotheses in list(zip(searches, results, strict=True))[1:]:
+            texts = [hypothesis.text for hypothesis in hypotheses]
+            words, suffix = edit_counts(references, texts), name.removeprefix("wer")
+            metrics = metrics + Metrics.of({name: _percent(words)})
+            columns |= {f"hypothesis{suffix}": texts, f"errors{suffix}": [count.errors for count in words]}
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)] if final else []
         return Evaluation(metrics, rows)
 

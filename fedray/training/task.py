@@ -45,6 +45,7 @@ class Task(ABC):
             raise ValueError(f"model.kind {kind_of(model, MODELS)} hears features.kind={hears}, not {features.kind}: set that")
         self.adapters: LoRASettings | None = None
         self._flats: dict[str, FlatModel] = {}
+        self._layout: Layout | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_flats": {}}
@@ -56,13 +57,13 @@ class Task(ABC):
     def with_model(self, settings: Any) -> Self:
         """The same task for a model of the same kind with other settings."""
         other = copy.copy(self)
-        other.model_settings, other._flats = settings, {}
+        other.model_settings, other._flats, other._layout = settings, {}, None
         return other
 
     def with_adapters(self, settings: LoRASettings) -> Self:
         """The same task for the same model, frozen, with adapters: its parameters are these, and behind them those of the model."""
         other = copy.copy(self)
-        other.adapters, other._flats = settings, {}
+        other.adapters, other._flats, other._layout = settings, {}, None
         return other
 
     def initial(self) -> Vector:
@@ -77,19 +78,26 @@ class Task(ABC):
         return self.layout.join(model.state_dict())
 
     def flat(self, device: str) -> FlatModel:
-        """This process' model on a device, to be loaded before each use. Of buffers only running statistics travel."""
+        """This process' model on a device, to be loaded before each use."""
         if device not in self._flats:
-            with torch.random.fork_rng():  # what is drawn next must not depend on whether this process had built its model before
-                model = self.model()
-                model = (adapt(model, self.adapters) if self.adapters is not None else model).to(device)
-            names = {name for name, _ in model.named_parameters()} | set(running_statistics(model))
-            self._flats[device] = FlatModel(model, keep=names.__contains__)
+            model, kept = self._built()
+            self._flats[device] = FlatModel(model.to(device), keep=kept.__contains__)
         return self._flats[device]
 
     @property
     def layout(self) -> Layout:
         """Of the model's parameters in the vector, the same on all devices."""
-        return (next(iter(self._flats.values()), None) or self.flat("cpu")).layout
+        if self._layout is None:
+            model, kept = self._built()
+            self._layout = Layout.of(model, kept.__contains__)
+        return self._layout
+
+    def _built(self) -> tuple[nn.Module, set[str]]:
+        """A model with its adapters, and the names of what travels: of buffers running statistics alone."""
+        with torch.random.fork_rng():  # what is drawn next must not depend on whether this process had built its model before
+            model = self.model()
+            model = adapt(model, self.adapters) if self.adapters is not None else model
+        return model, {name for name, _ in model.named_parameters()} | set(running_statistics(model))
 
     def described_features(self) -> dict[str, Any]:
         """What an exported model needs to know to compute its features (see `fedray.models.export.export`)."""

@@ -23,8 +23,11 @@ from tests.algorithms.by_hand import arrived, client
 FEDMEM = {"kind": "fedmem", "k": [1], "share": [1.0], "temperature": [1.0], "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}
 
 
+EVERYBODY = {"cohort": {"fraction": 1.0}, "evaluation": {"own_final": True}}
+
+
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
-    return by_hand.build(speech.settings(folder, algorithm={**FEDMEM, **changes}, rounds=1))
+    return by_hand.build(speech.settings(folder, algorithm={**FEDMEM, **changes}, rounds=1) | EVERYBODY)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +133,30 @@ def test_wrong_settings(folder: Path, wrong: dict[str, Any], words: str) -> None
 
 def test_it_plays_one_round(folder: Path) -> None:
     with pytest.raises(ValueError, match="set rounds=1, not 3"):
-        by_hand.build(speech.settings(folder, algorithm=FEDMEM, rounds=3))
+        by_hand.build(speech.settings(folder, algorithm=FEDMEM, rounds=3) | EVERYBODY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"evaluation": {}}, "fedmem is seen in the clients' own scores alone: set evaluation.own_final=true"),
+        ({"cohort": {"size": 2}}, "fedmem asks every client once: set cohort={size: null, fraction: 1.0}"),
+    ],
+)
+def test_nobody_waits_for_scores_that_do_not_come(folder: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        by_hand.build(speech.settings(folder, algorithm=FEDMEM, rounds=1) | EVERYBODY | changes)
+
+
+def test_scores_are_called_as_those_of_the_model_that_all_share(folder: Path) -> None:
+    wanted = speech.settings(folder, algorithm=FEDMEM, rounds=1) | EVERYBODY
+    for search, names in (("greedy", {"wer"}), ("ctc", {"wer", "wer_lm"}), ("attention", {"wer"})):
+        task = {**wanted["task"], "decode": {"search": search, "beam": 2}, "ctc_weight": 0.5}
+        algorithm, data, state = by_hand.build(wanted | {"task": task, "model": DECODER})
+        received, dev = arrived(algorithm, state), data.evaluation("dev")
+        own, shared = scored(algorithm, data, received, {"dev": dev})["dev"], algorithm.evaluate(dev, received, True).metrics
+        assert {name for name in own if name.startswith("wer")} == names | {f"{name}_alone" for name in names}
+        assert all(own[f"{name}_alone"] == shared[name] for name in names)
 
 
 STATES = {"keys": "states"}
@@ -140,7 +166,7 @@ DECODER = {"d_model": 32, "ffn": 64, "layers": 1, "kernel": 7, "decoder_layers":
 def with_decoder(folder: Path, search: dict[str, Any] | None = None, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
     wanted = speech.settings(folder, algorithm={**FEDMEM, "memory": STATES, **changes}, rounds=1, model=DECODER)
     wanted["task"] = wanted["task"] | {"ctc_weight": 0.5, "decode": {"search": "attention", "beam": 3, **(search or {})}}
-    return by_hand.build(wanted)
+    return by_hand.build(wanted | EVERYBODY)
 
 
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "ctc_weight": 0.0, "lm_weight": 0.0}])
@@ -151,7 +177,7 @@ def test_the_decoder_remembers_what_followed(folder: Path, search: dict[str, Any
     update = algorithm.client_update(client(data), received)
     assert len(update.state["tokens"]) == sum(len(target) + 1 for target in algorithm.task.targets(mine)), "every token and every end"
     scores = dict(algorithm.client_evaluate(client(data, state=update.state), received, {"mine": mine}))["mine"]
-    assert scores["wer_alone"] > 20 and scores["wer"] == 0
+    assert scores["wer_lm_alone"] > 20 and scores["wer_lm"] == 0 and "wer" not in scores, "which is CTC's, that asks no decoder"
 
 
 def test_the_decoder_alone_without_a_share(folder: Path) -> None:

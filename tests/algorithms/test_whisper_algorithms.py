@@ -29,7 +29,7 @@ TASK = {
 
 
 def settings(folder: Path, **algorithm: Any) -> dict[str, Any]:
-    wanted = speech.settings(folder, algorithm=algorithm, rounds=1)
+    wanted = speech.settings(folder, algorithm=algorithm, rounds=1) | {"cohort": {"fraction": 1.0}, "evaluation": {"own_final": True}}
     features = {"kind": "whisper", "bins": 80, "normalise": "none"}
     return wanted | {"features": features, "task": TASK, "model": {"kind": "whisper", "folder": str(folder / "whisper"), "seconds": 1.5}}
 
@@ -37,7 +37,9 @@ def settings(folder: Path, **algorithm: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
-    write_checkpoint(folder / "whisper")
+    checkpoint = write_checkpoint(folder / "whisper")
+    (checkpoint / "preprocessor_config.json").write_text('{"feature_size": 80}', encoding="utf-8")
+    (checkpoint / "generation_config.json").write_text('{"no_timestamps_token_id": 260}', encoding="utf-8")
     return folder
 
 
@@ -64,6 +66,8 @@ def test_adapters_learn_and_are_merged_into_a_checkpoint(folder: Path, tmp_path:
         if (ours := merged.get(f"whisper.{name}")) is not None:
             assert np.array_equal(value, ours), name
     assert (tmp_path / "model" / "tokenizer.json").is_file()
+    for name in ("generation_config.json", "preprocessor_config.json"):
+        assert (tmp_path / "model" / name).read_bytes() == (folder / "whisper" / name).read_bytes(), "as generate and pipelines want it"
 
 
 def test_a_memory_of_states_speaks(folder: Path) -> None:

@@ -100,8 +100,13 @@ def test_dropout_hides_inputs_while_training() -> None:
 
 
 def test_a_target_that_names_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no weight has 'q_proj' in its name; there are .*mha_layer.in_proj_weight"):
+    with pytest.raises(ValueError, match="no weight of its own has 'q_proj' in its name; there are .*mha_layer.in_proj_weight"):
         adapt(conformer(), LoRASettings(targets=["ffn", "q_proj"]))
+
+
+def test_a_target_that_is_no_pattern_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(ValueError, match=r"lora.targets: '\*_proj' is no regular expression \(nothing to repeat"):
+        LoRASettings(targets=["*_proj"])
 
 
 @pytest.mark.parametrize("wrong", [{"rank": -1}, {"alpha": 0.0}, {"dropout": 1.0}, {"targets": []}])

@@ -104,6 +104,11 @@ def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_what_lies_abou
     assert Memory(*pairs(100), "m", MemorySettings(exact_below=0)).index.nlist == 2
 
 
+def test_bytes_that_do_not_divide_a_key_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"memory.code_bytes=10 does not divide a key of 16 numbers: choose from \[1, 2, 4, 8, 16\]"):
+        Memory(*pairs(10_000), "m", MemorySettings(compressed_from=0, code_bytes=10))
+
+
 def test_it_survives_a_file_that_holds_tensors_alone() -> None:
     keys, tokens = pairs(10_000)
     memory = Memory(keys, tokens, "m1", MemorySettings(lists=32, probes=4, compressed_from=0, code_bytes=2))

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedray.core.parameters import FlatModel
 from fedray.data.features import FeatureSettings, whisper_frames, whisper_mels
 from fedray.data.pretrained_tokens import PretrainedTokens
-from fedray.models.adapters import LoRASettings, adapt
+from fedray.models.adapters import LoRASettings, adapt, merged
 from fedray.models.whisper import Whisper, WhisperSettings
 from fedray.training.attention_search import AttentionSearch
 from fedray.training.decoding import DecodeSettings
@@ -118,6 +119,25 @@ def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokens, tmp_pa
         built(folder, tokens, language="fr")
     with pytest.raises(ValueError, match="hears 80 bins: set features.bins=80, not 40"):
         Whisper(WhisperSettings(str(folder)), 40, tokens.size)
+
+
+def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokens) -> None:
+    """Adapted where it is an embedding, it would stay as it was where it is the head: another model than the merged one."""
+    model = adapt(built(folder, tokens), LoRASettings(targets=[".*"]))
+    assert not any("embed_tokens" in name or "proj_out" in name for name in model.state_dict() if name.endswith(".a"))
+    with pytest.raises(ValueError, match="no weight of its own has 'embed_tokens' in its name"):
+        adapt(built(folder, tokens), LoRASettings(targets=["embed_tokens"]))
+    for name, parameter in model.named_parameters():
+        if name.endswith(".b"):
+            torch.nn.init.normal_(parameter, std=0.3)
+    plain = FlatModel(built(folder, tokens))
+    plain.load(plain.layout.join(merged(model)))
+    mels, text = whisper_mels(WAVE, BINS), torch.tensor([[model.bos, *tokens.encode("ab c")]])
+    with torch.no_grad():
+        ours, theirs = (
+            each.attend(*each.encode(mels[None], torch.tensor([len(mels)])), text) for each in (model.eval(), plain.model.eval())
+        )
+    assert torch.allclose(ours, theirs, atol=1e-4)
 
 
 def test_the_papers_adapters_on_whisper_small() -> None:
