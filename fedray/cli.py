@@ -260,13 +260,10 @@ def _table(place: str, results: Mapping[str, Any]) -> None:
     for name in (name for name in results["best"] if name != "round"):
         before, after = results["seed"][name], results["best"][name]
         change = f"{100 * (after - before) / before:+.1f} %" if before else ""
-        table.add_row(
-            f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name, f"{before:.2f}", f"{after:.2f}", change
-        )
+        table.add_row(_with_unit(name), f"{before:.2f}", f"{after:.2f}", change)
     console.print(table)
     if own := results.get("own"):
-        scores = [f"{name} {own[name]:.2f} ± {own[f'{name}_sd']:.2f}" for name in own if f"{name}_sd" in own]
-        console.print(f"own models of {own['clients']} clients: {', '.join(scores)}", soft_wrap=True, highlight=False)
+        _own_table(console, own)
     console.print(
         f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "
         f"time {results['time/total_s']:.0f} s\n"
@@ -275,6 +272,23 @@ def _table(place: str, results: Mapping[str, Any]) -> None:
         markup=False,
         highlight=False,
     )
+
+
+def _own_table(console: Console, own: Mapping[str, Any]) -> None:
+    """Means and deviations over clients; where a score was taken twice, with what is the client's own and alone, both side by side."""
+    table = Table(title=f"own models of {own['clients']} clients", title_justify="left")
+    names = [name for name in own if f"{name}_sd" in own and not name.endswith("_alone")]
+    twice = any(f"{name}_alone" in own for name in names)
+    for title in ("", "alone", "own") if twice else ("", "own"):
+        table.add_column(title, justify="right" if title else "left")
+    for name in names:
+        scores = [f"{own[key]:.2f} ± {own[f'{key}_sd']:.2f}" if key in own else "" for key in (f"{name}_alone", name)]
+        table.add_row(_with_unit(name), *scores[not twice :])
+    console.print(table)
+
+
+def _with_unit(name: str) -> str:
+    return f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name
 
 
 if __name__ == "__main__":
