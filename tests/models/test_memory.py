@@ -100,6 +100,9 @@ def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_what_lies_abou
     assert type(listed.index).__name__ == "IndexIVFFlat" and (listed.index.nlist, listed.index.nprobe) == (256, 4)
     one, other = (memory.search(queries, 8)[0] for memory in (exact, listed))
     assert (other >= one * (1 - 1e-4)).all() and (other / one).mean() < 1.05
+    wider = Memory(keys, tokens, "m", MemorySettings(probes=128))
+    assert wider.index.nprobe == 8
+    assert np.isclose(one, wider.search(queries, 8)[0], rtol=1e-3, atol=1e-3).mean() > 0.9, "what is found lies as near"
     assert type(Memory(*pairs(1_000), "m").index).__name__ == "IndexFlatL2"
     assert Memory(*pairs(100), "m", MemorySettings(exact_below=0)).index.nlist == 2
 
