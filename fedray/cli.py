@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray.commands import parse
+from fedray.core.metrics import ALONE
 from fedray.core.types import RunError
 from fedray.tokens import show_token
 
@@ -277,12 +278,12 @@ def _table(place: str, results: Mapping[str, Any]) -> None:
 def _own_table(console: Console, own: Mapping[str, Any]) -> None:
     """Means and deviations over clients; where a score was taken twice, with what is the client's own and alone, both side by side."""
     table = Table(title=f"own models of {own['clients']} clients", title_justify="left")
-    names = [name for name in own if f"{name}_sd" in own and not name.endswith("_alone")]
-    twice = any(f"{name}_alone" in own for name in names)
+    names = [name for name in own if f"{name}_sd" in own and not name.endswith(ALONE)]
+    twice = any(name + ALONE in own for name in names)
     for title in ("", "alone", "own") if twice else ("", "own"):
         table.add_column(title, justify="right" if title else "left")
     for name in names:
-        scores = [f"{own[key]:.2f} ± {own[f'{key}_sd']:.2f}" if key in own else "" for key in (f"{name}_alone", name)]
+        scores = [f"{own[key]:.2f} ± {own[f'{key}_sd']:.2f}" if key in own else "" for key in (name + ALONE, name)]
         table.add_row(_with_unit(name), *scores[not twice :])
     console.print(table)
 

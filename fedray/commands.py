@@ -42,7 +42,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     report.add_argument("paths", nargs="+", metavar="PATH", help="run folders, or folders that hold some: studies, sweeps")
     report.add_argument("--out", metavar="DIR", help="where the files go (default: PATH; ./report for several)")
     report.add_argument("--baseline", metavar="NAME", help="the group that the others are compared with, by its label; first: the first")
-    report.add_argument("--metric", metavar="KEY", help="what is compared, such as test/wer_lm (default: test/wer or test/accuracy)")
+    report.add_argument(
+        "--metric",
+        metavar="KEY",
+        help="what is compared, such as test/wer_lm (default: WER or accuracy on test, of clients' own models where they were scored)",
+    )
     report.add_argument("--group-by", nargs="+", default=[], metavar="KEY", help="the keys that tell groups apart (default: all but seeds)")
     pretrain = commands.add_parser(
         "pretrain",

@@ -7,7 +7,7 @@ It is the server's own model that remembers; `model.init=RUN/model/model.pt algo
 
 import sys
 
-from fedray.report.figures import Bars, Retrievals
+from fedray.report.figures import Bars, Own, Retrievals
 from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
@@ -17,7 +17,7 @@ SWEEP = Sweep(
     names={"clients": {"four dialects": "embedded", "ten domains": "embedded_domains"}},
     space={"clients": tune.grid_search(["four dialects", "ten domains"]), "seed": tune.grid_search([0, 1, 2])},
     settings=["data.seed={seed}", "algorithm.costs=true"],
-    figures=[Retrievals(), Bars("own/test/wer"), Bars("own/test/wer_alone")],
+    figures=[Retrievals(), Bars("own/test/wer"), Own()],
     small=["algorithm.pretrain.steps=50", "data.options.client_utterances=5"],
 )
 

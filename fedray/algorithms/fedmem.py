@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from fedray.core.algorithm import Parts
-from fedray.core.metrics import Metrics
+from fedray.core.metrics import ALONE, Metrics
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding import Search
@@ -108,7 +108,7 @@ class FedMem(TaskAlgorithm):
         told = Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
         searches: dict[str, Search] = {}
         for name, search in self.searches(received.assets).items():
-            searches |= {name: WithMemory(search, memory, chosen), f"{name}_alone": search}
+            searches |= {name: WithMemory(search, memory, chosen), name + ALONE: search}
         scores = {split: word_errors(self.task, received, part, searches) + told for split, part in data.items()}
         return scores | {"dev": scores["dev"] + costs} if "dev" in scores else scores
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+ALONE = "_alone"  # ends the name of a client's own score that was taken without what is its own, such as its memory
+
 
 class Metrics(Mapping[str, float]):
     """Name -> sum / count. `Metrics(wer=(errors, words)) + Metrics(...)` pools them; the federated WER is sum(errors) / sum(words).

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor, nn
 
 FRAMES_A_SECOND = 100
@@ -95,7 +96,7 @@ class Whisper(nn.Module):
             )
         longest = min(longest, self.window)
         features = features[:, :longest]
-        spoken = (torch.arange(features.shape[1], device=features.device) < lengths[:, None].to(features.device))[..., None]
+        spoken = length_to_mask(lengths.to(features.device), longest, torch.bool)[..., None]
         loudest = features.masked_fill(~spoken, -torch.inf).amax((1, 2), keepdim=True)
         silence = (loudest - QUIETEST).clamp(min=SILENCE)
         heard = silence.expand(-1, self.window, self.bins).clone()

@@ -6,7 +6,7 @@ found.table()  # for rich
 found.save("report")  # report.html, report.md, report.csv, figures/
 """
 
-from fedray.report.figures import KINDS, Bars, Curves, Figure, Participation, Phases, Retrievals, Scatter, Speakers, Trend
+from fedray.report.figures import KINDS, Bars, Curves, Figure, Own, Participation, Phases, Retrievals, Scatter, Speakers, Trend
 from fedray.report.report import Report, read, write
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Bars",
     "Curves",
     "Figure",
+    "Own",
     "Participation",
     "Phases",
     "Report",

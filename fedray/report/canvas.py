@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+
+if TYPE_CHECKING:
+    from fedray.report.groups import Group
+    from fedray.report.report import Report
 
 INK = "#24292f"  # of text and axes; on the page that is the text's own colour
 GREY = "#8b949e"
@@ -44,6 +49,7 @@ STYLE: Mapping[str, Any] = {
 }
 WIDTH, HEIGHT, LEGEND_LINE = 5.6, 3.0, 0.17  # inches
 LEGEND_CHARACTERS = 76  # that fit on a line below the axes
+ROW_CHARACTERS, ROW_LINE = 32, 0.16  # on a line beside the axes, and its height in inches
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,24 @@ def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
     axes = canvas.add_subplot()
     axes.set_title(words[:1].upper() + words[1:])
     return canvas, axes
+
+
+def coloured(report: Report) -> dict[Group, str]:
+    """A colour a group; of more groups than there are colours the best have one, the others are grey, and drawn first."""
+    if len(report.groups) <= len(COLOURS):
+        return dict(zip(report.groups, COLOURS, strict=False))
+    ranked = report.ranked()[: len(COLOURS)]
+    others = [group for group in report.groups if group not in ranked]
+    return dict.fromkeys(others, GREY) | dict(zip(ranked, COLOURS, strict=False))
+
+
+def one_below_the_other(canvas: Canvas, axes: Axes, labels: Sequence[str]) -> None:
+    """Rows, the first at the top; long labels take several lines, so that they leave room for what is drawn."""
+    folded = [textwrap.wrap(label, ROW_CHARACTERS) or [""] for label in labels]
+    canvas.set_figheight(canvas.get_figheight() + ROW_LINE * len(labels) * max(0, max(map(len, folded), default=0) - 2))
+    axes.set_yticks(range(len(labels)), ["\n".join(lines) for lines in folded])
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
 
 
 def with_legend(canvas: Canvas, axes: Axes) -> Canvas:

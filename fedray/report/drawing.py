@@ -14,11 +14,12 @@ from matplotlib.ticker import MaxNLocator
 from fedray.report import canvas
 from fedray.report import groups as grouping
 from fedray.report.canvas import COLOURS, GREY, INK, WIDTH, Drawing
-from fedray.report.figures import Bars, Curves, Figure, Participation, Phases, Retrievals, Scatter, Speakers, Trend
+from fedray.report.figures import Bars, Curves, Figure, Own, Participation, Phases, Retrievals, Scatter, Speakers, Trend
 from fedray.report.groups import Group
+from fedray.report.own import own
 from fedray.report.recorded import known_metric, rising
 from fedray.report.retrievals import retrievals
-from fedray.report.words import number, scaled, title, unit, with_unit
+from fedray.report.words import number, scaled, start, title, unit, with_unit
 
 if TYPE_CHECKING:
     from fedray.report.report import Report
@@ -36,7 +37,7 @@ def draw(figure: Figure, report: Report) -> Drawing:
 def curves(figure: Curves, report: Report) -> Canvas:
     metrics = [known_metric(metric, report.runs) for metric in figure.metrics]
     drawn, axes = canvas.new(figure.title or ", ".join(map(title, metrics)))
-    lined = _coloured(report)
+    lined = canvas.coloured(report)
     names = _names(lined)
     for group, colour in lined.items():
         for metric, style in zip(metrics, cycle(STYLES), strict=False):
@@ -115,6 +116,7 @@ def bars(figure: Bars, report: Report) -> Canvas:
     metric = known_metric(figure.metric, report.runs)
     found = [(group, values) for group in report.groups if (values := group.values(metric))]
     drawn, axes = canvas.new(figure.title or title(metric), 0.9 + 0.34 * len(found))
+    label = start(metric)
     for place, (group, values) in enumerate(found):
         middle = float(np.mean(values))
         words = number(middle, metric)
@@ -122,13 +124,13 @@ def bars(figure: Bars, report: Report) -> Canvas:
         low, high = (interval.low, interval.high) if interval is not None else (min(values), max(values))
         middle, low, high = (scaled(value, metric) for value in (middle, low, high))
         axes.barh(place, middle, 0.62, color=COLOURS[0], alpha=0.85)
+        if (before := group.score(metric, "seed")) is not None:
+            axes.plot([scaled(before, metric)] * 2, [place - 0.5, place + 0.5], color=GREY, linestyle="--", linewidth=1.2, label=label)
+            label = ""
         if high > low:
             axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], color=INK, capsize=3, linewidth=1)
         axes.annotate(words, (0, place), (5, 0), textcoords="offset points", va="center", fontsize=8, color="white")
-    axes.set_yticks(range(len(found)), [group.label for group, _ in found])
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    _baseline(axes, "seed", metric, report, upright=True)
+    canvas.one_below_the_other(drawn, axes, [group.label for group, _ in found])
     axes.set_xlabel(with_unit(metric))
     return canvas.with_legend(drawn, axes)
 
@@ -162,7 +164,7 @@ def scatter(figure: Scatter, report: Report) -> Canvas:
 
 def speakers(figure: Speakers, report: Report) -> Canvas:
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each speaker, sorted")
-    lined = _coloured(report)
+    lined = canvas.coloured(report)
     first = next(iter(lined))
     for group, model, colour in [(first, "seed", GREY), *((group, "best", colour) for group, colour in lined.items() if colour != GREY)]:
         counts = [run.predictions.counts(model, figure.metric) for run in group.finished if run.predictions is not None]
@@ -187,9 +189,7 @@ def phases(figure: Phases, report: Report) -> Canvas:
     for (name, seconds), colour in zip(parts.items(), (*COLOURS[: len(PHASES)], GREY), strict=True):
         axes.barh(range(len(found)), seconds, 0.62, left=before, color=colour, label=name)
         before += seconds
-    axes.set_yticks(range(len(found)), [group.label for group in found])
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
+    canvas.one_below_the_other(drawn, axes, [group.label for group in found])
     axes.set_xlabel("seconds, mean over the rounds")
     return canvas.with_legend(drawn, axes)
 
@@ -197,7 +197,7 @@ def phases(figure: Phases, report: Report) -> Canvas:
 def participation(figure: Participation, report: Report) -> Canvas:
     drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
     tables = []
-    for group, colour in _coloured(report).items():
+    for group, colour in canvas.coloured(report).items():
         found = [run.clients for run in group.runs if run.clients is not None and len(run.clients)]
         if found and colour != GREY:
             tables.append((group, colour, found))
@@ -220,15 +220,6 @@ def _seconds(group: Group, metric: str) -> float:
     return float(np.mean(means)) if means else 0.0
 
 
-def _coloured(report: Report) -> dict[Group, str]:
-    """A colour a group; of more groups than there are colours the best have one, the others are grey, and drawn first."""
-    if len(report.groups) <= len(COLOURS):
-        return dict(zip(report.groups, COLOURS, strict=False))
-    ranked = report.ranked()[: len(COLOURS)]
-    others = [group for group in report.groups if group not in ranked]
-    return dict.fromkeys(others, GREY) | dict(zip(ranked, COLOURS, strict=False))
-
-
 def _names(coloured: Mapping[Group, str]) -> dict[Group, str]:
     """For the legend, in which the grey ones are named together, by the last of them."""
     grey = [group for group, colour in coloured.items() if colour == GREY]
@@ -242,7 +233,7 @@ def _band(values: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray]:
     return middle - spread, middle + spread
 
 
-def _baseline(axes: Axes, baseline: str | float | None, metric: str, report: Report, upright: bool = False) -> None:
+def _baseline(axes: Axes, baseline: str | float | None, metric: str, report: Report) -> None:
     if baseline is None:
         return
     words = str(baseline)
@@ -254,8 +245,7 @@ def _baseline(axes: Axes, baseline: str | float | None, metric: str, report: Rep
     else:
         value = baseline
     if value is not None:
-        line = axes.axvline if upright else axes.axhline
-        line(scaled(value, metric), color=GREY, linestyle="--", linewidth=1.2, label=words)
+        axes.axhline(scaled(value, metric), color=GREY, linestyle="--", linewidth=1.2, label=words)
 
 
 def _short(key: str) -> str:
@@ -268,6 +258,7 @@ DRAWN: dict[type[Figure], Callable[[Any, Report], Canvas]] = {
     Bars: bars,
     Scatter: scatter,
     Speakers: speakers,
+    Own: own,
     Phases: phases,
     Participation: participation,
     Retrievals: retrievals,

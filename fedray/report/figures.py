@@ -89,6 +89,18 @@ class Speakers(Figure):
 
 
 @dataclass(frozen=True)
+class Own(Figure):
+    """The score of each client's own model, sorted (`evaluation.own_final`); where what all share was scored alone too, that in grey."""
+
+    metric: str = "own/test/wer"
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.metric.startswith("own/") or self.metric.count("/") != 2:
+            raise ValueError(f"metric: one of clients' own models, such as own/test/wer, not {self.metric!r}")
+
+
+@dataclass(frozen=True)
 class Phases(Figure):
     """Where the time of a round goes."""
 
@@ -115,6 +127,7 @@ KINDS: dict[str, type[Figure]] = {
     "bars": Bars,
     "scatter": Scatter,
     "speakers": Speakers,
+    "own": Own,
     "phases": Phases,
     "participation": Participation,
     "retrievals": Retrievals,

@@ -18,7 +18,7 @@ from fedray.engine.folder import RunFolder
 from fedray.report import clips, drawing, errors, tables
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.errors import Errors
-from fedray.report.figures import Bars, Curves, Figure, Participation, Phases, Scatter, Speakers, Trend
+from fedray.report.figures import Bars, Curves, Figure, Own, Participation, Phases, Scatter, Speakers, Trend
 from fedray.report.groups import SEEDS
 from fedray.report.recorded import Run
 from fedray.report.words import minus, number, title
@@ -151,6 +151,8 @@ def _usual(report: Report) -> list[Figure]:
     found += [Curves(traffic, title="Traffic, up and down")] if traffic else []
     if any(run.predictions is not None and run.predictions.counts("best", report.metric) for run in report.runs):
         found.append(Speakers(report.metric))
+    if report.metric.startswith("own/") and any(run.own is not None for run in report.runs):
+        found.append(Own(report.metric))
     found += [Phases()] if "time/round_s" in has else []
     return found + ([Participation()] if any(run.clients is not None and len(run.clients) for run in report.runs) else [])
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
+from fedray.core.metrics import ALONE
 from fedray.core.storage import below
 from fedray.engine.folder import RunFolder
 from fedray.report.predictions import MODELS, NAME, Predictions
 
 REMEDY = "restore it, or remove it to do without"
+NAMES = {"client": pa.string(), "split": pa.string()}  # in own.tsv, whatever they look like
 RISING = ("accuracy", "f1", "bleu")  # what metrics are called, at the end, that are to be large
 
 
@@ -76,12 +79,20 @@ class Run:
     @functools.cached_property
     def clients(self) -> pa.Table | None:
         """Of each client that took part: client, rounds, failures, last_round, report/*. None: the run is not finished."""
-        if not self.folder.exists("clients.parquet"):
+        return self._table("clients.parquet", pq.read_table)
+
+    @functools.cached_property
+    def own(self) -> pa.Table | None:
+        """Of each client's own model and split: client, split, and scores. None: they were not scored in the end."""
+        return self._table("own.tsv", lambda file: read_csv(file, None, ParseOptions(delimiter="\t"), ConvertOptions(column_types=NAMES)))
+
+    def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table]) -> pa.Table | None:
+        if not self.folder.exists(name):
             return None
         try:
-            return pq.read_table(pa.BufferReader(self.folder.storage.read("clients.parquet")))
+            return read(pa.BufferReader(self.folder.storage.read(name)))
         except pa.ArrowInvalid as error:
-            raise ValueError(f"{self.folder.storage.shown('clients.parquet')}: is damaged ({error}): remove it to do without") from error
+            raise ValueError(f"{self.folder.storage.shown(name)}: is damaged ({error}): remove it to do without") from error
 
     def column(self, metric: str) -> np.ndarray:
         """A metric over the rounds, float64 [len(rows)]; NaN where it was not measured."""
@@ -106,8 +117,12 @@ class Run:
 
     @property
     def seed_model(self) -> Mapping[str, Any]:
-        """Scores of the seed model, those that are numbers, and "round", which is 0; empty while the run is not finished."""
+        """Scores of the seed model, those that are numbers, and "round", which is 0; empty while the run is not finished.
+
+        Own models that were scored without what is the client's own too, such as its memory, begin with that score.
+        """
         scores = self.results["seed"] if self.results is not None else {}
+        scores = scores | {name.removesuffix(ALONE): value for name, value in self.best.items() if name.endswith(ALONE)}
         return {name: value for name, value in scores.items() if value is not None and not math.isnan(value)}
 
     def value(self, metric: str) -> float | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from fedray.core.metrics import ALONE
 from fedray.engine.folder import RunFolder
 from fedray.report import groups as grouping
 from fedray.report import page, recorded, sweep, tables
@@ -19,7 +20,7 @@ from fedray.report.groups import Group
 from fedray.report.recorded import Run, known_metric, rising
 from fedray.report.words import title
 
-FIRST_CHOICES = ("own/test/accuracy", "test/wer", "test/accuracy", "dev/wer", "dev/accuracy")
+FIRST_CHOICES = ("own/test/accuracy", "own/test/wer", "own/test/wer_lm", "test/wer", "test/accuracy", "dev/wer", "dev/accuracy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,8 @@ class Report:
     def caption(self) -> str:
         """What the cells mean, and what is missing."""
         words = ["Scores are seed model → best round (by dev), means over the runs of a row."]
+        if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
+            words.append("Of clients' own models: what all share, alone → with what is the client's own.")
         if any(self.changes.values()):
             words.append(f"Change of the {title(self.metric)} with its 95 % interval: paired bootstrap over speakers, runs held fixed.")
         if unfinished := [run.name for run in self.runs if not run.finished]:

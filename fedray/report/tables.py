@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from fedray.core.metrics import ALONE
 from fedray.report.groups import SEEDS, Group
 from fedray.report.recorded import Run
 from fedray.report.words import duration, in_percent, minus, number, span, title, with_unit
@@ -27,7 +28,7 @@ SHOWN = ("wer", "accuracy", "bleu", "macro_f1")
 def scores(runs: Sequence[Run], metric: str) -> list[str]:
     """The metrics that the table shows beside the report's own: error rates, accuracies and the like."""
     names = dict.fromkeys(name for run in runs for name in run.best if name.rpartition("/")[2].startswith(SHOWN))
-    return [name for name in names if name != metric]
+    return [name for name in names if name != metric and not name.endswith(ALONE)]
 
 
 def rows(report: Report) -> list[dict[str, str]]:

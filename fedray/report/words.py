@@ -34,6 +34,11 @@ def title(metric: str) -> str:
     return " ".join(filter(None, (part.replace("/", " "), NAMES[score]))) + (f", {SEARCHES.get(search, search)}" if search else "")
 
 
+def start(metric: str) -> str:
+    """What a score begins with: `Run.seed_model`."""
+    return "what all share, alone" if metric.startswith("own/") else "seed model"
+
+
 def unit(metric: str) -> str:
     if in_percent(metric):
         return "%"

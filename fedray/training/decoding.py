@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor
 
 from fedray.models.language_model import LanguageModel
@@ -68,8 +69,14 @@ def collapsed(best: Tensor, lengths: Tensor) -> list[list[int]]:
     """Tokens of frames [B, T], repetitions merged and blanks removed."""
     keep = best != BLANK
     keep[:, 1:] &= best[:, 1:] != best[:, :-1]
-    keep &= torch.arange(best.shape[1], device=best.device) < lengths.to(best.device)[:, None]
+    keep &= inside(best, lengths)
     return [row[kept].tolist() for row, kept in zip(best.cpu(), keep.cpu(), strict=True)]
+
+
+def inside(frames: Tensor, lengths: Tensor) -> Tensor:
+    """Which of the frames [B, T, ...] are an utterance's own: [B, T]."""
+    mask: Tensor = length_to_mask(lengths.to(frames.device), frames.shape[1], torch.bool)
+    return mask
 
 
 class Search(ABC):
@@ -91,8 +98,7 @@ class GreedySearch(Search):
 
     def __call__(self, log_probs: Tensor, lengths: Tensor) -> list[Hypothesis]:
         """Here the confidence is that of the best alignment."""
-        inside = torch.arange(log_probs.shape[1], device=log_probs.device) < lengths.to(log_probs.device)[:, None]
-        scores = (log_probs.amax(-1).double() * inside).sum(1).tolist()
+        scores = (log_probs.amax(-1).double() * inside(log_probs, lengths)).sum(1).tolist()
         rows = zip(greedy(log_probs, lengths), scores, lengths.tolist(), strict=True)
         return [Hypothesis(tuple(tokens), self.decode(tokens), score, score / frames) for tokens, score, frames in rows]
 

@@ -23,7 +23,7 @@ from fedray.core.types import Received, Vector
 from fedray.data.dataset import Utterances, batches
 from fedray.data.scoring import edit_counts
 from fedray.models.memory import Memory, MemorySettings, fused, p_mem, p_mem_of
-from fedray.training.decoding import BLANK, GreedySearch, Hypothesis, Search, collapsed
+from fedray.training.decoding import BLANK, GreedySearch, Hypothesis, Search, collapsed, inside
 from fedray.training.recognition import EVALUATION_BATCH, Recognition, teacher_forced
 
 ROUNDING = 1e-6  # of float32 probabilities
@@ -77,7 +77,7 @@ class Remembering:
         log_probs: Tensor = self._model.ctc(hidden)
         if self._memory.settings.keys != "frames":
             return log_probs
-        asked = torch.arange(hidden.shape[1], device=hidden.device) < self._lengths.to(hidden.device)[:, None]
+        asked = inside(hidden, self._lengths)
         if self._best_alone:
             best, following = log_probs.topk(2).values.exp().unbind(-1)
             asked &= best - following <= self._retrieval.lead

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedray import report
-from fedray.report import KINDS, Bars, Curves, Figure, Participation, Phases, Retrievals, Scatter, Speakers, Trend, drawing, retrievals
+from fedray.report import KINDS, Bars, Curves, Figure, Own, Participation, Phases, Retrievals, Scatter, Speakers, Trend, drawing, retrievals
 from fedray.report.canvas import INK
 from fedray.report.figures import from_description
 from tests.report.folders import config, write
@@ -29,6 +29,7 @@ FIGURES: list[Figure] = [
     Phases(),
     Participation(),
     Retrievals(),
+    Own("own/dev/wer"),
 ]
 
 
@@ -38,6 +39,7 @@ def remember(run: Path, best: float) -> None:
     grid = [(k, share, t) for k in (4, 8) for share in (0.1, 0.3) for t in (1, 10)]
     costs = {f"dev/k={k} lambda={share:g} T={t:g}": best + (k, share, t).__ne__((8, 0.3, 10)) * 5.0 for k, share, t in grid}
     (run / "results.json").write_text(json.dumps(results | {"own": costs}))
+    (run / "own.tsv").write_text(f"client\tsplit\twer\nann\tdev\t{best}\nbob\tdev\t{best + 1}\n")
 
 
 @pytest.fixture(scope="module")
