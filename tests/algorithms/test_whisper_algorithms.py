@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
@@ -20,6 +22,17 @@ transformers = pytest.importorskip("transformers")
 from tests.whisper import write_checkpoint  # noqa: E402 - it needs transformers
 
 ADAPTERS = {"rank": 4, "alpha": 16, "targets": ["self_attn.*_proj", "fc[12]"]}
+GENERATION = {  # as whisper-small's, with the tokens of tests/whisper.py
+    "bos_token_id": 256,
+    "eos_token_id": 256,
+    "pad_token_id": 256,
+    "decoder_start_token_id": 257,
+    "no_timestamps_token_id": 260,
+    "is_multilingual": True,
+    "lang_to_id": {"<|en|>": 258},
+    "task_to_id": {"transcribe": 259},
+    "max_length": 64,
+}
 TASK = {
     "tokens": "pretrained",
     "ctc_weight": 0.0,
@@ -39,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
     checkpoint = write_checkpoint(folder / "whisper")
     (checkpoint / "preprocessor_config.json").write_text('{"feature_size": 80}', encoding="utf-8")
-    (checkpoint / "generation_config.json").write_text('{"no_timestamps_token_id": 260}', encoding="utf-8")
+    (checkpoint / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
     return folder
 
 
@@ -68,6 +81,14 @@ def test_adapters_learn_and_are_merged_into_a_checkpoint(folder: Path, tmp_path:
     assert (tmp_path / "model" / "tokenizer.json").is_file()
     for name in ("generation_config.json", "preprocessor_config.json"):
         assert (tmp_path / "model" / name).read_bytes() == (folder / "whisper" / name).read_bytes(), "as generate and pipelines want it"
+    heard: list[torch.Tensor] = []
+    model = algorithm.plain.flat("cpu").model
+    handle = model.whisper.model.encoder.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
+    mine = data.load(data.client_ids()[0])
+    (ours,) = algorithm.plain.transcribe(algorithm.merge(state.params), mine, [algorithm.plain.greedy()], "cpu")
+    handle.remove()
+    theirs = again.generate(heard[0], language="en", task="transcribe")
+    assert len(ours) == len(theirs) > 1 and [list(each.tokens) for each in ours] == theirs.tolist(), "transformers hear the same"
 
 
 def test_a_memory_of_states_speaks(folder: Path) -> None:
