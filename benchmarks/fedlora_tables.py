@@ -1,17 +1,20 @@
 """FedLoRA and FedMem on embedded dialects and domains and on real speech: tables 1, 4 and 5 of Du et al.
 
-    python benchmarks/fedlora_tables.py [--only dialects domains digits speechocean] [--seeds 0 1 2] [--speech ../shared/data]
+    python benchmarks/fedlora_tables.py [--only dialects large domains digits speechocean] [--methods FedLoRA FedAvg] [--seeds 0 1 2]
+                                        [--speech ../shared/data]
 
 Each model is trained, then every client decodes with it alone and with its memory: P-S2T is the server's own, C-S2T trains on all clients'
 speech in one place, with all weights or with adapters; FedAvg and FedLoRA train on the clients. The domains' models also meet six clients
-of domains that nobody trained on. Dialects and domains are drawn anew with each seed; of the digits' six speakers each split has three as
-clients. The pages are fedlora_<corpus>.md. Runs that are finished are kept; the same command goes on.
+of domains that nobody trained on; `large` is the dialects with nine times the parameters. Dialects and domains are drawn anew with each
+seed; of the digits' six speakers each split has three as clients. The pages are fedlora_<corpus>.md. Runs that are finished are kept; the
+same command goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import shlex
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -32,6 +35,7 @@ METHODS: dict[str, tuple[str, list[str]] | None] = {  # what is added to the con
 }
 CORPORA = {  # the configuration that trains, those that remember, and, of real speech, the folder
     "dialects": ("embedded", ["embedded"], None),
+    "large": ("embedded_large", ["embedded_large"], None),  # dialects again
     "domains": ("embedded_domains", ["embedded_domains", "embedded_joining"], None),
     "digits": ("digits", ["digits"], "fsdd"),
     "speechocean": ("speechocean", ["speechocean"], "speechocean-mini"),
@@ -109,20 +113,24 @@ def traffic(method: str, results: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS)[1:], default=list(METHODS)[1:], help="beside the server's own model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of all but the digits, whose splits are six")
     parser.add_argument("--speech", type=Path, default=study.ROOT.parent / "shared" / "data", help="folder of fsdd and speechocean-mini")
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedlora", help="where the run folders are kept")
     chosen = parser.parse_args()
     for corpus in chosen.only:
         seeds = list(range(len(SERVERS))) if corpus == "digits" else chosen.seeds
-        found: dict[str, list[dict[str, Any]]] = {method: [] for method in METHODS}
+        found: dict[str, list[dict[str, Any]]] = {method: [] for method in ("P-S2T", *chosen.methods)}
         for seed in seeds:
             for method, results in found.items():
                 results.append(play(corpus, method, seed, chosen.runs, chosen.speech.resolve()))
         text = f"# FedLoRA and FedMem: {corpus}\n\nTest WER in percent of each client, alone and with its memory, whose k, lambda and "
         text += "temperature it chose on dev; Avg is the plain mean over clients, mean ± SD over seeds.\n\n"
         text += page(corpus, found)
-        study.write(f"fedlora_{corpus}", text, {"found": found}, f"python benchmarks/fedlora_tables.py --only {corpus}", seeds)
+        command = f"python benchmarks/fedlora_tables.py --only {corpus}"
+        if chosen.methods != list(METHODS)[1:]:
+            command += f" --methods {shlex.join(chosen.methods)}"
+        study.write(f"fedlora_{corpus}", text, {"found": found}, command, seeds)
         print(text)
 
 
