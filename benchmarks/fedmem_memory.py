@@ -1,19 +1,22 @@
-"""FedMem's memory: how fast clients decode with it, what a million keys cost, and what 135 settings cost beside one.
+"""FedMem's memory: how fast clients decode with it, what looking into few lists costs, a million keys, and 135 settings beside one.
 
     python benchmarks/fedmem_memory.py [--keys 1000000]
 
 In this process, on one thread. Decoding is timed with and without memory by turns, 16 utterances a batch and k = 8, on the embedded
-dialects: greedily by CTC with frames as keys, and by SpeechBrain's beam search with the decoder's states as keys. The seed models are
-trained first, unless they are in the cache. The million keys are drawn around a thousand centres.
+dialects: greedily by CTC with frames as keys, and by SpeechBrain's beam search with the decoder's states as keys. WER by lists is the
+four clients' own test. The seed models are trained first, unless they are in the cache. The million keys are drawn around a thousand
+centres.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Callable
-from statistics import median
+from dataclasses import replace
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -22,14 +25,17 @@ import torch
 
 from fedray import experiment, programs
 from fedray.core.parallel import serial
+from fedray.core.types import Received
 from fedray.engine import work
 from fedray.engine.folder import RunFolder
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training import recognition
-from fedray.training.memory import Retrieval, WithMemory, remember, rescored
+from fedray.training.decoding import Search
+from fedray.training.memory import Retrieval, WithMemory, remember, rescored, word_errors
 
 BATCH, UTTERANCES, REPEATS = 16, 160, 9
 RETRIEVAL = Retrieval(8, 0.3, 10.0)
+LOUD, PROBES = Retrieval(8, 0.6, 10.0), (4, 8, 16, 32)  # a memory whose mistakes are heard, and how many of its lists are looked into
 GRID = [Retrieval(k, share / 10, t) for k in (4, 8, 16) for share in range(1, 10) for t in (10.0, 20.0, 50.0, 100.0, 200.0)]
 WAYS = {"frames, greedy CTC": "configs/fedmem/embedded.yaml", "states, beam of 5": "configs/fedmem/embedded_attention.yaml"}
 DIMENSIONS, CENTRES, QUERIES = 64, 1000, 10_000
@@ -69,7 +75,25 @@ def decoding(config: str) -> dict[str, Any]:
     found["one"], found["all"], found["settings"] = by_turns(
         lambda: rescored(task, params, dev, built[0], GRID[:1], "cpu"), lambda: rescored(task, params, dev, built[0], GRID, "cpu")
     )
+    found["lists"] = f"{built[0].index.nprobe} of {built[0].index.nlist}"
+    found["wer"] = by_lists(task, Received(params, {}, 0, assets), data, settings, search)
     return found | {"pairs": len(built[0]), "utterances": len(test), "kind": type(built[0].index).__name__}
+
+
+def by_lists(task: Any, received: Received, data: Any, settings: MemorySettings, search: Search) -> dict[str, float]:
+    """WER on their own test, mean over clients, alone, with exact search, and by the number of lists looked into."""
+    found: dict[str, list[float]] = {}
+    for name in data.client_ids():
+        mine, test = data.load(name), data.own(name, "test")
+        exact, _ = remember(task, received.params, mine, replace(settings, exact_below=sys.maxsize), "cpu")
+        listed, _ = remember(task, received.params, mine, settings, "cpu")
+        for words, tried in (("alone", search), ("exact", WithMemory(search, exact, LOUD))):
+            found.setdefault(words, []).append(word_errors(task, received, test, {"wer": tried})["wer"])
+        for probes in PROBES:
+            listed.index.nprobe = probes
+            wer = word_errors(task, received, test, {"wer": WithMemory(search, listed, LOUD)})["wer"]
+            found.setdefault(f"{probes} lists", []).append(wer)
+    return {words: mean(values) for words, values in found.items()}
 
 
 def large(keys: int) -> dict[str, float]:
@@ -97,11 +121,13 @@ def main() -> None:
     rows = [
         {"keys": words, "pairs": f"{one['pairs']:,}", "index": one["kind"], "made in CPU s": f"{one['build']:.1f}"}
         | {"utterances a CPU second, alone": one["utterances"] / one["alone"], "with memory": one["utterances"] / one["with_memory"]}
-        | {"as fast": f"{100 / one['slower']:.1f} %", "135 settings beside one": f"{one['settings']:.1f} x"}
+        | {"lists": one["lists"], "as fast": f"{100 / one['slower']:.1f} %", "135 settings beside one": f"{one['settings']:.1f} x"}
         for words, one in ways.items()
     ]
+    wer = [{"WER": words} | {column: f"{value:.1f}" for column, value in one["wer"].items()} for words, one in ways.items()]
     million = large(chosen.keys)
     text = f"# FedMem's memory\n\n16 utterances a batch, k = 8, one thread.\n\n{study.table(rows)}\n\n"
+    text += f"Test WER in percent of four dialects, lambda {LOUD.share:g}, by the lists looked into:\n\n{study.table(wer)}\n\n"
     text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: made in {million['build']:.0f} CPU seconds, {million['bytes'] / 1e6:.0f} MB, "
     text += f"{million['a second']:,.0f} queries a CPU second (exact search: {million['exactly']:,.0f})."
     study.write("fedmem_memory", text, {"decoding": ways, "large": million}, "python benchmarks/fedmem_memory.py", [0])
