@@ -31,7 +31,7 @@ KEYS = ("frames", "states")
 KEYS_A_LIST = 39  # the fewest with which FAISS trains a list without a warning
 CODE_BITS = 8
 ITERATIONS = 10  # of k-means for the codes
-FEWEST_PROBES = {"frames": 16, "states": 4}  # of 256 lists of frames, 4 cost two points of WER, 16 a third of one; of states 4 cost none
+FEWEST_PROBES = {"frames": 16, "states": 4}  # of 256 lists of frames, 4 cost two points of WER, 16 0.2; of states 4 cost none
 
 
 @dataclass(frozen=True)
