@@ -115,14 +115,15 @@ def traffic(method: str, results: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS)[1:], default=list(METHODS)[1:], help="beside the server's own model")
+    server, *others = METHODS
+    parser.add_argument("--methods", nargs="+", choices=others, default=others, help="beside the server's own model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of all but the digits, whose splits are six")
     parser.add_argument("--speech", type=Path, default=study.ROOT.parent / "shared" / "data", help="folder of fsdd and speechocean-mini")
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-fedlora", help="where the run folders are kept")
     chosen = parser.parse_args()
     for corpus in chosen.only:
         seeds = list(range(len(SERVERS))) if corpus == "digits" else chosen.seeds
-        found: dict[str, list[dict[str, Any]]] = {method: [] for method in ("P-S2T", *chosen.methods)}
+        found: dict[str, list[dict[str, Any]]] = {method: [] for method in (server, *chosen.methods)}
         for seed in seeds:
             for method, results in found.items():
                 results.append(play(corpus, method, seed, chosen.runs, chosen.speech.resolve()))
@@ -130,7 +131,7 @@ def main() -> None:
         text += "temperature it chose on dev; Avg is the plain mean over clients, mean ± SD over seeds.\n\n"
         text += page(corpus, found)
         command = f"python benchmarks/fedlora_tables.py --only {corpus}"
-        if chosen.methods != list(METHODS)[1:]:
+        if chosen.methods != others:
             command += f" --methods {shlex.join(chosen.methods)}"
         study.write(f"fedlora_{corpus}", text, {"found": found}, command, seeds)
         print(text)

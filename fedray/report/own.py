@@ -27,7 +27,7 @@ def own(figure: Own, report: Report) -> Canvas:
     clients: list[str] = []
     for group, colour in canvas.coloured(report).items():
         scores = means(group.finished, figure.metric)
-        if not scores or (colour == GREY and clients):
+        if not scores or colour == GREY:  # that is what is shared; of many groups the best have colours
             continue
         order = sorted(scores, key=lambda client: scores[client])
         places = (np.arange(len(order)) + 0.5) / len(order) * 100

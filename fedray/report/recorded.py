@@ -25,7 +25,7 @@ from fedray.engine.folder import RunFolder
 from fedray.report.predictions import MODELS, NAME, Predictions
 
 REMEDY = "restore it, or remove it to do without"
-NAMES = {"client": pa.string(), "split": pa.string()}  # in own.tsv, whatever they look like
+TEXTS = {"client": pa.string(), "split": pa.string()}  # in own.tsv, whatever they look like
 RISING = ("accuracy", "f1", "bleu")  # what metrics are called, at the end, that are to be large
 
 
@@ -84,7 +84,7 @@ class Run:
     @functools.cached_property
     def own(self) -> pa.Table | None:
         """Of each client's own model and split: client, split, and scores. None: they were not scored in the end."""
-        return self._table("own.tsv", lambda file: read_csv(file, None, ParseOptions(delimiter="\t"), ConvertOptions(column_types=NAMES)))
+        return self._table("own.tsv", lambda file: read_csv(file, None, ParseOptions(delimiter="\t"), ConvertOptions(column_types=TEXTS)))
 
     def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table]) -> pa.Table | None:
         if not self.folder.exists(name):
