@@ -1,8 +1,8 @@
-# `make demo` and `make test` set everything up themselves: Python 3.11 and nothing else is needed.
+# `make demo` and `make test` install everything; only Python 3.11 is needed.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Three processes keep two cores busy where one waits for Ray. Should a test end its process, the others must not wait for what it was to run.
+# Three processes keep two cores busy while one waits for Ray. When a test ends its process, the others do not wait for it.
 PARALLEL := -n 3 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
@@ -20,7 +20,7 @@ demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clie
 test: $(BIN)/.installed  ## all tests but the longest (about 12 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longest tests, one after the other: some watch all processes of the machine, or the clock (about 25 minutes)
+test-long: $(BIN)/.installed  ## the longest tests, one by one: some watch processes or the clock (about 25 minutes)
 	$(BIN)/python -m pytest -m long
 
 lint: $(BIN)/.installed
@@ -29,30 +29,30 @@ lint: $(BIN)/.installed
 	$(BIN)/mypy
 
 study-fednst: $(BIN)/.installed  ## three seeds of FedNST, SFL and server-only (about 25 minutes on two cores)
-	$(BIN)/python benchmarks/fednst_embedded.py
+	$(BIN)/python -m benchmarks.studies.fednst_embedded
 
-study-digits: $(BIN)/.installed  ## real speech: connected digits, six splits of the speakers
-	$(BIN)/python benchmarks/fednst_digits.py
+study-digits: $(BIN)/.installed  ## real speech (FEDRAY_SPEECH): connected digits, six splits of the speakers
+	$(BIN)/python -m benchmarks.studies.fednst_digits
 
-study-fedstar: $(BIN)/.installed  ## three trials of FedSTAR and the supervised federation on keywords, 5 to 30 clients (about an hour on two cores)
-	$(BIN)/python benchmarks/fedstar_keywords.py
+study-fedstar: $(BIN)/.installed  ## FedSTAR and the supervised federation on keywords, three trials (about an hour)
+	$(BIN)/python -m benchmarks.studies.fedstar_keywords
 
-study-fedmlac: $(BIN)/.installed  ## three seeds of FedMLAC and its baselines on keywords: noise, wrong labels, ablations (about an hour on two cores)
-	$(BIN)/python benchmarks/fedmlac_keywords.py
+study-fedmlac: $(BIN)/.installed  ## FedMLAC and its baselines on keywords, three seeds (about an hour on two cores)
+	$(BIN)/python -m benchmarks.studies.fedmlac_keywords
 
-bench-engine: $(BIN)/.installed  ## the engine against bare torch, and how flat it stays (about 16 minutes on two cores, with nothing else running)
-	$(BIN)/python benchmarks/engine.py
+bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 16 minutes on two idle cores)
+	$(BIN)/python -m benchmarks.engine.engine
 
-chaos: $(BIN)/.installed  ## ten minutes of killing actors, drivers, whole runs and nodes: every run must end with the same bits
+chaos: $(BIN)/.installed  ## kills actors, drivers, runs and nodes for ten minutes: all runs must have the same bits
 	$(BIN)/python -m tests.chaos
 
-faults: $(BIN)/.installed  ## every fault on real runs, and docs/faults.md with what the user reads (about 6 minutes on two cores, as root)
+faults: $(BIN)/.installed  ## every fault on real runs; writes docs/operations/faults.md (about 6 minutes, as root)
 	$(BIN)/python -m tests.faults
 
-cluster-check: $(BIN)/.installed  ## three hosts in network namespaces, `ray up`, a sweep, a link cut (as root, with openssh-server, iproute2 and rsync)
+cluster-check: $(BIN)/.installed  ## three hosts in namespaces, a sweep, a cut link (root, openssh-server, iproute2, rsync)
 	$(BIN)/python -m tests.cluster.check
 
-dashboards:  ## Prometheus and Grafana, where they are installed, until Ctrl-C (docs/dashboards.md)
+dashboards:  ## Prometheus and Grafana, if installed, until Ctrl-C (docs/operations/dashboards.md)
 	$(PYTHON) dashboards/start.py
 
 clean:

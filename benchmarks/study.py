@@ -1,4 +1,4 @@
-"""What the studies share: runs that go on where they were cut off, and the pages that hold their numbers."""
+"""Shared by all benchmarks: runs that resume, the folder of real speech, and the pages of results."""
 
 from __future__ import annotations
 
@@ -17,33 +17,50 @@ import torch
 
 import fedray
 from fedray import experiment
-from fedray.core.cache import write_atomically
-from fedray.engine.folder import RunFolder
+from fedray.config.schema import plain
 from fedray.report.bootstrap import change
 from fedray.report.predictions import Predictions
 from fedray.report.tables import markdown as table
+from fedray.runs.folder import RunFolder
+from fedray.storage.files import write_atomically
 
-__all__ = ["change", "by_utterance", "machine", "predictions", "rounds", "run", "spread", "table", "write"]
+__all__ = ["change", "by_utterance", "machine", "predictions", "rounds", "run", "speech", "spread", "table", "write"]
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def speech(corpus: str) -> Path:
+    """The folder of a small corpus of real speech (fsdd, arabic-commands, speechocean-mini) below FEDRAY_SPEECH.
+
+    Ends the program with a sentence that says what to set when there is no such folder.
+    """
+    given = os.environ.get("FEDRAY_SPEECH")
+    if not given:
+        sys.exit(f"FEDRAY_SPEECH is not set: set it to the folder that holds {corpus}/")
+    folder = Path(given).resolve() / corpus
+    if not folder.is_dir():
+        sys.exit(f"FEDRAY_SPEECH={given} holds no {corpus}/: set it to the folder that does")
+    return folder
 
 
 def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
-    """The results of a run of `config` (relative to the repository) in the folder `out`: made, gone on with, or found finished.
+    """The results of a run of `config` (relative to the repository) in the folder `out`.
 
-    Ends the program when the run was stopped by Ctrl-C; raises ValueError when `out` holds a run with other settings.
+    Starts the run, resumes it, or reads the results of a finished one. Ends the program when Ctrl-C stops the run;
+    raises ValueError when `out` holds a run with other settings.
     """
-    settings = experiment.plain(experiment.with_absolute_paths(experiment.load(ROOT / config, overrides)[0]))
+    settings = plain(experiment.check(*experiment.load(ROOT / config, overrides)))
     if not (out / "config.yaml").exists():
         results = experiment.run(ROOT / config, overrides, out=out).results
-    elif experiment.plain(experiment.load(out / "config.yaml")[0]) != settings:  # keys that it knew nothing of are at their defaults
+    elif plain(experiment.load(out / "config.yaml")[0]) != settings:  # new keys are at their defaults
         raise ValueError(f"{out} holds a run with other settings than {config} {' '.join(overrides)}: move it away")
     elif (out / "results.json").exists():
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     else:
         results = experiment.resume(out).results
     if "stopped" in results:
-        sys.exit(f"stopped after round {results['stopped']} of {out}; the same command goes on")
+        sys.exit(f"stopped after round {results['stopped']} of {out}; the same command resumes the run")
     return results
 
 
@@ -53,22 +70,22 @@ def spread(values: Sequence[float]) -> str:
 
 
 def rounds(out: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl."""
+    """The rows of metrics.jsonl, one a round."""
     return RunFolder(out).rows("metrics.jsonl")
 
 
 def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, Any]]:
-    """The rows of predictions.tsv of a model (seed | best) on a split."""
+    """The rows of predictions.tsv for a model (seed | best) on a split."""
     return Predictions.read(RunFolder(out)).rows(model, split).to_pylist()
 
 
 def by_utterance(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
-    """Counts of utterances; `column` is errors (greedy), errors_lm or errors_lexicon."""
+    """Utterance -> (words, errors); `column` is errors (greedy), errors_lm or errors_lexicon."""
     return {row["utterance"]: (row["words"], row[column]) for row in rows}
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on, and when."""
+    """The machine, the versions and the date of a measurement."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
@@ -83,11 +100,16 @@ def machine() -> dict[str, Any]:
 
 
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:
-    """benchmarks/<study>.md, which is `text` and where it comes from, and benchmarks/<study>.json."""
+    """Write benchmarks/results/<study>.md (`text`, command, seeds, machine, date) and <study>.json."""
     here = machine()
-    source = f"`{command}`, seeds {', '.join(map(str, seeds))}; {here['cpu']}, {here['cores']} cores, Python {here['python']}, "
-    source += f"torch {here['torch']}, Ray {here['ray']}, fedray {here['fedray']}; {here['date']}."
+    source = f"`{command}`, seeds {', '.join(map(str, seeds))};\n{here['cpu']}, {here['cores']} cores, "
+    source += (
+        f"Python {here['python']}, torch {here['torch']}, Ray {here['ray']}, fedray {here['fedray']}; {here['date']}."
+    )
     described = {"command": command, "seeds": list(seeds), "machine": here, **numbers}
-    contents = {f"{study}.md": f"{text.rstrip()}\n\n{source}\n", f"{study}.json": json.dumps(described, indent=1) + "\n"}
+    contents = {
+        f"{study}.md": f"{text.rstrip()}\n\n{source}\n",
+        f"{study}.json": json.dumps(described, indent=1) + "\n",
+    }
     for name, content in contents.items():
-        write_atomically(ROOT / "benchmarks" / name, lambda path, content=content: path.write_text(content, encoding="utf-8"))
+        write_atomically(RESULTS / name, lambda path, content=content: path.write_text(content, encoding="utf-8"))

@@ -1,4 +1,7 @@
-"""`make dashboards`: Prometheus and Grafana over the Ray that was started last, on the loopback. Ctrl-C ends both, nothing is kept."""
+"""`make dashboards`: Prometheus and Grafana over the Ray that was started last, on the loopback.
+
+Ctrl-C ends both, nothing is kept.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent.resolve()
 INSTALL = {
     "prometheus": "Prometheus is not installed. On Debian and Ubuntu: apt-get install prometheus; else https://prometheus.io/download",
-    "grafana": "Grafana is not installed (Debian has no package): https://grafana.com/grafana/download; its `grafana` must be on the PATH. "
+    "grafana": "Grafana is not installed: get https://grafana.com/grafana/download and put `grafana` on the PATH. "
     "Another Grafana can import dashboards/grafana.json.",
 }
 
@@ -25,7 +28,12 @@ def prometheus(program: str, folder: Path, port: int) -> subprocess.Popen[bytes]
     text = (HERE / "prometheus.yml").read_text(encoding="utf-8")
     config.write_text(text.replace("/tmp/ray/", f"{os.environ.get('RAY_TMPDIR', '/tmp')}/ray/"), encoding="utf-8")
     data, address = folder / "prometheus", f"127.0.0.1:{port}"
-    options = [f"--config.file={config}", f"--storage.tsdb.path={data}", f"--web.listen-address={address}", "--log.level=error"]
+    options = [
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        f"--web.listen-address={address}",
+        "--log.level=error",
+    ]
     return subprocess.Popen([program, *options])
 
 

@@ -1,9 +1,9 @@
-"""Du et al., tables 1 and 4: adapters against the whole model, federated and central, on dialects and on domains.
+"""Du et al., tables 1 and 4: adapters and full fine-tuning, federated and central, on dialects and domains.
 
 python sweeps/fedlora_methods.py
 
-The tables with a memory on top, and with the clients that join afterwards, are benchmarks/fedlora_tables.py's: there each run starts from
-the model that another has left.
+benchmarks/studies/fedlora.py has the rows with a memory and those with clients that join later: its runs start from
+the model of another run.
 """
 
 import sys
@@ -18,9 +18,9 @@ SWEEP = Sweep(
     names={
         "tuned": {
             "dialects, adapters": "embedded",
-            "dialects, whole": "embedded_full",
+            "dialects, whole": "baselines/fedavg",
             "domains, adapters": "embedded_domains",
-            "domains, whole": "embedded_domains_full",
+            "domains, whole": "baselines/fedavg_domains",
         },
         "trained": {"federated": "{by: label}", "centrally": "{by: iid, count: 1}"},
     },

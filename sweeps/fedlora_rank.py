@@ -1,4 +1,4 @@
-"""FedLoRA: the rank of the adapters, and what is averaged.
+"""FedLoRA: the rank of the adapters, and the averaging of factors or products.
 
 python sweeps/fedlora_rank.py
 """
@@ -18,7 +18,11 @@ SWEEP = Sweep(
         "seed": tune.grid_search([0, 1, 2]),
     },
     settings=["data.seed={seed}"],
-    figures=[Trend("algorithm.lora.rank", log=True), Bars("traffic/total_bytes"), Curves(("dev/wer",), baseline="seed")],
+    figures=[
+        Trend("algorithm.lora.rank", log=True),
+        Bars("traffic/total_bytes"),
+        Curves(("dev/wer",), baseline="seed"),
+    ],
     small=["rounds=2", "algorithm.pretrain.steps=50"],
 )
 

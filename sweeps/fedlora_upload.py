@@ -1,4 +1,4 @@
-"""FedLoRA: in how many bits updates travel; what is lost goes along with the client's next.
+"""FedLoRA: the precision of updates, with error feedback.
 
 python sweeps/fedlora_upload.py
 """

@@ -10,13 +10,16 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedmlac_heterogeneous",
-    question="What is layer-wise pruning worth where the clients' models differ?",
-    base="configs/fedmlac/heterogeneous.yaml",
-    space={"strategy.kind": tune.grid_search(["layerwise_pruning", "by_examples"]), "seed": tune.grid_search([0, 1, 2])},
-    settings=["data.seed={seed}"],
-    metric="own/accuracy",
+    question="What does layer-wise pruning contribute if clients have different models?",
+    base="configs/fedmlac/embedded.yaml",
+    space={
+        "strategy.kind": tune.grid_search(["layerwise_pruning", "by_examples"]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
+    settings=["data.seed={seed}", "algorithm.sizes=[tiny,lite,mid,base,deep]"],
+    metric="personal/accuracy",
     mode="max",
-    figures=[Bars("own/test/accuracy"), Curves(("own/accuracy", "dev/accuracy"))],
+    figures=[Bars("personal/test/accuracy"), Curves(("personal/accuracy", "dev/accuracy"))],
     small=["rounds=2"],
 )
 

@@ -1,4 +1,4 @@
-"""FedMLAC, table 7: wrong labels in the clients' training data, from 0 to 50 %; the test set is right.
+"""FedMLAC, table 7: wrong labels in the clients' training data, from 0 to 50 %; test labels are correct.
 
 python sweeps/fedmlac_labels.py
 """
@@ -10,18 +10,25 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedmlac_labels",
-    question="What do wrong labels on the clients cost each method?",
+    question="How robust is each method against wrong labels on the clients?",
     base="configs/fedmlac/{method}.yaml",
-    names={"method": {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}},
+    names={
+        "method": {
+            "FedAvg": "baselines/fedavg",
+            "FedProx": "baselines/fedprox",
+            "FedOpt": "baselines/fedopt",
+            "FedMLAC": "embedded",
+        }
+    },
     space={
         "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]),
         "data.corruption.label_errors": tune.grid_search([0.0, 0.1, 0.3, 0.5]),
         "seed": tune.grid_search([0, 1, 2]),
     },
     settings=["data.seed={seed}"],
-    metric="own/accuracy",
+    metric="personal/accuracy",
     mode="max",
-    figures=[Trend("data.corruption.label_errors", "own/test/accuracy", by="method", percent=True)],
+    figures=[Trend("data.corruption.label_errors", "personal/test/accuracy", by="method", percent=True)],
     small=["rounds=2"],
 )
 

@@ -1,10 +1,11 @@
-"""FedMLAC, table 4: personal CRNN-Base models beside a plug-in, against FedAvg, FedProx and FedOpt, 20 % of the clients a round.
+"""FedMLAC, table 4: personal CRNN-Base models with a plug-in, against FedAvg, FedProx and FedOpt.
 
     python sweeps/fedmlac_methods.py
     python sweeps/fedmlac_methods.py data.corpus=crema_d data.root=/corpora "data.options={fold: 1}" task.window=1
 
-Scored is the mean over the clients' own models on the common test set: of FedMLAC the personal ones, of the others the global model after
-a client's training. test/accuracy is the global model's (FedMLAC: the plug-in's). Three seeds, of the corpus and of the training.
+personal/test/accuracy is the mean over clients on the common test set: of the personal models (FedMLAC), or of the
+global model after a client's training (the others). test/accuracy is that of the global model, for FedMLAC that of the
+plug-in. 20 % of the clients take part in a round. Three seeds, of the corpus and of the training.
 """
 
 import sys
@@ -14,14 +15,21 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedmlac_methods",
-    question="Are clients better off with a model of their own and a shared plug-in, or with one shared model?",
+    question="Do personal models with a shared plug-in serve clients better than one shared model?",
     base="configs/fedmlac/{method}.yaml",
-    names={"method": {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}},
+    names={
+        "method": {
+            "FedAvg": "baselines/fedavg",
+            "FedProx": "baselines/fedprox",
+            "FedOpt": "baselines/fedopt",
+            "FedMLAC": "embedded",
+        }
+    },
     space={"method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]), "seed": tune.grid_search([0, 1, 2])},
     settings=["data.seed={seed}"],
-    metric="own/accuracy",
+    metric="personal/accuracy",
     mode="max",
-    figures=[Bars("own/test/accuracy"), Bars("test/accuracy"), Curves(("own/accuracy", "dev/accuracy"))],
+    figures=[Bars("personal/test/accuracy"), Bars("test/accuracy"), Curves(("personal/accuracy", "dev/accuracy"))],
     small=["rounds=2"],
 )
 

@@ -1,4 +1,4 @@
-"""FedMLAC, table 6: white noise in the clients' training data, at 30, 20 and 10 dB; the test set stays clean.
+"""FedMLAC, table 6: white noise in the clients' training data, at 30, 20 and 10 dB; the test set is clean.
 
 python sweeps/fedmlac_noise.py
 """
@@ -10,18 +10,25 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedmlac_noise",
-    question="What does noise on the clients cost each method?",
+    question="How robust is each method against noise on the clients?",
     base="configs/fedmlac/{method}.yaml",
-    names={"method": {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}},
+    names={
+        "method": {
+            "FedAvg": "baselines/fedavg",
+            "FedProx": "baselines/fedprox",
+            "FedOpt": "baselines/fedopt",
+            "FedMLAC": "embedded",
+        }
+    },
     space={
         "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]),
         "data.corruption.snr_db": tune.grid_search([None, 30, 20, 10]),
         "seed": tune.grid_search([0, 1, 2]),
     },
     settings=["data.seed={seed}"],
-    metric="own/accuracy",
+    metric="personal/accuracy",
     mode="max",
-    figures=[Trend("data.corruption.snr_db", "own/test/accuracy", by="method"), Bars("own/test/accuracy")],
+    figures=[Trend("data.corruption.snr_db", "personal/test/accuracy", by="method"), Bars("personal/test/accuracy")],
     small=["rounds=2"],
 )
 

@@ -1,4 +1,4 @@
-"""FedMLAC, table 5: from 10 to 100 % of the clients a round.
+"""FedMLAC, table 5: from 10 to 100 % of the clients per round.
 
 python sweeps/fedmlac_participation.py
 """
@@ -12,15 +12,22 @@ SWEEP = Sweep(
     name="fedmlac_participation",
     question="How many clients does a round need?",
     base="configs/fedmlac/{method}.yaml",
-    names={"method": {"FedAvg": "fedavg", "FedProx": "fedprox", "FedOpt": "fedopt", "FedMLAC": "embedded"}},
+    names={
+        "method": {
+            "FedAvg": "baselines/fedavg",
+            "FedProx": "baselines/fedprox",
+            "FedOpt": "baselines/fedopt",
+            "FedMLAC": "embedded",
+        }
+    },
     space={
         "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]),
         "cohort.fraction": tune.grid_search([0.1, 0.2, 0.5, 1.0]),
     },
-    metric="own/accuracy",
+    metric="personal/accuracy",
     mode="max",
     figures=[
-        Trend("cohort.fraction", "own/test/accuracy", by="method", percent=True),
+        Trend("cohort.fraction", "personal/test/accuracy", by="method", percent=True),
         Trend("cohort.fraction", "traffic/total_bytes", by="method", percent=True),
     ],
     small=["rounds=2"],

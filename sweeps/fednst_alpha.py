@@ -1,8 +1,8 @@
-"""FedNST: alpha, the server's share of each change, over 4,000 clients with ten utterances each, of which 7 % take part in a round.
+"""FedNST: alpha, the weight of the server's update, with 4,000 clients of ten utterances and 7 % of them per round.
 
     python sweeps/fednst_alpha.py
 
-With alpha = 0 the server only sends the seed model and averages; with alpha = 1 the clients' labels change nothing.
+With alpha = 0 the server trains only the seed model; with alpha = 1 the clients' updates have no weight.
 """
 
 import sys
@@ -12,8 +12,8 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fednst_alpha",
-    question="How much of each change should be the server's own?",
-    base="configs/fednst/embedded_4k.yaml",
+    question="How much weight should the server's update have?",
+    base="configs/fednst/ablations/clients_4k.yaml",
     space={"algorithm.alpha": tune.grid_search([0.0, 0.1, 0.3, 0.5])},
     figures=[Curves(("dev/wer",), baseline="seed"), Trend("algorithm.alpha", "dev/wer")],
     small=["rounds=2", "cohort.fraction=0.2", "data.options.client_speakers=40", "algorithm.pretrain.steps=200"],

@@ -1,4 +1,4 @@
-"""FedNST, figure 2: true transcripts of some clients, or of some utterances of each; with and without the server's data mixed in.
+"""FedNST, figure 2: true transcripts of some clients, or of some utterances of each; alpha = 0 and 0.3.
 
 python sweeps/fednst_labelled_share.py
 """
@@ -10,7 +10,7 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fednst_labelled_share",
-    question="What are true transcripts on the clients worth, and when does mixing in the server's data help?",
+    question="What do true transcripts on clients gain, and when do the server's data help?",
     base="configs/fednst/embedded.yaml",
     space={
         "of": tune.grid_search(["clients", "utterances"]),

@@ -1,8 +1,8 @@
-"""FedNST, figure 1: lambda, the rounds in which the clients' learning rate falls to mu = 1/2 of itself, scaled to the rounds of the run.
+"""FedNST, figure 1: lambda, the rounds in which the clients' learning rate halves (mu = 1/2).
 
     python sweeps/fednst_lambda.py
 
-The paper's 1,000 rounds with lambda = 250 ... 4,000 are 40 rounds with lambda = 10 ... 160 here.
+The paper's 1,000 rounds with lambda = 250 ... 4,000 become 40 rounds with lambda = 10 ... 160 here; 5 is added.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""FedNST: the share of 4,000 clients (ten utterances each) that takes part in a round, from 1 to 7 % (the paper's).
+"""FedNST: from 1 to 7 % (the paper's share) of 4,000 clients with ten utterances each per round.
 
 python sweeps/fednst_participation.py
 """
@@ -11,7 +11,7 @@ from fedray.sweep import Sweep, main, tune
 SWEEP = Sweep(
     name="fednst_participation",
     question="How many clients does a round need?",
-    base="configs/fednst/embedded_4k.yaml",
+    base="configs/fednst/ablations/clients_4k.yaml",
     space={"cohort.fraction": tune.grid_search([0.01, 0.03, 0.07])},
     figures=[
         Curves(("dev/wer",), baseline="seed"),

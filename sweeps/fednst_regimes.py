@@ -1,9 +1,9 @@
-"""FedNST, table 2: central and federated training, with true transcripts and with pseudo-labels, all from the same seed model.
+"""FedNST, table 2: central and federated training, with true transcripts and with pseudo-labels, from one seed model.
 
     python sweeps/fednst_regimes.py
 
-    SL_seed  the server's labelled speech alone: the seed model that all start from, scored in every run
-    SL       central, true transcripts of everything        SFL     federated, true transcripts on the clients
+    SL_seed  the server's labelled speech only: the seed model, which every run scores
+    SL       central, true transcripts for all speech       SFL     federated, true transcripts on the clients
     NST      central, pseudo-labels for the clients' speech FedNST  federated, pseudo-labels on the clients
 
 Three seeds, of the corpus and of the training.
@@ -16,9 +16,11 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fednst_regimes",
-    question="How much of what true transcripts are worth do pseudo-labels on the clients bring?",
+    question="How much of the gain from true transcripts do pseudo-labels reach?",
     base="configs/fednst/{method}.yaml",
-    names={"method": {"SL": "embedded_sl", "NST": "embedded_nst", "SFL": "embedded_sfl", "FedNST": "embedded"}},
+    names={
+        "method": {"SL": "baselines/sl", "NST": "baselines/nst", "SFL": "baselines/sfl", "FedNST": "embedded"},
+    },
     space={"method": tune.grid_search(["SL", "NST", "SFL", "FedNST"]), "seed": tune.grid_search([0, 1, 2])},
     settings=["data.seed={seed}"],
     figures=[Bars("test/wer"), Curves(("dev/wer",))],

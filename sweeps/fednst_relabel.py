@@ -1,8 +1,8 @@
-"""FedNST, table 4: labels made once by the seed model, or anew in every round by the model of the round; the word error rate and the time.
+"""FedNST, table 4: labels once from the seed model, or in every round from the round's model; WER and time.
 
     python sweeps/fednst_relabel.py
 
-One trial at a time, each on all cores, since the time of a round is what is asked.
+One trial at a time, on all cores, since the sweep compares the time of a round.
 """
 
 import sys
@@ -12,7 +12,7 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fednst_relabel",
-    question="Is it worth labelling anew in every round?",
+    question="Is it worth labelling again in every round?",
     base="configs/fednst/embedded.yaml",
     space={"algorithm.relabel": tune.grid_search(["once", "every_round"])},
     figures=[Bars("time/round_s"), Bars("test/wer"), Curves(("dev/wer", "train/label_wer")), Phases()],

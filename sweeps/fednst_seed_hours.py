@@ -1,9 +1,9 @@
-"""FedNST, table 3: less labelled speech on the server, so a worse seed model and worse labels; the clients stay the same.
+"""FedNST, table 3: less labelled speech on the server, thus a worse seed model and worse labels; the same clients.
 
     python sweeps/fednst_seed_hours.py
 
-A labelled speaker has 60 utterances, so 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled speech, as the
-paper's 120 to 480 hours are of LibriSpeech's half.
+A labelled speaker has 60 utterances: 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled
+speech, as the paper's 120 to 480 hours are of LibriSpeech's half.
 """
 
 import sys

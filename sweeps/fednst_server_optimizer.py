@@ -1,4 +1,4 @@
-"""FedNST, section 4: what the server does with the mean change: take it (FedAvg), with momentum (FedAvgM), or adaptively (FedAdam).
+"""FedNST, section 4: the server's optimiser: plain averaging (FedAvg), momentum (FedAvgM) or Adam (FedAdam).
 
     python sweeps/fednst_server_optimizer.py
 

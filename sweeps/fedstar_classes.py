@@ -1,4 +1,4 @@
-"""FedSTAR, table 5: labelled clips of three classes a client on average, evenly or unevenly; the unlabelled ones are dealt at random.
+"""FedSTAR, table 5: labelled clips of three classes per client on average, evenly or unevenly.
 
 python sweeps/fedstar_classes.py
 """
@@ -10,9 +10,9 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedstar_classes",
-    question="Do pseudo-labels help where a client's labels are of a few classes only?",
+    question="Do pseudo-labels help if a client has labels of few classes only?",
     base="configs/fedstar/{method}.yaml",
-    names={"method": {"supervised": "supervised", "FedSTAR": "embedded"}},
+    names={"method": {"supervised": "baselines/supervised", "FedSTAR": "embedded"}},
     space={
         "method": tune.grid_search(["supervised", "FedSTAR"]),
         "data.clients.labels_spread": tune.grid_search([0.0, 0.25, 0.5]),

@@ -1,4 +1,4 @@
-"""FedSTAR, figure 3: one to four passes over the unlabelled clips a round (the paper: 50 rounds).
+"""FedSTAR, figure 3: one to four passes over the unlabelled clips per round (the paper: 50 rounds).
 
 python sweeps/fedstar_epochs.py
 """

@@ -1,9 +1,9 @@
-"""FedSTAR, tables 3 and 4 and figure 4: how many labels, shared by how many clients.
+"""FedSTAR, tables 3 and 4 and figure 4: the share of labels, and the number of clients.
 
     python sweeps/fedstar_labels.py
 
-The supervised federation has the same labels and makes nothing of the other clips; with all labels (L = 100 %) it is table 3's. The central
-model: fedray run configs/fedstar/central.yaml.
+The supervised federation has the same labels and ignores unlabelled clips; with all labels (L = 100 %) it is that of
+table 3. The central model: fedray run configs/fedstar/baselines/central.yaml.
 """
 
 import sys
@@ -13,9 +13,9 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedstar_labels",
-    question="What are unlabelled clips worth, for any number of labels and clients?",
+    question="What do unlabelled clips gain for each number of labels and clients?",
     base="configs/fedstar/{method}.yaml",
-    names={"method": {"supervised": "supervised", "FedSTAR": "embedded"}},
+    names={"method": {"supervised": "baselines/supervised", "FedSTAR": "embedded"}},
     space={
         "method": tune.grid_search(["supervised", "FedSTAR"]),
         "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5, 1.0]),

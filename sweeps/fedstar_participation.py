@@ -1,4 +1,4 @@
-"""FedSTAR, figure 2: from 20 to 80 % of the clients a round.
+"""FedSTAR, figure 2: from 20 to 80 % of the clients per round.
 
 python sweeps/fedstar_participation.py
 """

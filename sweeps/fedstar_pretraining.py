@@ -1,4 +1,4 @@
-"""FedSTAR, figure 5: from random weights or from pre-trained ones, after ten rounds.
+"""FedSTAR, figure 5: random or pre-trained initial weights, after ten rounds.
 
 fedray pretrain configs/fedstar/pretraining.yaml --out runs/pretrained
 python sweeps/fedstar_pretraining.py
@@ -11,7 +11,7 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedstar_pretraining",
-    question="Does a self-supervised start save rounds?",
+    question="Does self-supervised pre-training save rounds?",
     base="configs/fedstar/embedded.yaml",
     names={"start": {"random": "null", "pre-trained": "runs/pretrained/weights.pt"}},
     space={

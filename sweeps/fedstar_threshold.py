@@ -1,4 +1,4 @@
-"""What FedSTAR's rising threshold is worth beside fixed ones, and beside no pseudo-labels at all (beta = 0: the same steps).
+"""FedSTAR: its rising threshold against fixed ones, and against no pseudo-labels (beta = 0: the same steps).
 
 python sweeps/fedstar_threshold.py
 """
@@ -10,7 +10,7 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedstar_threshold",
-    question="How sure must a pseudo-label be?",
+    question="How confident must a pseudo-label be?",
     base="configs/fedstar/embedded.yaml",
     names={
         "arm": {

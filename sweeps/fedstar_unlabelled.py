@@ -1,9 +1,10 @@
-"""FedSTAR, table 6: how many unlabelled clips the clients have.
+"""FedSTAR, table 6: the number of unlabelled clips on the clients.
 
     python sweeps/fedstar_unlabelled.py
     python sweeps/fedstar_unlabelled.py model.init=runs/pretrained/weights.pt
 
-The second line is the table's other half, from a pre-trained start: fedray pretrain configs/fedstar/pretraining.yaml --out runs/pretrained
+The second command gives the half of the table with pre-trained weights; they come from
+fedray pretrain configs/fedstar/pretraining.yaml --out runs/pretrained.
 """
 
 import sys
@@ -13,7 +14,7 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="fedstar_unlabelled",
-    question="How many unlabelled clips does it take?",
+    question="How many unlabelled clips does FedSTAR need?",
     base="configs/fedstar/embedded.yaml",
     space={
         "data.labelled.unlabelled": tune.grid_search([0.2, 0.5, 0.8, 1.0]),

@@ -1,4 +1,4 @@
-"""Gao et al., table 1, central: everybody's speech, and the clients' speech alone, from the warmed-up model; that model is the seed's row.
+"""Gao et al., table 1, central: all speech, and the clients' speech only, from the warmed-up model (the seed model).
 
 python sweeps/gao_central.py
 """
@@ -10,9 +10,9 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="gao_central",
-    question="How good could the recogniser be if all speech were in one place?",
+    question="How good is a recogniser trained on all speech in one place?",
     base="configs/gao/{speech of}.yaml",
-    names={"speech of": {"all": "embedded_all", "the second half": "embedded_second_half"}},
+    names={"speech of": {"all": "baselines/central", "the second half": "baselines/central_second_half"}},
     space={"speech of": tune.grid_search(["all", "the second half"]), "seed": tune.grid_search([0, 1, 2])},
     settings=["data.seed={seed}"],
     figures=[Bars("test/wer"), Curves(("dev/wer",), baseline="seed")],

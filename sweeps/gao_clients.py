@@ -1,4 +1,4 @@
-"""Gao et al., figure 3: 10 to 100 of 4,095 clients a round, weighted by examples, by loss and by word error rate.
+"""Gao et al., figure 3: 10 to 100 of 4,095 clients per round, weighted by examples, by loss and by WER.
 
 python sweeps/gao_clients.py
 """
@@ -10,10 +10,13 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="gao_clients",
-    question="How many clients does a round need, and does it depend on how they are weighted?",
-    base="configs/gao/embedded_4k.yaml",
+    question="How many clients does a round need, and does it depend on the weighting?",
+    base="configs/gao/ablations/clients_4k.yaml",
     names={"weighted by": {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}},
-    space={"weighted by": tune.grid_search(["examples", "loss", "WER"]), "cohort.size": tune.grid_search([10, 20, 50, 100])},
+    space={
+        "weighted by": tune.grid_search(["examples", "loss", "WER"]),
+        "cohort.size": tune.grid_search([10, 20, 50, 100]),
+    },
     settings=["strategy.kind={weighted by}"],
     figures=[Trend("cohort.size", "test/wer"), Curves(("dev/wer",), baseline="seed"), Curves(("clients/effective",))],
     small=["rounds=2", "data.options.client_speakers=300", "algorithm.pretrain.steps=50", "cohort.size=10"],

@@ -1,11 +1,11 @@
-"""Gao et al., table 1, federated: silos, two speakers a client, one speaker a client, and from scratch, each weighted in three ways.
+"""Gao et al., table 1, federated: silos, two speakers or one per client, one from scratch; three weightings each.
 
     python sweeps/gao_regimes.py
 
-    silos    ten clients of equal hours         one      one speaker a client
-    pairs    two speakers a client              scratch  one speaker a client, without the warm-up
+    silos    ten clients of equal hours         one      one speaker per client
+    pairs    two speakers per client            scratch  one speaker per client, without the warm-up
 
-About 200 speakers; all but the last go on from the same warmed-up model. Three seeds, of the corpus and of the training.
+About 200 speakers; all but the last start from the same warmed-up model. Three seeds, of corpus and training.
 """
 
 import sys
@@ -15,10 +15,15 @@ from fedray.sweep import Sweep, main, tune
 
 SWEEP = Sweep(
     name="gao_regimes",
-    question="What does it cost that speech is spread over many small clients?",
+    question="What does it cost to spread speech over many small clients?",
     base="configs/gao/{regime}.yaml",
     names={
-        "regime": {"silos": "embedded_silos", "pairs": "embedded_pairs", "one": "embedded", "scratch": "embedded_scratch"},
+        "regime": {
+            "silos": "ablations/silos",
+            "pairs": "ablations/pairs",
+            "one": "embedded",
+            "scratch": "ablations/scratch",
+        },
         "weighted by": {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"},
     },
     space={

@@ -1,8 +1,8 @@
-"""Gao et al.: what weighting by loss and by word error rate are worth where 40 % of the clients hold wrong transcripts, and how sharply.
+"""Gao et al.: weighting by loss and by WER with several temperatures, where 40 % of the clients have wrong transcripts.
 
     python sweeps/gao_wrong.py
 
-exp(1 - wer) on fractions, as the paper prints it, is temperature 1; the authors' code takes percent, which is 0.01.
+exp(1 - wer) on fractions, as the paper prints it, has temperature 1; the authors' code takes percent: 0.01.
 """
 
 import sys
@@ -21,8 +21,8 @@ ARMS = {
 
 SWEEP = Sweep(
     name="gao_wrong",
-    question="Does weighting by WER keep clients with wrong transcripts from doing harm?",
-    base="configs/gao/embedded_wrong.yaml",
+    question="Does weighting by WER protect against clients with wrong transcripts?",
+    base="configs/gao/ablations/wrong_transcripts.yaml",
     names={"weighted by": ARMS},
     space={"weighted by": tune.grid_search(list(ARMS)), "seed": tune.grid_search([0, 1, 2])},
     settings=["strategy={weighted by}", "data.seed={seed}"],

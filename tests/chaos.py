@@ -1,7 +1,7 @@
-"""Chaos: runs of the toy are killed at random moments, in random places, and resumed; each must end with the bits of the undisturbed run.
+"""Chaos: kill runs of the toy at random moments in random places and resume them; all must have the undisturbed bits.
 
-`make chaos` does this for ten minutes. Every disturbance follows from the seed: `python tests/chaos.py --minutes 10 --seed 3`.
-What is killed: a client actor, the driver, the process that watches it with its whole Ray, or a node of two.
+`make chaos` does this for ten minutes. Every disturbance follows from the seed: `python -m tests.chaos --minutes 10
+--seed 3`. It kills a client actor, the driver, the whole run with its Ray, or one node of two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from fedray.engine.folder import RunFolder
+from fedray.runs.folder import RunFolder
 from tests.engine.runs import bits, rows
 
 ROUNDS = 6
@@ -43,7 +43,7 @@ def start(folder: Path, options: dict[str, Any], log: Path) -> subprocess.Popen[
 
 
 def processes(run: subprocess.Popen[bytes], title: str) -> list[psutil.Process]:
-    """The run's processes whose title holds these words."""
+    """The run's processes whose title contains these words."""
     found = []
     for process in psutil.Process(run.pid).children(recursive=True):
         try:
@@ -55,7 +55,7 @@ def processes(run: subprocess.Popen[bytes], title: str) -> list[psutil.Process]:
 
 
 def kill_all(run: subprocess.Popen[bytes]) -> None:
-    """The whole tree at once, as a machine that loses its power."""
+    """Kill the whole process tree at once, as a power cut does."""
     family = [psutil.Process(run.pid), *psutil.Process(run.pid).children(recursive=True)]
     for process in family:
         try:
@@ -66,14 +66,14 @@ def kill_all(run: subprocess.Popen[bytes]) -> None:
 
 
 def disturb(run: subprocess.Popen[bytes], victim: str, dice: random.Random) -> str:
-    """Kill it, where it is there; what was killed in words."""
+    """Kill the victim if it is there. Returns what was killed, in words."""
     if victim == "everything":
         kill_all(run)
         return "everything"
     title = {"actor": "ray::ClientActor", "driver": ":Driver", "node": "raylet/raylet"}[victim]
     there = processes(run, title)
     if victim == "node":
-        there = there[1:]  # the head's is the first to start
+        there = there[1:]  # the head starts first
     if not there:
         return f"no {victim} there"
     process = dice.choice(there)
@@ -90,7 +90,7 @@ def finished(folder: Path) -> bool:
 
 
 def trial(number: int, workload: dict[str, Any], straight: Path, scratch: Path, dice: random.Random) -> Counter[str]:
-    """One run, disturbed until it has ended; AssertionError if its bits are others."""
+    """Disturb one run until it has ended. AssertionError if its bits differ."""
     folder, log, counts = scratch / f"run-{number}", scratch / f"run-{number}.log", Counter[str]()
     began = time.monotonic()
     while not finished(folder):
@@ -111,7 +111,7 @@ def trial(number: int, workload: dict[str, Any], straight: Path, scratch: Path, 
             if run.poll() is not None or finished(folder) or counts["kills"] > 12:
                 break
             if victim == "actor" and killed_in == (killed_in := len(RunFolder(folder).rows("metrics.jsonl"))):
-                continue  # a client at work in two kills of a round would be blamed, and rightly so
+                continue  # a client at work in two kills of a round is blamed, rightly
             first = False
             done = disturb(run, victim, dice)
             counts["kills"] += 1
@@ -148,13 +148,22 @@ def main() -> int:
         if kind not in straights:
             straights[kind] = scratch / f"straight-{kind}"
             cpus = 0.3 if "placement" in WORKLOADS[kind] else 0.8
-            assert start(straights[kind], {**WORKLOADS[kind], "cpus": cpus}, scratch / f"straight-{kind}.log").wait(timeout=300) == 0
+            assert (
+                start(straights[kind], {**WORKLOADS[kind], "cpus": cpus}, scratch / f"straight-{kind}.log").wait(
+                    timeout=300
+                )
+                == 0
+            )
         counts = trial(number, WORKLOADS[kind], straights[kind], scratch, dice)
         total += counts
         number += 1
-        print(f"run {number} {WORKLOADS[kind]}: same bits after {counts['kills']} kills and {counts['starts']} starts", flush=True)
+        print(
+            f"run {number} {WORKLOADS[kind]}: same bits after {counts['kills']} kills and {counts['starts']} starts",
+            flush=True,
+        )
     kills = ", ".join(f"{total[victim]} x {victim}" for victim in dict.fromkeys(VICTIMS))
-    print(f"{number} runs, {total['starts']} starts, {total['kills']} kills ({kills}): all ended with the bits of the undisturbed run")
+    done = f"{number} runs, {total['starts']} starts, {total['kills']} kills ({kills})"
+    print(f"{done}: all ended with the bits of the undisturbed run")
     shutil.rmtree(scratch)
     return 0
 

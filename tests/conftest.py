@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-# Ray's agents see by a pipe that their raylet lives, not by /proc, where a look that fails once ends the agent, its raylet and pytest.
+# Ray's agents see by a pipe that their raylet lives, not by /proc, where a look that fails once ends the agent, its
+# raylet and pytest.
 os.environ.setdefault("RAY_enable_pipe_based_agent_to_parent_health_check", "1")
+# Compiling librosa takes numba 20 s. All test processes, of this and of later sessions, share what it compiled.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"fedray-tests-numba-{getpass.getuser()}"))
 # A shell has what it starts in the background ignore SIGINT, and so would all that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,7 @@
-"""`python -m tests.dashboards`: a toy run that Prometheus (dashboards/start.py) collects; every query of every Grafana panel must find it.
+"""`python -m tests.dashboards`: Prometheus (dashboards/start.py) collects a toy run; Grafana's queries must find it.
 
-With `--url http://127.0.0.1:9090` the queries are asked of a Prometheus that is there. Not part of the tests: it takes two minutes, and
-needs Prometheus and a machine on which Ray's dashboard may start.
+`--url http://127.0.0.1:9090` queries a Prometheus that runs already. Not part of the tests: it takes two minutes and
+needs Prometheus and a machine on which Ray's dashboard can start.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ ROUNDS, CLIENT_SECONDS = 10, 0.5
 
 
 def queries() -> list[tuple[str, str]]:
-    """(panel, query) of everything the Grafana dashboard shows, for all runs."""
+    """(panel, query) of everything on the Grafana dashboard, for all runs."""
     panels = json.loads((ROOT / "dashboards" / "grafana.json").read_text(encoding="utf-8"))["panels"]
     return [(panel["title"], target["expr"].replace("$run", ".*")) for panel in panels for target in panel["targets"]]
 
 
 def ask(url: str, query: str) -> list[dict[str, Any]]:
-    """What Prometheus answers now: one entry a series."""
+    """Prometheus' answer now, one entry a series."""
     with urllib.request.urlopen(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=10) as answer:
         return list(json.load(answer)["data"]["result"])
 
 
 def watch(url: str, over: threading.Event) -> dict[str, list[dict[str, Any]]]:
-    """For each query the answer with most series, until `over`."""
+    """For each query the answer with the most series, until `over` is set."""
     best: dict[str, list[dict[str, Any]]] = {query: [] for _, query in queries()}
     while not over.wait(2):
         for query in best:
@@ -50,16 +50,20 @@ def watch(url: str, over: threading.Event) -> dict[str, list[dict[str, Any]]]:
 
 
 def shown(answers: dict[str, list[dict[str, Any]]]) -> int:
-    """A line a query; how many found nothing."""
+    """Print one line a query. Returns the number of queries without an answer."""
     for panel, query in queries():
         found = answers[query]
-        last = f"{float(found[-1]['value'][1]):<9.4g} {' '.join(found[-1]['metric'].values())}" if found else f"NOTHING: {query}"
+        last = (
+            f"{float(found[-1]['value'][1]):<9.4g} {' '.join(found[-1]['metric'].values())}"
+            if found
+            else f"NOTHING: {query}"
+        )
         print(f"{panel:30} {len(found):3} series, the last: {last}")
     return sum(not found for found in answers.values())
 
 
 def play(folder: Path) -> None:
-    """A run on a Ray of its own; one client kills its actor whenever it takes part, once."""
+    """A run on a new Ray; one client kills its actor once in each round that it takes part in."""
     import ray
 
     from fedray.engine import session

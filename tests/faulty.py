@@ -1,6 +1,7 @@
-"""FedNST that misbehaves on demand: `imports: [tests.faulty]`, `algorithm: {kind: faulty, trouble: FILE}`. `make faults` uses it.
+"""FedNST that misbehaves on demand: `imports: [tests.faulty]`, `algorithm: {kind: faulty, trouble: FILE}`.
 
-While the file is there, each of its lines is a misdeed: what, which client (all), in which round (0: in every one), as in `nan s02 2`.
+While the file is there, each of its lines is a misdeed: what, which client (all), in which round (0: in every one), as
+in `nan s02 2`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Faulty(FedNST):
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         if "fill" in self.misdeeds("disk", round + 1):
-            with (Path(self.settings.trouble).parent / "disk" / "filler").open("ab", buffering=0) as file, suppress(OSError):
+            with (
+                (Path(self.settings.trouble).parent / "disk" / "filler").open("ab", buffering=0) as file,
+                suppress(OSError),
+            ):
                 while True:
                     file.write(bytes(4096))
         return super().server_update(state, change, round)

@@ -1,4 +1,6 @@
-"""Keywords of tones: a clip is one letter of tests/speech.py, long enough that a tiny network tells them apart in seconds."""
+"""Keywords of tones: a clip is one letter of tests/speech.py, long enough that a tiny network tells them apart in
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ WORDS = "abcd"
 
 
 def write_corpus(folder: Path, speakers: int = 8, clips: int = 8, seed: int = 0) -> Path:
-    """manifest.tsv with path, speaker, label, split; the last two speakers are dev and test. Clips last 0.24 to 0.36 s."""
+    """manifest.tsv with path, speaker, label, split; the last two speakers are dev and test.
+
+    Clips last 0.24 to 0.36 s.
+    """
     lines = ["path\tspeaker\tlabel\tsplit"]
     (folder / "wav").mkdir(parents=True, exist_ok=True)
     for s in range(speakers):
@@ -34,7 +39,13 @@ def write_corpus(folder: Path, speakers: int = 8, clips: int = 8, seed: int = 0)
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     """A configuration for it that runs in seconds; `changes` replace whole sections."""
-    columns = {"label_column": "label", "speaker_column": "speaker", "path_column": "path", "split_column": "split", "seconds_column": None}
+    columns = {
+        "label_column": "label",
+        "speaker_column": "speaker",
+        "path_column": "path",
+        "split_column": "split",
+        "seconds_column": None,
+    }
     options = {"train": ["manifest.tsv"], **columns}
     base: dict[str, Any] = {
         "name": "keywords",

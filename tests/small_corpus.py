@@ -1,4 +1,4 @@
-"""A corpus of white noise for tests: a folder with wav files and train.tsv, dev.tsv, ... in the layout of the `tsv` reader."""
+"""A corpus of white noise for tests: a folder with wav files, and train.tsv, dev.tsv, ... for the reader `tsv`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 0.4
 
 
 def write(folder: Path, **splits: list[Row]) -> Path:
-    """One table a split; line 1 is the header, so row i stands in line i + 2."""
+    """Write one table a split. Line 1 is the header: row i is line i + 2."""
     generator = np.random.default_rng(0)
     for split, rows in splits.items():
         lines = ["path\tspeaker\ttext\tseconds"]
@@ -30,7 +30,7 @@ def write(folder: Path, **splits: list[Row]) -> Path:
 
 
 def config(folder: Path, *splits: str, **sections: Any) -> dict[str, Any]:
-    """A configuration for it, with a model as small as they get and no training of a seed model."""
+    """A configuration for the corpus, with a tiny model and no training of a seed model."""
     options = {split: [f"{split}.tsv"] for split in splits} | {"text_column": "text"}
     values: dict[str, Any] = {
         "data": {"corpus": "tsv", "root": str(folder), "options": options},
@@ -45,6 +45,6 @@ def config(folder: Path, *splits: str, **sections: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def without_ray(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What runs in parallel runs in this process; the cache is empty."""
+    """Run parallel work in this process, with an empty cache."""
     monkeypatch.setattr(session, "parallel", serial)
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path_factory.mktemp("cache")))

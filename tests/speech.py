@@ -22,7 +22,10 @@ def wave(text: str, detuned: float) -> np.ndarray:
 
 
 def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int = 0) -> Path:
-    """manifest.tsv with path, speaker, text, split; the last two speakers are dev and test. A speaker is a detuning and a noise level."""
+    """manifest.tsv with path, speaker, text, split; the last two speakers are dev and test.
+
+    A speaker is a detuning and a noise level.
+    """
     lines = ["path\tspeaker\ttext\tsplit"]
     for s in range(speakers):
         speaker, split = f"s{s:02d}", {speakers - 2: "dev", speakers - 1: "test"}.get(s, "train")
@@ -42,7 +45,13 @@ def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     """A configuration for it that runs in seconds; `changes` replace whole sections."""
-    columns = {"text_column": "text", "speaker_column": "speaker", "path_column": "path", "split_column": "split", "seconds_column": None}
+    columns = {
+        "text_column": "text",
+        "speaker_column": "speaker",
+        "path_column": "path",
+        "split_column": "split",
+        "seconds_column": None,
+    }
     base: Mapping[str, Any] = {
         "name": "tones",
         "rounds": 3,

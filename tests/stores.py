@@ -1,4 +1,4 @@
-"""Where tests keep things: an S3 that is real but for the disks behind it, and a disk so small that it can be filled."""
+"""Stores for tests: a real S3 server without real disks, and a disk small enough to fill."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "not-a-secret", "AWS_EC2_METADATA_DISABLED": "true"}
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 
 
 @contextmanager
@@ -41,10 +45,14 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("a small disk can be mounted by root only")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)  # a process of Ray that is about to end may still have a file open
+        subprocess.run(
+            ["umount", "-l", str(folder)], check=True
+        )  # a process of Ray that is about to end may still have a file open

@@ -1,4 +1,4 @@
-"""What a user can get wrong: each mistake ends in one message that names the file, the line or the key, and what to do about it."""
+"""Mistakes of a user: each ends in one message that names the file, the line or the key, and what to do."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from fedray import cli, experiment, programs
-from fedray.core.config import ConfigError
+from fedray import cli, experiment
+from fedray.config.source import ConfigError
 from fedray.core.types import Server
-from fedray.data.federated import SpeechData
-from fedray.engine import work
-from fedray.engine.lanes import Lane, LaneResult, LaneRun
-from fedray.engine.store import ClientStore
+from fedray.data.federation.speech_data import SpeechData
+from fedray.engine.holding import Holder
+from fedray.engine.jobs import Workplace
+from fedray.engine.lane_training import TrainLane
+from fedray.engine.lanes import Lane, LaneResult
 from fedray.engine.work import Program
+from fedray.runs.client_states import ClientStore
 from tests import small_corpus
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
 
@@ -33,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def built(folder: Path, **sections: Any) -> tuple[experiment.Config, SpeechData, dict[str, str]]:
     config, source = experiment.load(small_corpus.config(folder, "server", "clients", **sections))
-    return config, *programs.build_data(config, source)
+    return config, *experiment.build_data(config, source)
 
 
 def truncate(path: Path) -> None:
@@ -54,7 +56,7 @@ def test_truncated_audio_is_named_with_the_way_around_it(folder: Path) -> None:
     truncate(folder / "a1.wav")
     (folder / "c0.wav").write_bytes(b"")
     message = refused(folder)
-    assert f"a1.wav: {folder}/a1.wav: truncated: 0.40 s are needed, it ends at 0.20 s" in message
+    assert f"a1.wav: {folder}/a1.wav: truncated: 0.40 s are needed, the file ends at 0.20 s" in message
     assert f"c0.wav: {folder}/c0.wav: an empty file" in message  # all of them, not only the first
     assert message.startswith("the audio of 2 of 4 utterances cannot be used")
     assert "set `data.skip_broken: true`" in message
@@ -80,14 +82,16 @@ def test_skip_broken_leaves_out_and_counts(folder: Path) -> None:
 def test_nothing_left_to_train_on_is_refused(folder: Path) -> None:
     for name, _, _ in CLIENTS:
         truncate(folder / f"{name}.wav")
-    assert "no client has audio that can be read: is data.root the right folder?" in refused(folder, data={"skip_broken": True})
+    assert "no client has audio that can be read: is data.root the right folder?" in refused(
+        folder, data={"skip_broken": True}
+    )
 
 
 def test_a_row_without_its_file_is_named_by_its_line(folder: Path) -> None:
     (folder / "b0.wav").unlink()
     message = refused(folder)
     assert message.startswith(f"{folder}/clients.tsv:4: {folder}/b0.wav: missing")  # the header is line 1, a0 line 2
-    assert "Restore the file, drop the row, or correct where paths start (data.root)" in message
+    assert "Restore the file, drop the row, or correct data.root, which paths start from" in message
     (folder / "a1.wav").unlink()
     message = refused(folder)
     assert message.startswith(f"{folder}/clients.tsv:3: {folder}/a1.wav: missing") and message.endswith("(1 more: 4)")
@@ -95,7 +99,7 @@ def test_a_row_without_its_file_is_named_by_its_line(folder: Path) -> None:
 
 def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> None:
     small_corpus.write(tmp_path, server=SERVER, clients=[*CLIENTS, ("d0", "dan", ""), ("d1", "dan", "")])
-    assert refused(tmp_path) == f"{tmp_path}/clients.tsv:6: has no text: complete the row or drop it (1 more: 7)"
+    assert refused(tmp_path) == f"{tmp_path}/clients.tsv:6: the text is empty: complete the row or drop it (1 more: 7)"
 
 
 # --- transcripts ---
@@ -104,12 +108,15 @@ def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> No
 def trained(folder: Path, tmp_path: Path, **sections: Any) -> LaneResult:
     """All clients in one lane of FedAvg, as a client actor trains them."""
     config, data, _ = built(folder, **sections)
-    algorithm = programs.build_algorithm(config, data)
+    algorithm = experiment.build_algorithm(config, data)
     program = Program(algorithm, data, 0, ClientStore(tmp_path / "states"))
     state = algorithm.init(Server(data.server(), None, 0))
-    received = work.arrive(algorithm.broadcast(state, 0), 0, algorithm.assets(), "cpu")
+    place = Workplace(
+        program, algorithm.layers(), algorithm.assets(data), Holder(tmp_path / "held", 0.0), lambda *_: None
+    )
+    broadcast = algorithm.broadcast(state, 0)
     lane = Lane(0, 0, tuple((client, None) for client in data.client_ids()))
-    return LaneRun(program, lane, received, received).run(lambda client, delta, log_weight: None)
+    return TrainLane(lane).run(place, broadcast, broadcast)
 
 
 def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
@@ -117,10 +124,12 @@ def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
     result = trained(folder, tmp_path)
     (failure,) = result.failures
     assert failure.client == "bob"
-    assert "utterance b1.wav: the tokeniser has no token for 'a' (U+0061), 'c' (U+0063), 'f' (U+0066), 'é' (U+00E9)" in failure.reason
     assert (
-        "in 'no café'; train it on transcripts that hold them, normalise the transcripts, or set task.unknown=leave_out" in failure.reason
+        "utterance b1.wav: the tokeniser has no token for 'a' (U+0061), 'c' (U+0063), 'f' (U+0066), 'é' (U+00E9)"
+        in failure.reason
     )
+    assert "in 'no café'; train the tokeniser on transcripts with these characters, normalise" in failure.reason
+    assert "the transcripts, or set task.unknown=leave_out" in failure.reason
     assert "client_update" in failure.traceback
     # The others count as if bob had not been there: his lane trains on after him.
     assert list(result.reports) == ["ann", "cid"] and result.reports["ann"]["examples"] == 2
@@ -129,20 +138,22 @@ def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
 
 
 def test_characters_that_make_no_tokens_are_refused_on_the_server(tmp_path: Path) -> None:
-    folder = small_corpus.write(tmp_path, server=[*SERVER, ("s2", "sue", "four\N{NO-BREAK SPACE}five")], clients=CLIENTS)
+    folder = small_corpus.write(
+        tmp_path, server=[*SERVER, ("s2", "sue", "four\N{NO-BREAK SPACE}five")], clients=CLIENTS
+    )
     config, data, _ = built(folder)
-    words = "the transcripts hold '\\xa0' (U+00A0), which cannot be tokens, first in 'four\\xa0five'; normalise the transcripts"
+    words = "the transcripts hold '\\xa0' (U+00A0), which cannot be tokens, first in 'four\\xa0five'; normalise them"
     with pytest.raises(ValueError, match=re.escape(words)):
-        programs.build_algorithm(config, data)
+        experiment.build_algorithm(config, data)
 
 
 def test_a_corpus_without_transcripts_asks_for_their_column(folder: Path) -> None:
     values = small_corpus.config(folder, "server", "clients")
     del values["data"]["options"]["text_column"]
     config, source = experiment.load(values)
-    data, _ = programs.build_data(config, source)
-    with pytest.raises(ValueError, match=r"no characters in the transcripts .* not named in data\.options"):
-        programs.build_algorithm(config, data)
+    data, _ = experiment.build_data(config, source)
+    with pytest.raises(ValueError, match=r"the transcripts have no characters: .* not named in data\.options"):
+        experiment.build_algorithm(config, data)
 
 
 # --- configuration ---
@@ -159,7 +170,10 @@ cohort: {size: 2}
     [
         ("coohrt: {size: 2}", "config.yaml:4: unknown key coohrt; did you mean cohort?"),
         ("engine:\n  lane: 3", "config.yaml:5: unknown key engine.lane; did you mean engine.lanes?"),
-        ("model: {kind: conformer, d_modell: 8}", "config.yaml:4: unknown key model.d_modell; did you mean model.d_model?"),
+        (
+            "model: {kind: conformer, d_modell: 8}",
+            "config.yaml:4: unknown key model.d_modell; did you mean model.d_model?",
+        ),
         ("model: {kind: conformr}", "config.yaml:4: model.kind: 'conformr' is not known; did you mean conformer?"),
         ("rounds: many", "config.yaml:4: rounds: 'many' is not of type int"),
         ("engine:\n  lanes: [1]", "config.yaml:5: engine.lanes: [1] is not of type int"),
@@ -185,12 +199,13 @@ def test_a_wrong_option_of_the_corpus_is_named(folder: Path) -> None:
     path.write_text(CONFIG.replace("ROOT", str(folder)).replace("text_column", "text_colum"), encoding="utf-8")
     config, source = experiment.load(path)
     with pytest.raises(
-        ConfigError, match=r"config\.yaml:1: unknown key data\.options\.text_colum; did you mean data\.options\.text_column"
+        ConfigError,
+        match=r"config\.yaml:1: unknown key data\.options\.text_colum; did you mean data\.options\.text_column",
     ):
-        programs.read_corpus(config, source)
+        experiment.check_setup(config, source)
     config, source = experiment.load(path, ["data.corpus=tvs"])
     with pytest.raises(ConfigError, match=r"command line: data\.corpus: 'tvs' is not known; .*known: embedded.*tsv"):
-        programs.read_corpus(config, source)
+        experiment.check_setup(config, source)
 
 
 def test_a_cohort_larger_than_the_population_is_refused_before_anything_is_computed(folder: Path) -> None:
@@ -210,9 +225,11 @@ def test_overrides_may_stand_behind_options(folder: Path, capsys: pytest.Capture
     assert "unrecognized arguments: --rounds=7" in capsys.readouterr().err
 
 
-def test_a_cohort_too_large_for_the_embedded_corpus_is_refused_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cohort_too_large_for_the_embedded_corpus_is_refused_before_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path))
     config = Path(__file__).parent.parent / "configs" / "fednst" / "embedded.yaml"
     with pytest.raises(ConfigError, match="cohort.size is 61, but the population has only 60 clients"):
-        programs.build_data(*experiment.load(config, ["cohort.size=61"]))
+        experiment.check(*experiment.load(config, ["cohort.size=61"]))
     assert not list(tmp_path.iterdir())

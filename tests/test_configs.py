@@ -1,4 +1,4 @@
-"""Every configuration loads, and every setting that a configuration can hold is read by somebody: a key without effect is a lie."""
+"""Every configuration loads, and the code reads every setting: a key without effect is a lie."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -13,36 +14,73 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from fedray import experiment
-from fedray.core.config import plain, settings_class
+from fedray.config.schema import plain
+from fedray.core.parallel import serial
+from fedray.core.settings import settings_class
 from fedray.data.corpora import CORPORA
-from fedray.data.federated import ServerDataSettings
-from fedray.data.partition import split_by_speakers
+from fedray.data.federation.partition import split_by_speakers
+from fedray.data.federation.speech_data import ServerDataSettings
 from fedray.experiment import Config
+from fedray.experiment.checks import corpus_reader
+from fedray.experiment.pretraining import PretrainingConfig
 from fedray.models.language_model import LANGUAGE_MODELS
-from fedray.pretraining import PretrainingConfig
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 
 # Read from the source instead, since they must be known before the rest can be checked.
 READ_BEFORE = {"imports"}
-# Settings that are handed on whole, as keyword arguments (`f(**asdict(settings))`): read when the function has a parameter of that name.
+# Settings passed as keyword arguments (`f(**asdict(settings))`): read when the function has a parameter of that name.
 HANDED_ON: dict[type, Callable[..., Any]] = {ServerDataSettings: split_by_speakers}
 HANDED_ON |= {settings_class(model): model.train for model in LANGUAGE_MODELS.values()}
 
 
+def kind_of_file(path: Path) -> type[Config] | type[PretrainingConfig]:
+    return PretrainingConfig if path.stem.startswith("pretraining") else Config
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(ROOT / "configs")))
 def test_a_configuration_loads_and_comes_back_from_its_plain_form(path: Path) -> None:
-    into = PretrainingConfig if path.stem.startswith("pretraining") else Config
-    config, source = experiment.load(path, into=into)
-    again, _ = experiment.load(plain(config), into=into)
+    cls = kind_of_file(path)
+    config, source = experiment.load_as(cls, path)
+    again, _ = experiment.load_as(cls, plain(config))
     assert again == config
-    corpus = CORPORA[config.data.corpus]
-    experiment.configuration.build(corpus, source, "data.options", config.data.options)
+    if isinstance(config, Config):
+        experiment.check_setup(config, source)
+    else:
+        corpus_reader(config.data, source)
 
 
 def test_there_are_configurations() -> None:
     assert CONFIGS
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(ROOT / "configs")))
+def test_a_configuration_for_a_corpus_on_disk_asks_for_its_root(path: Path, tmp_path: Path) -> None:
+    config, source = experiment.load_as(kind_of_file(path), path)
+    assert config.data.root is None
+    if config.data.corpus != "embedded":
+        corpus = corpus_reader(config.data, source)
+        with pytest.raises(ValueError, match="this corpus needs data.root: set it to the folder that holds "):
+            corpus.read(None, 0, tmp_path, serial)
+
+
+def test_the_index_names_every_configuration() -> None:
+    index = (ROOT / "configs" / "README.md").read_text(encoding="utf-8")
+    named = {
+        f"{room}/{name}"
+        for room, text in sections(index)
+        for name in re.findall(r"^\| `([\w/]+\.yaml)`", text, re.MULTILINE)
+    }
+    assert named == {str(path.relative_to(ROOT / "configs")) for path in CONFIGS}
+
+
+def sections(index: str) -> Iterator[tuple[str, str]]:
+    """(folder, text) of each section `## configs/FOLDER`."""
+    _, *parts = re.split(r"^## configs/", index, flags=re.MULTILINE)
+    for part in parts:
+        folder, _, text = part.partition("\n")
+        yield folder, text
 
 
 def settings(cls: type) -> Iterator[type]:
@@ -62,7 +100,7 @@ def known_settings() -> list[type]:
 
 
 class Reads(ast.NodeVisitor):
-    """The names that are read as attributes (`settings.name`, `getattr(settings, "name")`) outside of dataclasses' own checks."""
+    """The names read as attributes (`settings.name`, `getattr(settings, "name")`) outside of __post_init__."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -90,7 +128,9 @@ def names_read() -> frozenset[str]:
     return frozenset(reads.names)
 
 
-@pytest.mark.parametrize("cls", known_settings(), ids=lambda cls: f"{cls.__module__.removeprefix('fedray.')}.{cls.__qualname__}")
+@pytest.mark.parametrize(
+    "cls", known_settings(), ids=lambda cls: f"{cls.__module__.removeprefix('fedray.')}.{cls.__qualname__}"
+)
 def test_every_setting_is_read(cls: type) -> None:
     read = names_read() | READ_BEFORE
     if cls in HANDED_ON:
@@ -106,5 +146,10 @@ def test_settings_are_frozen() -> None:
 
 def test_a_setting_that_is_only_checked_counts_as_unread() -> None:
     reads = Reads()
-    reads.visit(ast.parse("class S:\n  def __post_init__(self):\n    assert self.checked\n  def f(self):\n    self.written = self.used\n"))
+    reads.visit(
+        ast.parse(
+            "class S:\n  def __post_init__(self):\n    assert self.checked\n"
+            "  def f(self):\n    self.written = self.used\n"
+        )
+    )
     assert reads.names == {"used"}

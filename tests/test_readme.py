@@ -14,9 +14,12 @@ from tests import speech
 
 
 def test_the_example_runs(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     speech.write_corpus(tmp_path)
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(speech.settings(tmp_path)))
+    small = speech.settings(tmp_path, cohort={"size": 1}, engine={"lanes": 1, "actors": 1})
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(small))
     monkeypatch.chdir(tmp_path)
     module = ModuleType("readme_example")
     monkeypatch.setitem(sys.modules, module.__name__, module)

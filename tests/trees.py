@@ -1,4 +1,4 @@
-"""Small trees in the official layouts of corpora, and how tests read and write their files."""
+"""Small trees in the official layouts of corpora, and functions that read and write their files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import soundfile
 
 from fedray.core.parallel import serial
 from fedray.data.corpora import CORPORA
-from fedray.data.corpora import speech_commands as commands
-from fedray.data.corpora import urbansound8k as urban
+from fedray.data.corpora.official import speech_commands_clips as commands
+from fedray.data.corpora.official import urbansound8k as urban
 from fedray.data.manifest import Manifest
 
 LFS_STUB = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 60000\n"
 
 
-def read(kind: str, root: Path | None, cache: Path = Path("unused"), seed: int = 0, **options: object) -> dict[str, Manifest]:
+def read(
+    kind: str, root: Path | None, cache: Path = Path("unused"), seed: int = 0, **options: object
+) -> dict[str, Manifest]:
     return CORPORA[kind](**options).read(root, seed, cache, serial)
 
 
@@ -36,7 +38,7 @@ def write(path: Path, text: str) -> Path:
 
 # ---- Speech Commands: 35 words, each by the same five speakers
 
-# From the real lists: these speakers are in validation_list.txt (the first), in testing_list.txt (the second), and in neither.
+# Real speakers: DEV is in validation_list.txt, TEST in testing_list.txt, those of TRAIN are in neither.
 DEV, TEST = "a69b9b3e", "bb05582b"
 TRAIN = ("004ae714", "0132a06d", "00f0204f")
 TAKES = {DEV: 1, TEST: 1, TRAIN[0]: 3, TRAIN[1]: 1, TRAIN[2]: 1}  # of every word
@@ -61,7 +63,7 @@ def speech_commands(root: Path) -> Path:
     return root
 
 
-# ---- UrbanSound8K: two recordings a fold, of two cuts each
+# ---- UrbanSound8K: two recordings a fold, with two cuts each
 
 URBAN_HEADER = "slice_file_name,fsID,start,end,salience,fold,classID,class\n"
 
@@ -84,16 +86,24 @@ def urbansound8k(root: Path) -> Path:
     return root
 
 
-# ---- CREMA-D: 91 actors, two recordings each, and a few more of some
+# ---- CREMA-D: 91 actors with two recordings each, and a few more of some
 
 VOTES_HEADER = '"","FileName","VoiceVote","VoiceLevel","FaceVote","FaceLevel","MultiModalVote","MultiModalLevel"\n'
 ACTORS = range(1001, 1092)
 VOTES = {f"{actor}_{kind}_XX": vote for actor in ACTORS for kind, vote in (("DFA_ANG", "A"), ("IOM_NEU", "N"))}
-VOTES |= {"1001_IEO_DIS_LO": "D", "1001_IEO_FEA_HI": "F", "1002_IEO_SAD_MD": "N:S", "1040_ITH_SAD_XX": "S", "1076_MTI_SAD_XX": "S"}
+VOTES |= {
+    "1001_IEO_DIS_LO": "D",
+    "1001_IEO_FEA_HI": "F",
+    "1002_IEO_SAD_MD": "N:S",
+    "1040_ITH_SAD_XX": "S",
+    "1076_MTI_SAD_XX": "S",
+}
 
 
 def vote_table(votes: dict[str, str]) -> str:
-    rows = (f'"{row}","{name}","N",50.5,"A",60,"{vote}",70.1\n' for row, (name, vote) in enumerate(votes.items(), start=1))
+    rows = (
+        f'"{row}","{name}","N",50.5,"A",60,"{vote}",70.1\n' for row, (name, vote) in enumerate(votes.items(), start=1)
+    )
     return VOTES_HEADER + "".join(rows)
 
 
@@ -109,7 +119,7 @@ def crema_d(root: Path) -> Path:
     return root
 
 
-# ---- IEMOCAP: five sessions, of each one improvised and one scripted dialogue
+# ---- IEMOCAP: five sessions with an improvised and a scripted dialogue each
 
 IMPRO = {"F000": "neu", "F001": "exc", "M000": "ang", "M001": "fru"}
 SCRIPT = {"F000": "hap", "M000": "sad", "M001": "xxx"}
@@ -123,7 +133,7 @@ def rating(turn: str, emotion: str) -> str:
 def iemocap(root: Path) -> Path:
     home, clip = root / "IEMOCAP_full_release", tone(root / "clip.wav", 0.25)
     for session in range(1, 6):
-        marked = f"Ses0{session}{'F' if session < 3 else 'M'}"  # who wears the markers, which says nothing of who talks
+        marked = f"Ses0{session}{'F' if session < 3 else 'M'}"  # the actor with the markers, whoever talks
         ratings = home / f"Session{session}" / "dialog" / "EmoEvaluation"
         for dialog, turns in {f"{marked}_impro01": IMPRO, f"{marked}_script01_1b": SCRIPT}.items():
             lines = ["% [START_TIME - END_TIME] TURN_NAME EMOTION [V, A, D]\n\n"]
@@ -139,13 +149,15 @@ def iemocap(root: Path) -> Path:
     return root
 
 
-# ---- VoxForge: of every language two submissions of one user and one anonymous, and in English one of each kind that is left out
+# ---- VoxForge: a user's two submissions and an anonymous one for each language, and all wrong kinds in English
 
 README = "user  name: somebody\n\nSpeaker Characteristics:\n\ngender:Female\nAge range : Adult\n"
 PROMPTED = {"a0001": "FIRST SENTENCE", "a0002": "Second one,  here"}
 
 
-def submission(folder: Path, prompts: dict[str, str] = PROMPTED, kind: str = "wav", sounds: tuple[str, ...] = tuple(PROMPTED)) -> Path:
+def submission(
+    folder: Path, prompts: dict[str, str] = PROMPTED, kind: str = "wav", sounds: tuple[str, ...] = tuple(PROMPTED)
+) -> Path:
     write(folder / "etc" / "PROMPTS", "".join(f"{folder.name}/mfc/{stem} {text}\n" for stem, text in prompts.items()))
     write(folder / "etc" / "README", README)
     write(folder / "LICENSE", "GPL")
@@ -166,7 +178,9 @@ def voxforge(root: Path) -> Path:
     shutil.rmtree(submission(home / "w-20120412-aaa") / "wav")
     (submission(home / "l-20120412-aaa") / "etc" / "PROMPTS").write_bytes("l/a0001 SÍ\n".encode("latin-1"))
     odd = submission(
-        home / "odd-20120412-aaa", {"a0001": "ONE", "a0003": "THREE", "a0004": "", "a0005": "FIVE"}, sounds=("a0001", "a0002", "a0004")
+        home / "odd-20120412-aaa",
+        {"a0001": "ONE", "a0003": "THREE", "a0004": "", "a0005": "FIVE"},
+        sounds=("a0001", "a0002", "a0004"),
     )
     (odd / "wav" / "a0005.wav").write_bytes(b"")
     write(home / "packed-20120412-aaa.tgz", "")
@@ -175,7 +189,7 @@ def voxforge(root: Path) -> Path:
     return root
 
 
-# ---- Ambient Acoustic Contexts: ten classes, of each a video of four seconds, of which the last is tested
+# ---- Ambient Acoustic Contexts: ten classes with a video of four seconds each, whose last second is the test set
 
 AMBIENT = (
     "Applause",
@@ -204,9 +218,13 @@ def ambient(root: Path) -> Path:
     return root
 
 
-# ---- FSD50K: four clips to train on, one to validate, two of the evaluation set
+# ---- FSD50K: four training clips, one validation clip, two evaluation clips
 
-FSD_DEV = {"64760": ("Electric_guitar,Guitar,Music", "train"), "63": ("Music", "train"), "10000": ("Guitar,Music", "train")}
+FSD_DEV = {
+    "64760": ("Electric_guitar,Guitar,Music", "train"),
+    "63": ("Music", "train"),
+    "10000": ("Guitar,Music", "train"),
+}
 FSD_DEV |= {"136": ("Music", "train"), "345111": ("Guitar,Music", "val")}
 FSD_EVAL = {"37199": "Electric_guitar,Guitar,Music", "99": "Music"}
 
@@ -215,17 +233,33 @@ def fsd50k(root: Path) -> Path:
     home = root / "FSD50K"
     mids = {"Electric_guitar": "/m/02sgy", "Guitar": "/m/0342h", "Music": "/m/04rlf"}
     dev = [
-        f'{name},"{labels}","{",".join(mids[label] for label in labels.split(","))}",{split}\n' for name, (labels, split) in FSD_DEV.items()
+        f'{name},"{labels}","{",".join(mids[label] for label in labels.split(","))}",{split}\n'
+        for name, (labels, split) in FSD_DEV.items()
     ]
-    evaluation = [f'{name},"{labels}","{",".join(mids[label] for label in labels.split(","))}"\n' for name, labels in FSD_EVAL.items()]
+    evaluation = [
+        f'{name},"{labels}","{",".join(mids[label] for label in labels.split(","))}"\n'
+        for name, labels in FSD_EVAL.items()
+    ]
     truth = home / "FSD50K.ground_truth"
     write(truth / "dev.csv", "fname,labels,mids,split\n" + "".join(dev))
     write(truth / "eval.csv", "fname,labels,mids\n" + "".join(evaluation))
     write(truth / "vocabulary.csv", "".join(f"{row},{label},{mid}\n" for row, (label, mid) in enumerate(mids.items())))
     for part, names in (("dev", FSD_DEV), ("eval", FSD_EVAL)):
-        own = {name: FSD_DEV[name][1] if part == "dev" else part for name in names}  # uploaders keep to one split
-        clips = {name: {"title": name, "tags": [], "uploader": f"{own[name]}{len(name) % 2}"} for name in names}
+        split = {name: FSD_DEV[name][1] if part == "dev" else part for name in names}  # an uploader is in one split
+        clips = {name: {"title": name, "tags": [], "uploader": f"{split[name]}{len(name) % 2}"} for name in names}
         write(home / "FSD50K.metadata" / f"{part}_clips_info_FSD50K.json", json.dumps(clips))
         for name in names:
             tone(home / f"FSD50K.{part}_audio" / f"{name}.wav", 0.25, 44100)
+    return root
+
+
+# ---- Free Spoken Digit Dataset: four speakers, eight takes of every digit; recordings differ in pitch and length
+
+
+def fsdd(root: Path) -> Path:
+    for place, speaker in enumerate(("ann", "bob", "cat", "dan")):
+        for take in range(8):
+            for digit in range(10):
+                name = f"{digit}_{speaker}_{take}.{'wav' if take % 2 else 'flac'}"
+                tone(root / "recordings" / name, 0.1 + 0.01 * digit, 8000, 200 + 300 * place + 20 * digit + take)
     return root

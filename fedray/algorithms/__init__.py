@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedray.algorithms.central import NST, SL
+from fedray.algorithms.ditto import Ditto
 from fedray.algorithms.fedavg import FedAvg
 from fedray.algorithms.fedlora import FedLoRA
 from fedray.algorithms.fedmem import FedMem
@@ -11,9 +12,11 @@ from fedray.algorithms.fednst import FedNST
 from fedray.algorithms.fedprox import FedProx
 from fedray.algorithms.fedstar import FedSTAR
 from fedray.algorithms.gao import Gao
+from fedray.algorithms.scaffold import Scaffold
 from fedray.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
+    "ditto": Ditto,
     "fedavg": FedAvg,
     "fedlora": FedLoRA,
     "fedmem": FedMem,
@@ -23,5 +26,6 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedstar": FedSTAR,
     "gao": Gao,
     "nst": NST,
+    "scaffold": Scaffold,
     "sl": SL,
 }

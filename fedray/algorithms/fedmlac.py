@@ -1,4 +1,4 @@
-"""FedMLAC: every client keeps a model of its own, and learns with a small plug-in that alone travels.
+"""FedMLAC: every client keeps a personal model, which learns with a small plug-in; the plug-in alone travels.
 
 FedMLAC: Mutual Learning Driven Heterogeneous Federated Audio Classification. 2025.
 
@@ -7,16 +7,17 @@ FedMLAC: Mutual Learning Driven Heterogeneous Federated Audio Classification. 20
         on each client i in S_t:
             w_i <- its personal model (drawn at its first round: one of `sizes`), v_i <- theta_t, the plug-in
             for each batch (x, y) of E epochs:
-                w_i <- w_i - eta_C grad[ CE(w_i(x), y) + lambda_w KL(v_i(x) || w_i(x)) ]        # the teacher is a constant
-                v_i <- v_i - eta_C grad[ CE(v_i(x), y) + lambda_v KL(w_i(x) || v_i(x)) ]        # both answer before either steps
+                w_i <- w_i - eta_C grad[ CE(w_i(x), y) + lambda_w KL(v_i(x) || w_i(x)) ]    # the teacher is a constant
+                v_i <- v_i - eta_C grad[ CE(v_i(x), y) + lambda_v KL(w_i(x) || v_i(x)) ]    # outputs before either step
             keep w_i; Delta_i <- v_i - theta_t
-        for each layer l of the plug-in:                                                        # LPA: strategy layerwise_pruning
+        for each layer l of the plug-in:                                    # LPA: strategy layerwise_pruning
             T_l     <- S_t without the r largest and r smallest ||Delta_i^l - mean_j Delta_j^l||_2
             Delta^l <- sum_{i in T_l} n_i / n_{T_l}  Delta_i^l
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
-The score is the mean over the clients' own models w_i on common data (`evaluation.own_every`, `own_final`). Ablations: mutual weights of 0
-leave both models alone, strategy by_examples is FedMLAC without LPA, FedAvg with layerwise_pruning one shared model instead of two.
+The score is the mean over the personal models w_i on common data (`evaluation.personal_every`, `personal_final`).
+Ablations: with mutual weights of 0 both models train alone; strategy by_examples is FedMLAC without LPA; FedAvg with
+layerwise_pruning has one shared model instead of two.
 """
 
 from __future__ import annotations
@@ -26,70 +27,121 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
-from fedray.core.algorithm import Parts
-from fedray.core.config import kinds
+from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
+from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
-from fedray.core.schedules import SCHEDULES
-from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, State, Update
+from fedray.core.settings import positive
+from fedray.core.types import Client, Received, State
+from fedray.data.features.dataset import batches
 from fedray.training.classification import Classification
-from fedray.training.distillation import MutualSettings, mutual_sgd
-from fedray.training.federated import TaskAlgorithm, initial_model, mixed, report
-from fedray.training.local import LocalSettings
+from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, Mean, PretrainSettings
+
+ORDERS = ("together", "personal_first")
 
 
 @dataclass(frozen=True)
-class FedMLACSettings:
-    sizes: list[str] = field(default_factory=lambda: ["base"])  # of the personal models; of several, each client draws one
-    mutual: MutualSettings = field(default_factory=MutualSettings)
-    schedule: Any = kinds(SCHEDULES, "constant")
-    client: LocalSettings = field(default_factory=lambda: LocalSettings(lr=0.01, batch=16))
+class MutualSettings:
+    """How personal model and plug-in learn from each other."""
+
+    personal: float = 1.0  # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
+    plugin: float = 1.0  # lambda_v, weight of KL(personal || plug-in)
+    temperature: float = 1.0
+    order: str = "together"  # together: both answer before either steps | personal_first: v learns from the stepped w
 
     def __post_init__(self) -> None:
+        positive(temperature=self.temperature)
+        if min(self.personal, self.plugin) < 0:
+            raise ValueError("the weights personal and plugin must not be below 0")
+        if self.order not in ORDERS:
+            raise ValueError(f"order is {' or '.join(ORDERS)}, not {self.order!r}")
+
+
+@dataclass(frozen=True)
+class FedMLACSettings(SGDSettings):
+    """Settings of FedMLAC."""
+
+    # of the personal models; of several, each client draws one
+    sizes: list[str] = field(default_factory=lambda: ["base"])
+    mutual: MutualSettings = field(default_factory=MutualSettings)
+    client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.01, batch=16))
+    pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.sizes:
             raise ValueError("sizes names the sizes of the personal models: one or more")
 
 
-class FedMLAC(TaskAlgorithm):
+class FedMLAC(FederatedSGD):
+    """A client's state holds the size and the parameters of its personal model w_i."""
+
     Settings = FedMLACSettings
     settings: FedMLACSettings
-    task: Classification
+    task: Classification  # of the plug-in
     prepare_reads = False
+
+    @classmethod
+    def check_setup(cls, settings: FedMLACSettings, setup: Setup) -> None:
+        if not issubclass(setup.task_class, Classification) or not hasattr(setup.model, "size"):
+            raise ValueError(
+                "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn"
+            )
 
     def __init__(self, settings: FedMLACSettings, parts: Parts) -> None:
         super().__init__(settings, parts)
-        if not isinstance(self.task, Classification) or not hasattr(self.task.model_settings, "size"):
-            raise ValueError("fedmlac teaches classifiers of several sizes: set task.kind=classification and model.kind=crnn")
-        # The personal models, by size; the task's own model is the plug-in.
-        self.personal = {
-            size: self.task.with_model(replace(self.task.model_settings, size=size, init=None)) for size in dict.fromkeys(settings.sizes)
+        plugin = self.task.model_settings
+        self.personal = {  # the personal models' tasks, by size
+            size: self.task.with_model(replace(plugin, size=size, init=None)) for size in dict.fromkeys(settings.sizes)
         }
-
-    def init(self, server: Server) -> ServerState:
-        return initial_model(self.task, server)
 
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
         return {"size": size, "params": self.personal[size].initial()}
 
-    def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        return Broadcast(state.params, {"lr/client": self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)})
-
-    def client_update(self, client: Client, received: Received) -> Update:
+    def client_train(self, client: Client, received: Received) -> Trained:
         assert client.state is not None
-        settings, personal, device = self.settings, self.personal[client.state["size"]], received.device
-        w, v = personal.flat(device), self.task.flat(device)
-        w.load(client.state["params"])
-        v.load(received.params)
-        eta_c = received.settings["lr/client"]
-        metrics = mutual_sgd(personal, self.task, client.data, settings.client, settings.mutual, eta_c, client.seed, device)
-        state = {"size": client.state["size"], "params": w.read()}
-        return Update(v.difference(received.params, buffers=True), report(client.data, metrics), metrics, state)
+        size, data, local, mutual = (
+            client.state["size"],
+            client.data,
+            self.local_settings(received),
+            self.settings.mutual,
+        )
+        w = LocalModel(self.personal[size], client.state["params"], received.device)
+        v = self.local_model(received)
+        steps_w, steps_v = ClientOptimizer(w.flat, local), ClientOptimizer(v.flat, local)
+        y, generator = self.task.targets(data), np.random.default_rng(client.seed)
+        loss_w, loss_v = Mean(), Mean()
+        with w.training(), v.training():
+            for _ in range(local.epochs):
+                for batch in batches(data, local.batch, generator):
+                    x = v.augmented(batch)
+                    classes = self.task.classes_of(x, y)
+                    z_v, z_w = v.logits(x), w.logits(x)
+                    loss = mutual_loss(z_w, z_v, classes, mutual.personal, mutual.temperature)
+                    loss_w.add(w.descend(loss, steps_w), len(batch))
+                    if mutual.order == "personal_first":
+                        z_w = w.logits(x)
+                    loss = mutual_loss(z_v, z_w, classes, mutual.plugin, mutual.temperature)
+                    loss_v.add(v.descend(loss, steps_v), len(batch))
+        losses = Metrics(loss=loss_v.pair(), personal_loss=loss_w.pair())
+        return trained(v, data, losses, state={"size": size, "params": w.params()})
 
-    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
-        return self.optimise(state, mixed(change, 0.0))
-
-    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+        """Scores of w_i."""
         assert client.state is not None
-        personal, params = self.personal[client.state["size"]], client.state["params"]
-        return {split: personal.evaluate(params, part, {}, received.device, final=False).metrics for split, part in data.items()}
+        return personal_scores(self.personal[client.state["size"]], client.state["params"], received, data)
+
+
+def mutual_loss(logits: Tensor, teacher: Tensor, classes: Tensor, weight: float, temperature: float) -> Tensor:
+    """CE(logits, classes) + weight T^2 KL(softmax(teacher / T) || softmax(logits / T)), batch means.
+
+    Logits are [batch, classes]; the teacher is a constant. Deep mutual learning: Zhang et al., CVPR 2018.
+    """
+    loss = cross_entropy(logits, classes)
+    if not weight:
+        return loss
+    student, answers = log_softmax(logits / temperature, 1), log_softmax(teacher.detach() / temperature, 1)
+    return loss + weight * temperature**2 * kl_div(student, answers, reduction="batchmean", log_target=True)

@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose clients are held near the model they were sent.
+"""FedProx: FedAvg with clients held near the broadcast model.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith. Federated Optimization in Heterogeneous Networks. MLSys 2020.
 
@@ -12,55 +12,38 @@ Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith. Federated Optimization in Heterogen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from fedray.core.config import kinds, positive
-from fedray.core.metrics import Metrics
-from fedray.core.schedules import SCHEDULES
-from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
-from fedray.training.federated import TaskAlgorithm, check_mixing, mixed, own_model, report, seed_model, seed_model_keys, train_on
-from fedray.training.local import LocalSettings, PretrainSettings
+from torch import Tensor
+
+from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, trained
+from fedray.core.settings import positive
+from fedray.core.types import Client, Received
 
 
 @dataclass(frozen=True)
-class FedProxSettings:
+class FedProxSettings(SGDSettings):
+    """Settings of FedProx."""
+
     mu: float = 0.01
-    schedule: Any = kinds(SCHEDULES, "constant")
-    client: LocalSettings = field(default_factory=LocalSettings)  # its clip bounds the gradient of F_i alone
-    pretrain: PretrainSettings = field(default_factory=PretrainSettings)
-    buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive(mu=self.mu)
-        check_mixing(0.0, self.buffers)
 
 
-class FedProx(TaskAlgorithm):
+class FedProx(FederatedSGD):
+    """`client.clip` bounds the gradient of F_i alone."""
+
     Settings = FedProxSettings
     settings: FedProxSettings
-    init_name = "seed model"
 
-    @property
-    def init_depends(self) -> tuple[str, ...]:
-        return seed_model_keys(self.task)
+    def client_train(self, client: Client, received: Received) -> Trained:
+        targets, w = self.task.targets(client.data), self.local_model(received)
+        theta_t = w.flat.weights.clone()
 
-    def init(self, server: Server) -> ServerState:
-        return seed_model(self.task, server, self.settings.pretrain)
+        def proximal(gradient: Tensor, weights: Tensor) -> None:
+            gradient.add_(weights - theta_t, alpha=self.settings.mu)
 
-    def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        return Broadcast(state.params, {"lr/client": self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)})
-
-    def client_update(self, client: Client, received: Received) -> Update:
-        targets, eta_c, settings = self.task.targets(client.data), received.settings["lr/client"], self.settings
-        delta, metrics = train_on(
-            self.task, received, client.data, targets, settings.client, eta_c, client.seed, settings.buffers, settings.mu
-        )
-        return Update(delta, report(client.data, metrics), metrics)
-
-    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
-        return self.optimise(state, mixed(change, 0.0))
-
-    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
-        return own_model(self, client, received, data)
+        losses = w.fit(client.data, targets, self.local_settings(received), client.seed, proximal)
+        return trained(w, client.data, losses)

@@ -1,48 +1,54 @@
-"""FedSTAR: federated self-training of audio classifiers, on clients that have labelled little of what they have.
+"""FedSTAR: federated self-training of audio classifiers on clients with few labels.
 
 Tsouvalas, Saeed, Ozcelebi. Federated Self-Training for Semi-Supervised Audio Recognition. 2021.
 
-    theta_0 <- random weights, or pre-trained ones                          # model.init; see fedray.training.contrastive
+    theta_0 <- random weights, or pre-trained ones                      # model.init; see fedray.training.contrastive
     for t = 0 .. T - 1:
-        tau_t <- last - (last - first) / 2 (1 + cos(pi t / T))              # the threshold rises from `first` to `last`
+        tau_t <- last - (last - first) / 2 (1 + cos(pi t / T))          # the threshold rises from `first` to `last`
         S_t <- a sample of the clients
         on each client i in S_t, with D_L^i labelled and D_U^i unlabelled:
             theta_i <- theta_t
-            for each of E passes over D_U^i, a batch u of it with as large a batch l of D_L^i, which repeats:
-                z_l, z_u <- f(x_l; theta_i), f(x_u; theta_i)                # one forward pass, in training mode
-                y_u  <- argmax softmax(z_u / temperature)                   # a constant
+            for each of E passes over D_U^i, a batch u of it with an equal batch l of D_L^i, which repeats:
+                z_l, z_u <- f(x_l; theta_i), f(x_u; theta_i)            # one forward pass, in training mode
+                y_u  <- argmax softmax(z_u / temperature)               # a constant
                 kept <- max softmax(z_u / temperature) > tau_t
                 theta_i <- Adam(theta_i, grad[ CE(z_l, y_l) + beta / |u| sum_{j in u, kept} CE(z_j, y_j) ], eta_C)
             Delta_i <- theta_i - theta_t,  n_i <- |D_L^i| + |D_U^i|
         theta_{t+1} <- ServerOpt(theta_t, -sum_i n_i / n  Delta_i, eta)
 
-Adam starts afresh each round. A client without unlabelled clips makes E passes over its labelled ones; one without labelled clips learns
-from its pseudo-labels alone. A fixed threshold: first = last. beta = 0 keeps the steps and leaves the pseudo-labels out.
-Ours: `labelled_batch` sets the size of l, which is worth it where D_L^i is smaller than u and would only be computed several times over.
+Adam starts afresh each round. A client without unlabelled clips makes E passes over its labelled ones; a client without
+labelled clips trains on its pseudo-labels alone. A fixed threshold: first = last. beta = 0 keeps the steps without the
+pseudo-labels. Ours: `labelled_batch` sets the size of l, for a D_L^i smaller than u.
 Baselines: the supervised federation is FedAvg with `labelled_only`, the central model `sl`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from fedray.core.algorithm import Parts
-from fedray.core.config import kinds, positive
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, softmax
+
+from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, check_labelled, trained
+from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.core.schedules import SCHEDULES
-from fedray.core.types import Broadcast, Change, Client, FederatedData, Received, Server, ServerState, Update
+from fedray.core.settings import positive
+from fedray.core.types import Broadcast, Client, FederatedData, Received, ServerState
+from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
-from fedray.training.federated import TaskAlgorithm, check_labelled, initial_model, mixed, own_model, report
-from fedray.training.local import ClientSettings
-from fedray.training.self_training import self_train
+from fedray.training.local import ClientOptimizer, ClientSettings, Mean, PretrainSettings
+
+Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ThresholdSettings:
-    """tau: how probable a pseudo-label must be, in the first round and, half a cosine later, behind the last."""
+    """tau: how probable a pseudo-label must be, in the first round and, half a cosine later, after the last."""
 
     first: float = 0.5
     last: float = 0.9
@@ -57,50 +63,130 @@ class ThresholdSettings:
 
 
 @dataclass(frozen=True)
-class FedSTARSettings:
+class FedSTARSettings(SGDSettings):
+    """Settings of FedSTAR."""
+
     beta: float = 0.5  # weight of the pseudo-labels' loss
     temperature: float = 4.0
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
     labelled_batch: int | None = None  # of each step (null: as many as unlabelled ones, as in the paper)
-    schedule: Any = kinds(SCHEDULES, "constant")
-    client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))  # batch: of unlabelled clips
+    # `batch` counts unlabelled clips.
+    client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))
+    pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive(temperature=self.temperature, labelled_batch=self.labelled_batch)
         if self.beta < 0:
             raise ValueError(f"beta must not be below 0, not {self.beta}")
 
 
-class FedSTAR(TaskAlgorithm):
+class FedSTAR(FederatedSGD):
+    """Clients keep no state."""
+
     Settings = FedSTARSettings
     settings: FedSTARSettings
     task: Classification
 
-    def __init__(self, settings: FedSTARSettings, parts: Parts) -> None:
-        super().__init__(settings, parts)
-        if not isinstance(self.task, Classification):
-            raise ValueError("algorithm.kind fedstar teaches classifiers: set task.kind=classification")
+    @classmethod
+    def check_setup(cls, settings: FedSTARSettings, setup: Setup) -> None:
+        if not issubclass(setup.task_class, Classification):
+            raise ValueError("algorithm.kind fedstar trains classifiers: set task.kind=classification")
 
     def check(self, data: FederatedData) -> None:
         check_labelled(data, "algorithm.kind fedstar")
 
-    def init(self, server: Server) -> ServerState:
-        return initial_model(self.task, server)
-
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        settings = self.settings
-        eta_c = settings.client.lr * settings.schedule.factor(round, self.rounds)
-        return Broadcast(state.params, {"lr/client": eta_c, "threshold": settings.threshold.at(round, self.rounds)})
+        sent = super().broadcast(state, round)
+        tau = self.settings.threshold.at(round, self.rounds)
+        return Broadcast(sent.params, {**sent.settings, "threshold": tau})
 
-    def client_update(self, client: Client, received: Received) -> Update:
-        settings, flat, device = self.settings, self.task.flat(received.device), received.device
-        flat.load(received.params)
-        weights = (settings.beta, settings.temperature, received.settings["threshold"], received.settings["lr/client"])
-        metrics = self_train(self.task, client.data, settings.client, *weights, client.seed, device, settings.labelled_batch)
-        return Update(flat.difference(received.params, buffers=True), report(client.data, metrics), metrics)
+    def client_train(self, client: Client, received: Received) -> Trained:
+        data, beta, tau = client.data, self.settings.beta, received.settings["threshold"]
+        local, theta_i = self.local_settings(received), self.local_model(received)
+        optimizer, total, scores = ClientOptimizer(theta_i.flat, local), Mean(), LabelScores()
+        labels, truth = self.labels(data), self.task.known(data)
+        with theta_i.training():
+            for l, u in paired_batches(data, local, self.settings.labelled_batch, client.seed):  # noqa: E741 - the paper's
+                batch = theta_i.augmented(collate(data, np.concatenate([l, u])))
+                z_l, z_u = torch.split(theta_i.logits(batch), [len(l), len(u)])
+                loss = z_l.new_zeros(())
+                if len(l):
+                    loss = cross_entropy(z_l, torch.from_numpy(labels[l]).to(theta_i.device))
+                if len(u):
+                    y_u, kept = pseudo_labels(z_u, self.settings.temperature, tau)
+                    loss = loss + beta * pseudo_loss(z_u, y_u, kept)
+                    scores.add(y_u, kept, truth[u])
+                total.add(theta_i.descend(loss, optimizer), len(batch))
+        return trained(theta_i, data, Metrics(loss=total.pair()), scores=scores.metrics())
 
-    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
-        return self.optimise(state, mixed(change, 0.0))
+    def labels(self, data: Utterances) -> Positions:
+        """Class numbers of the labelled clips, -1 elsewhere, [len(data)]."""
+        labels, labelled = np.full(len(data), -1), np.setdiff1d(np.arange(len(data)), data.unlabelled)
+        labels[labelled] = self.task.targets(data.take(labelled))
+        return labels
 
-    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
-        return own_model(self, client, received, data)
+
+def pseudo_labels(logits: Tensor, temperature: float, threshold: float) -> tuple[Tensor, Tensor]:
+    """argmax softmax(z / T) of each clip, int64 [batch], and whether its probability is above tau, bool [batch].
+
+    z is [batch, classes]. Both results are constants: no gradient flows through them.
+    """
+    confidence, labels = softmax(logits.detach() / temperature, 1).max(1)
+    return labels, confidence > threshold
+
+
+def pseudo_loss(logits: Tensor, labels: Tensor, kept: Tensor) -> Tensor:
+    """Cross-entropy with the kept pseudo-labels, a mean over the whole batch: the others count as 0."""
+    losses = cross_entropy(logits, labels, reduction="none")
+    return torch.where(kept, losses, torch.zeros_like(losses)).sum() / len(losses)
+
+
+def paired_batches(
+    data: Utterances, settings: ClientSettings, labelled_batch: int | None, seed: int
+) -> Iterator[tuple[Positions, Positions]]:
+    """The positions l of labelled and u of unlabelled clips of each step, for `settings.epochs` passes over u.
+
+    Labelled clips repeat: all in a random order, then all in another. Without unlabelled clips a pass is over the
+    labelled ones.
+    """
+    generator = np.random.default_rng(seed)
+    unlabelled = data.unlabelled
+    labelled = np.setdiff1d(np.arange(len(data)), unlabelled)
+    stream = _repeated(labelled, generator)
+    for _ in range(settings.epochs):
+        order = generator.permutation(unlabelled if len(unlabelled) else labelled)
+        for start in range(0, len(order), settings.batch):
+            part = order[start : start + settings.batch]
+            if len(unlabelled):
+                wanted = range(labelled_batch or len(part))
+                yield np.fromiter((position for _, position in zip(wanted, stream, strict=False)), np.int64), part
+            else:
+                yield part, part[:0]
+
+
+def _repeated(positions: Positions, generator: np.random.Generator) -> Iterator[int]:
+    while len(positions):
+        yield from generator.permutation(positions).tolist()
+
+
+class LabelScores:
+    """`labels_kept`, percent of all pseudo-labels, and `label_accuracy`, percent of those kept whose truth is known.
+
+    No training uses the truth; a simulation knows it.
+    """
+
+    def __init__(self) -> None:
+        self._made = self._kept = self._known = self._right = 0
+
+    def add(self, labels: Tensor, kept: Tensor, truth: Positions) -> None:
+        """`truth`: class numbers, -1 where unknown, [batch]."""
+        chosen, answers = kept.cpu().numpy(), labels.cpu().numpy()
+        known = chosen & (truth >= 0)
+        self._made += len(answers)
+        self._kept += int(chosen.sum())
+        self._known += int(known.sum())
+        self._right += int((answers == truth)[known].sum())
+
+    def metrics(self) -> Metrics:
+        return Metrics(labels_kept=(100.0 * self._kept, self._made), label_accuracy=(100.0 * self._right, self._known))

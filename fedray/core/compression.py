@@ -1,7 +1,7 @@
-"""Smaller updates: half precision or 8 bits a number, and what is lost goes along with the next one (error feedback).
+"""Compress updates to half precision or 8 bits a number. A client adds the error to its next update (error feedback).
 
-Seide, Fu, Droppo, Li, Yu. 1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training of Speech DNNs.
-Interspeech 2014: the same with eight bits.
+Seide, Fu, Droppo, Li, Yu. 1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training
+of Speech DNNs. Interspeech 2014: here with eight bits.
 """
 
 from __future__ import annotations
@@ -18,26 +18,36 @@ LARGEST = 127
 
 @dataclass(frozen=True)
 class Compression:
-    kind: str = "none"  # none: 4 bytes a number | half: 2 | int8: 1, and 4 more a block
-    feedback: bool = True  # a client keeps what its update lost, and adds it to its next one
-    block: int = 1024  # int8: so many numbers share a scale
+    """How a client compresses its update before it sends it."""
+
+    kind: str = "none"  # none: 4 bytes a number | half: 2 | int8: 1, and 4 for each block
+    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+    block: int = 1024  # int8: numbers that share a scale
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"upload.kind is {', '.join(KINDS)}, not {self.kind!r}")
+            raise ValueError(f"upload.kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
         if self.block < 1:
             raise ValueError(f"upload.block must be at least 1, not {self.block}")
 
-    @property
-    def remembers(self) -> bool:
-        return self.feedback and self.kind != "none"
+    def send_with_feedback(self, delta: Vector, lost: Vector | None) -> tuple[Vector, int, Vector | None]:
+        """The update as the server receives it, the bytes sent, and the error (None without feedback).
+
+        `lost`: the error of the client's last update, which is added to this update.
+        """
+        wanted = delta if lost is None else delta + np.asarray(lost)
+        arrived, sent = self.send(wanted)
+        return arrived, sent, wanted - arrived if self.feedback and self.kind != "none" else None
 
     def send(self, delta: Vector) -> tuple[Vector, int]:
-        """The update as it arrives, and the bytes that travelled. NaN stays NaN, so that the round can leave such an update out."""
+        """The update as the server receives it, and the bytes sent.
+
+        NaN stays NaN, so that the round can drop the update.
+        """
         if self.kind == "none":
             return delta, delta.nbytes
         if self.kind == "half":
-            with np.errstate(over="ignore"):  # above 65,504: infinite, and left out by name
+            with np.errstate(over="ignore"):  # above 65,504 it is infinite, and the round drops the update
                 halves = delta.astype(np.float16)
             return halves.astype(np.float32), halves.nbytes
         blocks = np.zeros(-(-delta.size // self.block) * self.block, np.float32)

@@ -1,25 +1,30 @@
-"""Metrics that add: every value is a sum and a count, so that any split of the data gives the same pooled figure."""
+"""Metrics as pairs of a sum and a count. Pairs add, so any division of the data gives the same pooled value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 
-ALONE = "_alone"  # ends the name of a client's own score that was taken without what is its own, such as its memory
+# The suffix of a personal score that was measured without the personal part of the model, such as the client's memory.
+ALONE = "_alone"
 
 
 class Metrics(Mapping[str, float]):
-    """Name -> sum / count. `Metrics(wer=(errors, words)) + Metrics(...)` pools them; the federated WER is sum(errors) / sum(words).
+    """Name -> sum / count. `Metrics(wer=(errors, words)) + Metrics(...)` pools two sets of metrics.
 
-    A ratio that is reported in percent has 100 * errors as its sum. A name of the form `name|part` is one part of `name`, which is the
-    plain mean of its parts' ratios, each pooled for itself; parts of count 0 do not count: macro-F1 has one part a class.
+    The federated WER is sum(errors) / sum(words). A ratio in percent has 100 * errors as its sum. A name `name|part` is
+    a part of `name`: each part is pooled separately, and `name` is the plain mean of its parts' ratios, without parts
+    of count 0. Macro-F1 has one part for each class.
     """
 
     def __init__(self, /, **values: tuple[float, float]) -> None:
-        self.values_: dict[str, tuple[float, float]] = {name: (float(total), float(count)) for name, (total, count) in values.items()}
+        self.values_: dict[str, tuple[float, float]] = {
+            name: (float(total), float(count)) for name, (total, count) in values.items()
+        }
 
     @classmethod
     def of(cls, values: Mapping[str, tuple[float, float]]) -> Metrics:
+        """Metrics from name -> (sum, count)."""
         return cls(**dict(values))
 
     def __getitem__(self, name: str) -> float:
@@ -40,7 +45,10 @@ class Metrics(Mapping[str, float]):
         return Metrics.of(merged)
 
     def total(self, name: str) -> tuple[float, float]:
-        """(sum, count): of what has parts, the sum of their ratios and their number."""
+        """(sum, count).
+
+        For a metric with parts: the sum of the parts' ratios, and the number of parts. Raises KeyError.
+        """
         if name in self.values_:
             return self.values_[name]
         parts = [pair for key, pair in self.values_.items() if key.startswith(f"{name}|") and pair[1]]
@@ -49,7 +57,7 @@ class Metrics(Mapping[str, float]):
         return math.fsum(total / count for total, count in parts), len(parts)
 
     def prefixed(self, prefix: str) -> Metrics:
-        """`wer` -> `dev/wer`."""
+        """Put a prefix before all names: `wer` becomes `dev/wer`."""
         return Metrics.of({f"{prefix}/{name}": value for name, value in self.values_.items()})
 
     def __repr__(self) -> str:

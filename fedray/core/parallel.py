@@ -1,19 +1,25 @@
-"""What lower floors do in parallel they do through a function of this shape that is handed to them (the engine's runs on Ray)."""
+"""The interface of parallel work.
+
+Rooms below the engine receive such a function from their caller; the engine's runs on Ray.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class Parallel(Protocol):
-    def __call__(self, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> Iterator[Any]:
-        """Yield `function(item)` in the order of `items`. `what` names the work in the progress bar; `function` must pickle."""
+    """A parallel map."""
+
+    def __call__(self, function: Callable[[Item], Result], items: Sequence[Item], what: str) -> Iterator[Result]:
+        """Yield `function(item)` in the order of `items`. The progress bar shows `what`. `function` must pickle."""
 
 
 def serial(function: Callable[[Item], Result], items: Sequence[Item], what: str = "") -> Iterator[Result]:
+    """A `Parallel` that works in the caller's process, one item after the other."""
     for item in items:
         yield function(item)

@@ -1,4 +1,4 @@
-"""Parameters as one flat float32 vector with a layout: fast to send and to add, and the memory of a model at the same time."""
+"""A model's parameters as one flat float32 vector, fast to send and to add, which is the memory of the model itself."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from fedray.core.types import Vector
 
 @dataclass(frozen=True)
 class Entry:
+    """The place of one tensor in the vector."""
+
     name: str
     shape: tuple[int, ...]
     start: int
@@ -26,10 +28,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each entry of a model lies in the vector: first all trainable parameters, then all floating-point buffers, then what is frozen.
+    """The place of each tensor of a model in the vector.
 
-    Integer buffers never travel. `trainable` is the length of the first part: server optimisers step there and nowhere else. `moving` is
-    that of the first two; frozen parameters, of which adapters leave the most, are the same in every round.
+    Trainable parameters come first, then float buffers, then frozen parameters. Integer buffers are never sent.
+    `trainable` is the length of the first part, the only one that server optimisers change. `moving` is the length of
+    the first two parts. Frozen parameters, which adapters leave many of, are the same in every round.
     """
 
     entries: tuple[Entry, ...]
@@ -38,15 +41,19 @@ class Layout:
 
     @property
     def size(self) -> int:
+        """Length of the vector."""
         return self.entries[-1].stop if self.entries else 0
 
     @classmethod
     def of(cls, model: nn.Module, keep: Callable[[str], bool] = lambda name: True) -> Layout:
-        """The layout of the parameters and persistent float buffers whose name `keep` accepts."""
+        """The layout of the parameters and persistent float buffers whose names `keep` accepts."""
         tensors = model.state_dict(keep_vars=True)
-        named = {n: p.requires_grad for n, p in model.named_parameters() if keep(n)}  # tied ones once, under their first name
+        # Tied parameters once, under their first name.
+        named = {n: p.requires_grad for n, p in model.named_parameters() if keep(n)}
         parameters, frozen = ([n for n, trains in named.items() if trains is wanted] for wanted in (True, False))
-        buffers = [n for n, t in tensors.items() if not isinstance(t, nn.Parameter) and t.is_floating_point() and keep(n)]
+        buffers = [
+            n for n, t in tensors.items() if not isinstance(t, nn.Parameter) and t.is_floating_point() and keep(n)
+        ]
         entries: list[Entry] = []
         for name in [*parameters, *buffers, *frozen]:
             entries.append(Entry(name, tuple(tensors[name].shape), entries[-1].stop if entries else 0))
@@ -54,31 +61,35 @@ class Layout:
         return cls(tuple(entries), ends[len(parameters)], ends[len(parameters) + len(buffers)])
 
     def cut(self, vector: Vector) -> dict[str, torch.Tensor]:
-        """Name -> a tensor of its own, as in a state dict."""
+        """The state dict of a vector: name -> a copy of its tensor. ValueError for a vector of another size."""
         self.check(vector)
         return {entry.name: torch.tensor(vector[entry.start : entry.stop]).view(entry.shape) for entry in self.entries}
 
     def join(self, tensors: dict[str, torch.Tensor]) -> Vector:
-        """The vector of a state dict, [size]."""
+        """The vector [size] of a state dict. ValueError for a tensor of another shape."""
         vector = np.empty(self.size, dtype=np.float32)
         for entry in self.entries:
             tensor = tensors[entry.name]
             if tuple(tensor.shape) != entry.shape:
-                raise ValueError(f"{entry.name} has shape {list(tensor.shape)}, but the model's has {list(entry.shape)}")
+                raise ValueError(
+                    f"{entry.name} has shape {list(tensor.shape)}, but the model's has {list(entry.shape)}"
+                )
             vector[entry.start : entry.stop] = tensor.detach().cpu().numpy().reshape(-1)
         return vector
 
     def check(self, vector: Vector) -> None:
+        """Raise ValueError for a vector of another size."""
         if vector.shape != (self.size,):
             raise ValueError(
-                f"{vector.size:,} parameters do not fit a model of {self.size:,}: were they made by another model or tokeniser?"
+                f"{vector.size:,} parameters do not fit a model of {self.size:,}: is it another model or tokeniser?"
             )
 
 
 class FlatModel:
-    """A model whose parameters, float buffers and gradients lie in two flat tensors, in the order of its layout.
+    """A model whose parameters and float buffers are views of one flat tensor.
 
-    Loading a broadcast, taking the difference to it, clipping and plain SGD then cost one operation each, whatever the number of entries.
+    The gradients are views of another. The order is that of the layout. So loading a broadcast, subtracting it,
+    clipping and plain SGD take one operation each, however many tensors the model has.
     """
 
     def __init__(self, model: nn.Module, keep: Callable[[str], bool] = lambda name: True) -> None:
@@ -102,8 +113,13 @@ class FlatModel:
         flat = {entry.name for entry in self.layout.entries}
         self._rest = [(buffer, buffer.clone()) for name, buffer in model.named_buffers() if name not in flat]
 
+    @property
+    def weights(self) -> torch.Tensor:
+        """The trainable part of `values`, [trainable]: what gradients and optimisers change."""
+        return self.values[: self.layout.trainable]
+
     def load(self, vector: Vector) -> None:
-        """Take over a vector, and put every other buffer back to where it was at first: nothing of the last client stays."""
+        """Load a vector [size], and reset all other buffers to their initial values: no client affects the next."""
         self.layout.check(vector)
         if self.values.device.type == "cpu":
             np.copyto(self.values.numpy(), vector)
@@ -113,11 +129,11 @@ class FlatModel:
             buffer.copy_(initial)
 
     def read(self) -> Vector:
-        """The vector, [size], as a copy."""
+        """A copy of the vector [size]."""
         return self.values.detach().cpu().numpy().copy()
 
     def difference(self, vector: Vector, buffers: bool = False) -> Vector:
-        """What training changed since `load(vector)`: of the trainable part, or with the float buffers behind it."""
+        """The change since `load(vector)`: of the trainable parameters, or with `buffers` of the float buffers too."""
         length = self.layout.moving if buffers else self.layout.trainable
         delta: Vector = self.values[:length].detach().cpu().numpy() - vector[:length]
         return delta

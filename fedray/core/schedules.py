@@ -1,4 +1,4 @@
-"""Learning rates over the rounds: constant within a round, round t = 0 .. rounds - 1."""
+"""Schedules of the learning rate over the rounds t = 0 .. rounds - 1. The rate is constant within a round."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from fedray.core.config import positive
+from fedray.core.settings import positive
 
 
 class Schedule(ABC):
+    """A factor of the initial learning rate for each round."""
+
     @abstractmethod
     def factor(self, round: int, rounds: int) -> float:
-        """What the initial learning rate is multiplied with in round t of `rounds`."""
+        """The factor of the initial learning rate in round t of `rounds`."""
 
-    def check(self, rounds: int) -> None:  # noqa: B027 - most have nothing to warn of
-        """Warn when the schedule makes no sense over so many rounds."""
+    def check(self, rounds: int) -> None:  # noqa: B027 - most schedules suit any number of rounds
+        """Warn when the schedule does not suit this number of rounds."""
 
 
 @dataclass(frozen=True)
 class Constant(Schedule):
+    """The initial learning rate in all rounds."""
+
     def factor(self, round: int, rounds: int) -> float:
         return 1.0
 
 
 @dataclass(frozen=True)
 class Exponential(Schedule):
-    """mu^(t / lambda): `decay_rate` mu (the paper never gives it; 0.5 is ours), `decay_steps` lambda in rounds (FedNST, section 4)."""
+    """mu^(t / lambda), with mu = `decay_rate` and lambda = `decay_steps` in rounds (FedNST, section 4).
+
+    The paper does not give mu: 0.5 is ours.
+    """
 
     decay_rate: float = 0.5
     decay_steps: float = 1000.0
@@ -41,7 +48,7 @@ class Exponential(Schedule):
 
 @dataclass(frozen=True)
 class Cumulative(Schedule):
-    """eta_t = eta_{t-1} mu^(t / lambda), as FedNST's algorithm 1 prints it: mu^(t (t + 1) / (2 lambda)) in closed form."""
+    """eta_t = eta_{t-1} mu^(t / lambda), as in FedNST's algorithm 1. In closed form mu^(t (t + 1) / (2 lambda))."""
 
     decay_rate: float = 0.5
     decay_steps: float = 1000.0
@@ -55,13 +62,13 @@ class Cumulative(Schedule):
     def check(self, rounds: int) -> None:
         last = math.log10(self.decay_rate) * (rounds - 1) * rounds / (2 * self.decay_steps)
         if last < -6:
-            text = f"schedule cumulative: the learning rate ends at 1e{last:.0f} of its start; raise decay_steps or use exponential"
-            warnings.warn(text, stacklevel=2)
+            shrinks = f"schedule cumulative: the learning rate ends at 1e{last:.0f} of its start"
+            warnings.warn(f"{shrinks}; raise decay_steps or use exponential", stacklevel=2)
 
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From 1 down to `floor` on half a cosine."""
+    """Half a cosine, from 1 to `floor`."""
 
     floor: float = 0.0
 
@@ -69,4 +76,9 @@ class Cosine(Schedule):
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * round / rounds))
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "exponential": Exponential, "cumulative": Cumulative, "cosine": Cosine}
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": Constant,
+    "exponential": Exponential,
+    "cumulative": Cumulative,
+    "cosine": Cosine,
+}

@@ -1,4 +1,4 @@
-"""Partial sums of updates: folded one by one and forgotten, merged in lane order."""
+"""Weighted sums of updates: each update is added at once and forgotten; partial sums are merged in lane order."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 from fedray.core.metrics import Metrics
 from fedray.core.types import Layer, Vector
 
-HEADROOM = 20.0  # how far a log-weight may lie above the reference before the sum is scaled down to it
+HEADROOM = 20.0  # a log-weight further above the reference becomes the reference, and the sum is scaled down
 
 
 @dataclass
 class WeightedSum:
-    """A weighted mean that streams: sum of exp(log_weight - reference) * delta, the reference within `HEADROOM` of the largest seen so far.
+    """A streaming weighted mean: the sum of exp(log_weight - reference) * delta.
 
-    Weights are float64 relative to the reference, sums are float32; so softmax weights of losses up to 1e4 neither overflow nor vanish.
-    The reference moves only where all that is in the sum becomes negligible: a sum that is scaled for every larger weight loses digits.
+    The reference stays within `HEADROOM` of the largest log-weight so far. Weights are float64 relative to the
+    reference, sums are float32: softmax weights of losses up to 1e4 neither overflow nor vanish. The reference moves
+    only when the sum so far becomes negligible: scaling the sum for every larger weight would lose digits.
     """
 
     reference: float = -math.inf
@@ -28,18 +29,18 @@ class WeightedSum:
     total: Vector | None = None
 
     def add(self, delta: Vector, log_weight: float) -> None:
-        """Fold an update; one whose log-weight is -inf is left out."""
+        """Add an update. An update with log-weight -inf is left out."""
         if log_weight != -math.inf:
-            self._merge(delta, log_weight, 1.0, 1.0, owned=False)
+            self._merge(delta, log_weight, 1.0, 1.0, copy=True)
 
     def merge(self, other: WeightedSum) -> None:
         """Add another sum; the order of merging is the order of float additions."""
         if other.total is not None:
-            self._merge(other.total, other.reference, other.weight, other.squares, owned=True)
+            self._merge(other.total, other.reference, other.weight, other.squares, copy=False)
 
-    def _merge(self, total: Vector, reference: float, weight: float, squares: float, owned: bool) -> None:
+    def _merge(self, total: Vector, reference: float, weight: float, squares: float, copy: bool) -> None:
         if self.total is None:
-            self.total = total if owned and total.flags.writeable else total.copy()
+            self.total = total.copy() if copy or not total.flags.writeable else total
             self.reference, self.weight, self.squares = reference, weight, squares
             return
         if reference > self.reference + HEADROOM:
@@ -54,20 +55,22 @@ class WeightedSum:
         self.squares += scale * scale * squares
 
     def mean(self) -> Vector | None:
+        """None: nothing was added."""
         return None if self.total is None else self.total / np.float32(self.weight)
 
     def effective_clients(self) -> float:
-        """(sum w)^2 / sum w^2: how many clients of equal weight would weigh as evenly."""
+        """(sum w)^2 / sum w^2: the number of clients with equal weights that gives the same concentration."""
         return self.weight**2 / self.squares if self.squares else 0.0
 
 
 @dataclass
 class LayeredSum:
-    """A weighted mean with a weight for each layer and client, which streams: float32 sums of w * delta a layer, float64 weights.
+    """A streaming weighted mean with a weight for each layer and client: float32 sums, float64 weights.
 
-    The layers follow each other without gap or overlap (else AssertionError) from 0 to the end of the deltas, or beyond: what lies there is
-    cut. No layers at all stand for one over everything, for which a weight is a number. Sums are kept scaled by a power of two, which is
-    exact, so that their weights sum to at most a half: so neither weights of 1e9 nor deltas near the largest float32 overflow.
+    The layers follow each other without gap or overlap (else AssertionError) from 0 to the end of the deltas; layers
+    beyond the end are cut. No layers: one layer over everything, for which a weight is a number. Sums are scaled by a
+    power of two, which is exact, so that their weights sum to at most a half: neither weights of 1e9 nor deltas near
+    the largest float32 overflow.
     """
 
     layers: Sequence[Layer] = ()
@@ -75,7 +78,7 @@ class LayeredSum:
     total: Vector | None = None
 
     def add(self, delta: Vector, weight: float | Mapping[str, float]) -> None:
-        """Fold an update with one weight, or one for each layer (absent: 0). Where it is 0, the update is left out."""
+        """Add an update with one weight, or one weight for each layer (absent: 0). Weight 0 leaves the layer out."""
         names = [name for name, _ in self._stretches(delta.size)]
         weights = {name: weight.get(name, 0.0) if isinstance(weight, Mapping) else weight for name in names}
         assert self.layers or not isinstance(weight, Mapping)
@@ -89,15 +92,19 @@ class LayeredSum:
             self._fold(other.total, other.weights, summed=True)
 
     def mean(self) -> Vector | None:
-        """Zeros, which is no change, in a layer whose weights sum to 0; None where nothing weighed anything."""
+        """The mean. Layers whose weights sum to 0 are zeros, which is no change. None: no update had a weight."""
         if self.total is None:
             return None
         result = np.zeros_like(self.total)
-        with np.errstate(over="ignore"):  # a mean of the largest float32 may round to infinity; it lies among the deltas all the same
+        with np.errstate(
+            over="ignore"
+        ):  # a mean of the largest float32 may round to infinity; it lies among the deltas all the same
             for name, stretch in self._stretches(self.total.size):
                 if name in self.weights:
                     weight = self.weights[name]
-                    np.divide(self.total[stretch], np.float32(math.ldexp(weight, -_exponent(weight))), out=result[stretch])
+                    np.divide(
+                        self.total[stretch], np.float32(math.ldexp(weight, -_exponent(weight))), out=result[stretch]
+                    )
         limit = np.finfo(np.float32).max
         return np.clip(result, -limit, limit, out=result)
 
@@ -114,7 +121,8 @@ class LayeredSum:
             self.weights[name] = before + weight
             exponent = _exponent(before + weight)
             kept = math.ldexp(1.0, _exponent(before) - exponent) if before else 1.0
-            scales[name] = kept, math.ldexp(1.0, _exponent(weight) - exponent) if summed else math.ldexp(weight, -exponent)
+            new = math.ldexp(1.0, _exponent(weight) - exponent) if summed else math.ldexp(weight, -exponent)
+            scales[name] = kept, new
         for name, stretch in self._stretches(vector.size):
             if name in scales:
                 kept, new = scales[name]
@@ -138,13 +146,13 @@ def _exponent(weight: float) -> int:
 
 @dataclass
 class PartialSum:
-    """What a lane brings home: its weighted sum and its metrics."""
+    """The weighted sum of a lane's updates, and the sums of its metrics."""
 
     updates: WeightedSum = field(default_factory=WeightedSum)
     metrics: Metrics = field(default_factory=Metrics)
-    own: Metrics = field(default_factory=Metrics)  # of the clients' own models
+    personal: Metrics = field(default_factory=Metrics)  # scores of personal models
 
     def merge(self, other: PartialSum) -> None:
         self.updates.merge(other.updates)
         self.metrics = self.metrics + other.metrics
-        self.own = self.own + other.own
+        self.personal = self.personal + other.personal

@@ -1,4 +1,4 @@
-"""The words of a round."""
+"""The types that server, clients and engine exchange in a round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 from fedray.core.metrics import Metrics
 
 Vector = npt.NDArray[np.float32]
-State = Mapping[str, Any]  # tensors, arrays, numbers, strings, and lists and dicts of them: what torch.load(weights_only=True) reads
+NOTHING: Vector = np.empty(0, np.float32)  # the delta of an update without parameters
+# Tensors, arrays, numbers, strings, and lists and dicts of them: whatever torch.load(weights_only=True) reads.
+State = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class ServerState:
-    """All that survives a round on the server: the global parameters and whatever else the algorithm keeps (optimiser moments, ...)."""
+    """What the server keeps between rounds: global parameters, and in `extra` the rest (optimiser moments, ...)."""
 
     params: Vector
     extra: State = field(default_factory=dict)
@@ -34,30 +36,39 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What every client of a round gets: parameters, and settings such as the learning rate of the round.
+    """What every client of a round receives: parameters, and settings such as the learning rate of the round.
 
     The last `constant` parameters are the same in every round (a frozen backbone): they travel to a client once.
+    `vectors` travel to every client of the round beside the parameters (a control variate, ...).
     """
 
     params: Vector
     settings: Mapping[str, float] = field(default_factory=dict)
     constant: int = 0
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Received:
-    """A broadcast as it arrives: with the round, the algorithm's assets and the device to compute on. `params` is read-only."""
+    """A broadcast as it arrives, with the round, the algorithm's assets and the device to compute on.
+
+    `params` and `vectors` are read-only.
+    """
 
     params: Vector
     settings: Mapping[str, float]
     round: int
     assets: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Client:
-    """What an algorithm sees on a client. `seed` is the client's own for this round; `state` is what it kept from before."""
+    """What an algorithm sees on a client.
+
+    `seed` belongs to this client and round. `state` is the client's newest state (None: it has none).
+    """
 
     id: str
     data: Any
@@ -67,7 +78,10 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """What an algorithm sees on the server: its labelled data, a development set, a seed, and how to say how far long work has come."""
+    """What an algorithm sees on the server: labelled data, a development set, a seed.
+
+    `progress(done, of, what)` reports the progress of long work.
+    """
 
     data: Any
     dev: Any
@@ -79,9 +93,15 @@ class Server:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client sends: its difference to the broadcast, scalars for the strategy, metrics. `state` stays on the client's side.
+    """What a client sends: its difference to the broadcast, scalars for the strategy, metrics.
 
-    `sent`: bytes that travel, where `delta` is what arrives after it was unpacked (8-bit numbers, ...); None: those of `delta`.
+    `state` becomes the client's state and never reaches the driver.
+
+    `delta` is `NOTHING` where an algorithm trains no parameters. `vectors` are float32 [size] and travel up beside
+    `delta`. All clients send the same names and sizes. The strategy weighs a client's vectors as its delta: a strategy
+    with a weight for each layer judges each vector as one more layer, coordinate-wise strategies combine each number,
+    and distances between clients include the vectors. `clip_norm` bounds `delta` alone. `sent`: bytes of `delta` on the
+    way, where it was compressed (8-bit numbers, ...); None: 4 for each number.
     """
 
     delta: Vector
@@ -89,14 +109,25 @@ class Update:
     metrics: Metrics = field(default_factory=Metrics)
     state: State | None = None
     sent: int | None = None
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a round brought: the clients' weighted mean (None: every client failed) and what the server learnt itself (None: nothing)."""
+    """The aggregated result of a round.
+
+    `clients`: the weighted mean of the clients' deltas, empty where clients send no parameters, None where no client
+    answered. `server`: the delta that the server trained, None where it trains nothing. `vectors`: the weighted mean of
+    each vector that clients send beside delta, under the same weights; {} where no client answered. `answered`: clients
+    whose updates count, which leaves out failed clients and those without examples. `population`: clients of the
+    federation.
+    """
 
     clients: Vector | None
     server: Vector | None = None
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    answered: int = 0
+    population: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,21 +143,35 @@ class RunError(RuntimeError):
 
 
 class FederatedData(Protocol):
-    """Who has what. Everything is lazy: a population of a million costs its ids."""
+    """The data of a federation.
 
-    def client_ids(self) -> Sequence[str]: ...
+    Data is loaded when it is asked for, so a population of a million takes the memory of its ids.
+    """
+
+    def client_ids(self) -> Sequence[str]:
+        """The ids of all clients."""
+        ...
+
     def cost(self, client: str) -> float:
-        """How much work the client is, in utterances."""
+        """The work of training on the client, in utterances."""
         ...
 
-    def load(self, client: str) -> Any: ...
-    def server(self) -> Any: ...
+    def load(self, client: str) -> Any:
+        """The client's training data."""
+        ...
+
+    def server(self) -> Any:
+        """The server's labelled data; None where it has none."""
+        ...
+
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Any:
-        """The data of a split ("dev", "test", ...), or part `index` of `count` of it, always cut alike."""
+        """The data of a split ("dev", "test", ...), or part `index` of `count`. The parts are always the same."""
         ...
 
-    def own(self, client: str, split: str) -> Any:
-        """The client's own part of a split, such as its domain's; None where all clients share the split."""
+    def client_part(self, client: str, split: str) -> Any:
+        """The part of a split with the client's label, such as its domain; None where clients are no labels."""
         ...
 
-    def splits(self) -> Sequence[str]: ...
+    def splits(self) -> Sequence[str]:
+        """The names of the splits that are scored."""
+        ...

@@ -1,0 +1,1 @@
+"""Data: manifests, features, text, federations, their analysis, and corpora."""

@@ -1,7 +1,7 @@
-"""Damage done on purpose, for studies of robustness: white noise on the audio and wrong labels, on all clients or on a share of them.
+"""Deliberate damage for studies of robustness: white noise and wrong labels, on all clients or some of them.
 
-Who is hit follows from names (client, utterance) and the seed, never from a position: the same utterance sounds the same in every
-partition, and a larger share hits all that a smaller one hit, and more.
+Client id, utterance id and seed decide what is damaged, never a position. So an utterance sounds the same in every
+partition, and a larger share includes everything that a smaller share damages.
 """
 
 from __future__ import annotations
@@ -14,47 +14,55 @@ import torch
 from torchaudio.functional import add_noise
 
 from fedray.core.seeds import derive, torch_generator
-from fedray.data.manifest import COLUMNS, Manifest
+from fedray.data.manifest import COLUMNS, Manifest, Mask, Rows
 
 TARGETS = ("text", "label", "translation")
 
 
 @dataclass(frozen=True)
 class CorruptionSettings:
+    """The section `data.corruption` of a configuration."""
+
     snr_db: float | None = None  # white noise at this signal-to-noise ratio in dB; null: none
-    label_errors: float = 0.0  # share of the utterances that get another's transcript or another label
-    clients: float = 1.0  # share of the clients that is hit
+    label_errors: float = 0.0  # share of the utterances that get a wrong transcript or label
+    clients: float = 1.0  # share of the clients whose data is damaged
 
     def __post_init__(self) -> None:
         for name in ("label_errors", "clients"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.corruption.{name}: {getattr(self, name)} is a share, from 0 to 1")
+                raise ValueError(f"data.corruption.{name}: {getattr(self, name)} is not a share from 0 to 1")
 
 
 @dataclass(frozen=True)
 class CorruptedLabels:
+    """A manifest with wrong labels."""
+
     manifest: Manifest
-    changed: np.ndarray  # bool [rows]
+    changed: Mask  # bool [rows]: which rows got another value
 
 
-def hit_clients(clients: Iterable[str], share: float, seed: int) -> set[str]:
-    """The share of the clients (to the nearest whole number) that is hit."""
+def corrupted_clients(clients: Iterable[str], share: float, seed: int) -> set[str]:
+    """Choose the clients whose data is damaged: a share of them, rounded to the nearest whole number."""
     return _chosen(clients, share, seed, "corrupted client")
 
 
 def noisy_rows(
-    manifest: Manifest, settings: CorruptionSettings | None, seed: int, clients: Mapping[str, np.ndarray] | None = None
-) -> np.ndarray:
+    manifest: Manifest, settings: CorruptionSettings | None, seed: int, clients: Mapping[str, Rows] | None = None
+) -> Mask:
     """bool [rows]: which rows get noise. `clients`: client id -> rows; None: each speaker is a client."""
     if settings is None or settings.snr_db is None:
         return np.zeros(len(manifest), bool)
-    return _hit_rows(manifest, settings, seed, clients)
+    return _corrupted_rows(manifest, settings, seed, clients)
 
 
 def add_white_noise(waveform: torch.Tensor, snr_db: float, seed: int, utterance: str) -> torch.Tensor:
-    """float32 [samples] with white noise at a signal-to-noise ratio in dB, drawn by (seed, utterance id); silence stays silent."""
+    """Add white noise to a waveform, float32 [samples], at a signal-to-noise ratio in dB. Silence stays silent.
+
+    The noise depends on seed and utterance id alone.
+    """
     noise = torch.randn(len(waveform), generator=torch_generator(int(seed), "noise", utterance))
-    return add_noise(waveform, noise, torch.tensor(float(snr_db)))
+    noisy: torch.Tensor = add_noise(waveform, noise, torch.tensor(float(snr_db)))
+    return noisy
 
 
 def corrupt_labels(
@@ -62,11 +70,13 @@ def corrupt_labels(
     settings: CorruptionSettings,
     seed: int,
     target: str,
-    clients: Mapping[str, np.ndarray] | None = None,
+    clients: Mapping[str, Rows] | None = None,
 ) -> CorruptedLabels:
-    """Give a share of the hit clients' utterances another value of the column `target` (text | label | translation), never their own.
+    """Put wrong values into the column `target` (text | label | translation) of some of the corrupted clients' rows.
 
-    The value is drawn evenly from the other values in the manifest. Build the features from the manifest as it was: the audio is the same.
+    `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest.
+    Build features from the original manifest: the audio does not change. ValueError when the manifest has no other
+    value.
     """
     if target not in TARGETS:
         raise ValueError(f"label errors in {target!r}: choose one of {', '.join(TARGETS)}")
@@ -74,14 +84,14 @@ def corrupt_labels(
     changed = np.zeros(len(manifest), bool)
     if settings.label_errors == 0:
         return CorruptedLabels(manifest, changed)
-    hit = _hit_rows(manifest, settings, seed, clients)
+    corrupted = _corrupted_rows(manifest, settings, seed, clients)
     names = manifest.column("utterance")
-    labelled = [row for row in np.flatnonzero(hit).tolist() if values[row] is not None]
+    labelled = [row for row in np.flatnonzero(corrupted).tolist() if values[row] is not None]
     wrong = _chosen((names[row] for row in labelled), settings.label_errors, seed, "label error")
     known = sorted({value for value in values if value is not None})
     if wrong and len(known) < 2:
         raise ValueError(
-            f"data.corruption.label_errors: the manifest holds {len(known)} distinct {target}, so no utterance can get another"
+            f"data.corruption.label_errors needs two values of {target} in the manifest, which has {len(known)}"
         )
     places = {value: place for place, value in enumerate(known)}
     for row in labelled:
@@ -93,19 +103,21 @@ def corrupt_labels(
     return CorruptedLabels(Manifest.from_columns(columns, source=f"label errors in {target}"), changed)
 
 
-def _hit_rows(manifest: Manifest, settings: CorruptionSettings, seed: int, clients: Mapping[str, np.ndarray] | None) -> np.ndarray:
-    """bool [rows]: the rows of the clients that are hit; rows of no client are never hit."""
+def _corrupted_rows(
+    manifest: Manifest, settings: CorruptionSettings, seed: int, clients: Mapping[str, Rows] | None
+) -> Mask:
+    """bool [rows]: the rows of the corrupted clients. Rows that belong to no client are never corrupted."""
     if clients is None:
         speakers = manifest.column("speaker")
-        hit = hit_clients(speakers, settings.clients, seed)
-        return np.array([speaker in hit for speaker in speakers], bool)
+        corrupted = corrupted_clients(speakers, settings.clients, seed)
+        return np.array([speaker in corrupted for speaker in speakers], bool)
     mask = np.zeros(len(manifest), bool)
-    for client in hit_clients(clients, settings.clients, seed):
+    for client in corrupted_clients(clients, settings.clients, seed):
         mask[clients[client]] = True
     return mask
 
 
 def _chosen(names: Iterable[str], share: float, seed: int, purpose: str) -> set[str]:
-    """The share of the distinct names whose hashes are smallest."""
+    """A share of the distinct names: those with the smallest hashes."""
     ranked = sorted(set(names), key=lambda name: (derive(int(seed), purpose, name), name))
     return set(ranked[: int(share * len(ranked) + 0.5)])

@@ -1,18 +1,23 @@
-"""The manifest: one row an utterance, held as an Arrow table, so that millions of rows load, pickle and hash in seconds."""
+"""The manifest: one row for each utterance, in an Arrow table. Millions of rows load, pickle and hash in seconds."""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# 64-bit offsets: the paths of ten million utterances pass the 2 GB that an Arrow `string` column can hold.
+Rows = npt.NDArray[np.int64]  # indices of rows, or one number for each row
+Mask = npt.NDArray[np.bool_]  # one truth value for each row
+
+# 64-bit offsets: an Arrow `string` column holds 2 GB, less than the paths of ten million utterances.
 SCHEMA = pa.schema(
     [
         pa.field("utterance", pa.large_string(), nullable=False),
@@ -30,7 +35,10 @@ COLUMNS = tuple(SCHEMA.names)
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One row. `path` is absolute; `offset` and `seconds` say which part of the file it is, in seconds."""
+    """One row of a manifest.
+
+    `path` is absolute. The utterance starts `offset` seconds into the file and lasts `seconds`.
+    """
 
     utterance: str
     path: str
@@ -43,17 +51,20 @@ class Utterance:
 
 
 class Manifest:
-    """An immutable list of utterances. Columns are Arrow's, so a pickle is a copy of a few buffers."""
+    """An immutable list of utterances. Its columns are Arrow arrays, so a pickle is a copy of a few buffers."""
 
     def __init__(self, table: pa.Table) -> None:
         assert table.schema.equals(SCHEMA), f"not a manifest: {table.schema}"
         self.table = table
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Sequence], source: str, lines: Sequence[int | str] | None = None) -> Manifest:
-        """A manifest from whole columns (lists or arrays of equal length); `offset` defaults to 0, optional ones to null.
+    def from_columns(
+        cls, columns: Mapping[str, Sequence[Any]], source: str, lines: Sequence[int | str] | None = None
+    ) -> Manifest:
+        """Make a manifest from columns: lists or arrays of equal length. `offset` defaults to 0, text to null.
 
-        `source` is the file that the rows come from and `lines[i]` where row i stands in it (a line number, or a key): errors name both.
+        `source` is the file that the rows come from, and `lines[i]` the place of row i in it: a line number or a key. A
+        ValueError for unknown, missing or malformed columns names both.
         """
         _known(columns, source)
         missing = [name for name in ("utterance", "path", "seconds", "speaker") if name not in columns]
@@ -62,9 +73,9 @@ class Manifest:
         size = len(columns["utterance"])
         arrays = []
         for field in SCHEMA:
-            values = columns.get(field.name)
+            values: Sequence[Any] | None = columns.get(field.name)
             if values is None:
-                values = np.zeros(size) if field.name == "offset" else pa.nulls(size, field.type)
+                values = pa.array(np.zeros(size)) if field.name == "offset" else pa.nulls(size, field.type)
             array = _array(values, field, source, lines)
             if len(array) != size:
                 raise ValueError(f"{source}: {len(array)} values of {field.name} for {size} utterances")
@@ -78,9 +89,14 @@ class Manifest:
         return cls(pa.Table.from_arrays(arrays, schema=SCHEMA))
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Mapping], source: str, lines: Sequence[int | str] | None = None) -> Manifest:
-        """A manifest from mappings of column names to values; see `from_columns`, which is faster."""
-        columns: dict[str, list] = {name: [] for name in COLUMNS}
+    def from_rows(
+        cls, rows: Iterable[Mapping[str, Any]], source: str, lines: Sequence[int | str] | None = None
+    ) -> Manifest:
+        """Make a manifest from mappings of column names to values.
+
+        `from_columns`, with the same arguments, is faster.
+        """
+        columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         for row in rows:
             _known(row, source)
             for name, values in columns.items():
@@ -89,12 +105,12 @@ class Manifest:
 
     @staticmethod
     def concat(manifests: Sequence[Manifest]) -> Manifest:
-        """All rows, in order. No manifests give an empty one."""
+        """The rows of all manifests, in order. An empty sequence gives an empty manifest."""
         tables = [manifest.table for manifest in manifests]
         return Manifest(pa.concat_tables(tables).combine_chunks() if tables else SCHEMA.empty_table())
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return int(self.table.num_rows)
 
     def __getitem__(self, index: int) -> Utterance:
         size = len(self)
@@ -111,33 +127,39 @@ class Manifest:
         speakers = pc.count_distinct(self.table["speaker"]).as_py()
         return f"Manifest({len(self):,} utterances, {speakers:,} speakers, {self.hours:.2f} h)"
 
-    def column(self, name: str) -> list:
+    def column(self, name: str) -> list[Any]:
         """One column as Python values; null becomes None."""
-        return self.table[name].to_pylist()
+        values: list[Any] = self.table[name].to_pylist()
+        return values
 
-    def array(self, name: str) -> np.ndarray:
-        """`offset` or `seconds` as float64 [len(self)]."""
-        return self.table[name].to_numpy()
+    def array(self, name: str) -> npt.NDArray[np.float64]:
+        """`offset` or `seconds` as float64 [rows]."""
+        values: npt.NDArray[np.float64] = self.table[name].to_numpy()
+        return values
 
-    def take(self, indices: Sequence[int] | np.ndarray) -> Manifest:
-        """The rows at these indices, in their order."""
+    def take(self, indices: Sequence[int] | Rows) -> Manifest:
+        """The rows at these indices, in the order of the indices."""
         return Manifest(self.table.take(pa.array(np.asarray(indices, dtype=np.int64))).combine_chunks())
 
     @property
     def hours(self) -> float:
+        """Total length of the utterances in hours."""
         return float(self.array("seconds").sum()) / 3600
 
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over every row, and over size and time of change of every file: equal only if nothing changed."""
+        """32 hexadecimal digits over all rows and over size and time of change of all files.
+
+        Raises FileNotFoundError.
+        """
         digest = hashlib.blake2b(digest_size=16)
         for field in SCHEMA:
             column = self.table[field.name]
             if pa.types.is_floating(field.type):
-                digest.update(np.ascontiguousarray(column.to_numpy()))
+                digest.update(np.ascontiguousarray(column.to_numpy()).data)
                 continue
-            # Hashed in one canonical form: the same rows may lie in other chunks, or with other bytes behind a null.
-            digest.update(np.packbits(column.is_null().to_numpy()))
-            digest.update(pc.binary_length(column).fill_null(0).to_numpy())
+            # The hash must not depend on how Arrow stores the rows: on the chunks, or on the bytes behind a null.
+            digest.update(np.packbits(column.is_null().to_numpy()).data)
+            digest.update(pc.binary_length(column).fill_null(0).to_numpy().data)
             for chunk in column.fill_null("").chunks:
                 offsets = np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
                 if len(chunk) and offsets[-1] > offsets[0]:
@@ -148,31 +170,34 @@ class Manifest:
         return digest.hexdigest()
 
     def check(self) -> None:
-        """Raises ValueError when files are missing, utterance ids repeat, or times cannot be."""
+        """Raise ValueError when files are missing, utterance ids repeat, or offsets or lengths are impossible."""
         missing = [path for path in self._files() if not os.path.isfile(path)]
         if missing:
+            some = ", ".join(missing[:5])
             raise ValueError(
-                f"{len(missing)} audio files are missing, among them {', '.join(missing[:5])}: restore them or drop their rows"
+                f"{len(missing)} audio files are missing, among them {some}: restore them or drop their rows"
             )
         counts = pc.value_counts(self.table["utterance"])
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
         if len(repeated):
-            raise ValueError(f"{len(repeated)} utterance ids repeat, among them {', '.join(repeated[:5].to_pylist())}: ids must be unique")
+            examples = ", ".join(repeated[:5].to_pylist())
+            raise ValueError(f"{len(repeated)} utterance ids repeat, among them {examples}: ids must be unique")
         offset, seconds = self.array("offset"), self.array("seconds")
         bad = np.flatnonzero(~(np.isfinite(offset) & (offset >= 0) & np.isfinite(seconds) & (seconds > 0)))
         if len(bad):
             row = self[bad[0]]
             raise ValueError(
-                f"{len(bad)} utterances have impossible times, first {row.utterance}: offset {row.offset} s, length {row.seconds} s; "
-                "an offset is at least 0 and a length above 0"
+                f"{len(bad)} utterances have impossible times, the first is {row.utterance}: offset {row.offset} s, "
+                f"length {row.seconds} s. Offsets must be at least 0, lengths above 0"
             )
 
     def _files(self) -> list[str]:
-        return pc.unique(self.table["path"]).to_pylist()
+        paths: list[str] = pc.unique(self.table["path"]).to_pylist()
+        return paths
 
 
 def place(source: str, lines: Sequence[int | str] | None, row: int) -> str:
-    """Where a row stands, for error messages: `train.tsv:17`, or `train.tsv, row 16` when its line is not known."""
+    """The place of a row for error messages: `train.tsv:17`, or `train.tsv, row 16` when its line is unknown."""
     return f"{source}, row {row + 1}" if lines is None else f"{source}:{lines[row]}"
 
 
@@ -186,8 +211,10 @@ def _known(names: Iterable[str], source: str) -> None:
             )
 
 
-def _array(values: Sequence, field: pa.Field, source: str, lines: Sequence[int | str] | None) -> pa.Array:
-    convert: Callable[[Sequence], pa.Array | pa.ChunkedArray] = lambda part: pa.array(part, type=field.type)  # noqa: E731
+def _array(values: Sequence[Any], field: pa.Field, source: str, lines: Sequence[int | str] | None) -> pa.Array:
+    def convert(part: Sequence[Any]) -> pa.Array | pa.ChunkedArray:
+        return pa.array(part, type=field.type)
+
     try:
         array = convert(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
@@ -195,7 +222,8 @@ def _array(values: Sequence, field: pa.Field, source: str, lines: Sequence[int |
             try:
                 convert([value])
             except (pa.ArrowInvalid, pa.ArrowTypeError):
-                raise ValueError(f"{place(source, lines, row)}: {field.name} must be {_words(field)}, not {value!r}") from problem
+                where = place(source, lines, row)
+                raise ValueError(f"{where}: {field.name} must be {_words(field)}, not {value!r}") from problem
         raise
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
@@ -205,4 +233,4 @@ def _words(field: pa.Field) -> str:
 
 
 def _first(mask: pa.BooleanArray) -> int:
-    return pc.index(mask, True).as_py()
+    return int(pc.index(mask, True).as_py())

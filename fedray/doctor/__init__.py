@@ -1,4 +1,4 @@
-"""`fedray doctor`: what this machine has, what will run on it and how fast, and what to do about whatever will not."""
+"""`fedray doctor`: checks this machine, times a small standard workload, and names problems with their remedies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from rich.console import Console
 from rich.markup import escape
 from torch import nn
 
-from fedray.core.cache import cache_root
-from fedray.doctor import looks, speed
-from fedray.doctor.looks import Findings, Problem
+from fedray.doctor import checks, speed
+from fedray.doctor.checks import Findings, Problem
+from fedray.storage.cache import cache_root
 
 
 def show(console: Console, build: Callable[[], nn.Module] = speed.crnn) -> int:
-    """Print the page; 0 when a run would work here, else 1.
+    """Print the page; returns 0 if a run would work here, else 1.
 
-    It starts Ray unless there is one, holds all that a run would get for some ten seconds, and gives everything back.
-    `build` makes the model that is timed: features [B, T, 40] and lengths [B] in, 35 logits out.
+    Starts Ray unless it runs already, uses the resources of a run for about ten seconds, and releases them.
+    `build` makes the timed model: features [B, T, 40] and lengths [B] in, logits [B, 35] out.
     """
     problems: list[Problem] = []
 
@@ -28,15 +28,16 @@ def show(console: Console, build: Callable[[], nn.Module] = speed.crnn) -> int:
         problems.extend(found.problems)
         return not any(problem.stops for problem in found.problems)
 
-    section("Machine", looks.machine())
-    section("GPUs", looks.gpus())
-    complete = section("Versions", looks.versions())
-    reachable = section("Environment", looks.environment())
-    section("Cache", looks.cache(cache_root()))
+    section("Machine", checks.machine())
+    section("GPUs", checks.gpus())
+    complete = section("Versions", checks.versions())
+    reachable = section("Environment", checks.environment())
+    section("Cache", checks.cache(cache_root()))
     if complete and reachable:
         section("What runs here", speed.capacity(console, build))
-    console.print(f"[bold]Problems found: {len(problems)}[/bold]" if problems else "[bold]No problems found.[/bold]", highlight=False)
+    count = f"Problems found: {len(problems)}" if problems else "No problems found."
+    console.print(f"[bold]{count}[/bold]", highlight=False)
     for problem in sorted(problems, key=lambda problem: not problem.stops):
-        mark = "[red]stops a run:[/red]" if problem.stops else "[yellow]to know:[/yellow]"
+        mark = "[red]stops a run:[/red]" if problem.stops else "[yellow]warning:[/yellow]"
         console.print(f"  {mark} {escape(problem.text)}", highlight=False, soft_wrap=True)
     return int(any(problem.stops for problem in problems))

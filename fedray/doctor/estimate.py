@@ -1,8 +1,7 @@
-"""`fedray doctor --estimate CONFIG`: what a study costs, from pieces of it that are played for some seconds: time, cores, traffic, disk."""
+"""`fedray doctor --estimate CONFIG`: estimates the time, traffic and disk of a run from measurements of its parts."""
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import os
 import tempfile
@@ -14,29 +13,30 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from fedray import experiment, runs
-from fedray.core.cache import fetch
-from fedray.core.config import Source
-from fedray.core.storage import below
+from fedray import experiment
+from fedray.config.source import Source
 from fedray.core.types import Server
-from fedray.data.dataset import Utterances
-from fedray.doctor.looks import size
+from fedray.data.features.dataset import Utterances
+from fedray.data.federation.speech_data import SpeechData
+from fedray.doctor.checks import size
 from fedray.doctor.measure import STEPS, Measured, measure
 from fedray.doctor.speed import duration, words
 from fedray.engine import cohort as cohorts
 from fedray.engine import session, work
-from fedray.engine.folder import RunFolder
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
-from fedray.engine.store import folder_name
 from fedray.engine.work import Program
-from fedray.experiment import Config
-from fedray.programs import build_data, build_program
+from fedray.experiment import Config, build_data, build_program
+from fedray.runs import places
+from fedray.runs.client_states import folder_name
+from fedray.runs.folder import RunFolder
+from fedray.storage.base import below
+from fedray.storage.cache import fetch
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds` of the wall clock by part, `busy` seconds of all client actors together, `up`, `down` and `disk` in bytes."""
+    """Wall-clock `seconds` by part, working seconds of all actors (`busy`), and `up`, `down` and `disk` in bytes."""
 
     seconds: dict[str, float]
     busy: float
@@ -46,28 +46,29 @@ class Estimate:
 
 
 def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> int:
-    """Print what a run would cost. 0; a ValueError or a RunError tells why nothing could be measured."""
+    """Print the estimate of a run; returns 0. Raises ValueError or RunError if the run cannot be measured."""
     config, source = experiment.load(config_path, overrides)
-    config = experiment.with_absolute_paths(config)
+    config = experiment.check(config, source)
     found = estimate(config, source, lambda text: console.print(f"  {text} ...", highlight=False))
     console.print(page(config, *found), highlight=False, soft_wrap=True)
     return 0
 
 
 def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tuple[Estimate, Measured, Share, int]:
-    """What a run would cost on the Ray that it would use; what was measured, the actors it would have, and steps of its seed model.
+    """Returns the estimate, the measurements, the client actors of the run, and the training steps of its seed model.
 
-    The data are read, or made, as for the run, and stay in the cache. A seed model that is there is not counted, nor are labels.
+    The data are read or synthesised as for the run, and stay in the cache. A cached seed model and cached labels cost
+    nothing.
     """
     since = time.perf_counter()
     session.connect()
     connected, shares = time.perf_counter() - since, share(config.engine, session.resources())
     say("reading the data")
     build_data(config, source)
-    since = time.perf_counter()  # once more: the run finds them in the cache
+    since = time.perf_counter()  # a second time, since the run will find them in the cache
     data, _ = build_data(config, source)
     place = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
-    folder = RunFolder(runs.place(place))
+    folder = RunFolder(places.place(place))
     program = build_program(config, data, folder, shares.gpus)
     began = connected + time.perf_counter() - since
     if config.engine.placement == "dedicated":
@@ -75,9 +76,10 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
-        measured = measure(program if known else _shortened(config, program, folder, shares), plan, shares, folder, say)
+        short = program if known else _shortened(config, program, data, folder, shares)
+        measured = measure(short, plan, shares, folder, say)
         steps = 0 if known else _steps(config)
-        found = extrapolate(config, program, measured, shares.actors, steps, labelled(program) if known else ())
+        found = extrapolate(config, data, measured, shares.actors, steps, labelled(program) if known else ())
     finally:
         folder.remove("")
     found.seconds["start"] += began
@@ -85,41 +87,52 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
 
 
 def _steps(config: Config) -> int:
-    pretrain = getattr(config.algorithm, "pretrain", None)
+    """Training steps of the seed model."""
+    pretrain = getattr(config.algorithm.settings, "pretrain", None)
     return 0 if pretrain is None else pretrain.steps
 
 
-def _shortened(config: Config, program: Program, folder: RunFolder, shares: Share) -> Program:
-    """The same with a seed model of a few steps, of which nothing is cached."""
+def _shortened(config: Config, program: Program, data: SpeechData, folder: RunFolder, shares: Share) -> Program:
+    """The program with a seed model of a few training steps, which is not cached."""
     if _steps(config) > STEPS:
-        pretrain = replace(config.algorithm.pretrain, steps=STEPS)
-        config = replace(config, algorithm=replace(config.algorithm, pretrain=pretrain))
-        program = build_program(config, program.data, folder, shares.gpus)
+        pretrain = replace(config.algorithm.settings.pretrain, steps=STEPS)
+        settings = replace(config.algorithm.settings, pretrain=pretrain)
+        config = replace(config, algorithm=replace(config.algorithm, settings=settings))
+        program = build_program(config, data, folder, shares.gpus)
     return replace(program, init_cache=None)
 
 
 def labelled(program: Program) -> Collection[str]:
-    """The clients whose first state is in the cache, for the seed model that is there too."""
+    """The clients whose first state is in the cache; the seed model must be in the cache too."""
     if program.prepare_cache is None:
         return ()
-    state, _ = work.init(program, lambda: Server(None, None, 0))  # theta_0 is there: no server is asked
-    where = program.prepare_cache / hashlib.blake2b(state.params.tobytes(), digest_size=8).hexdigest()
+    state, _ = work.init(program, lambda: Server(None, None, 0))  # theta_0 comes from the cache
+    where = program.prepare_cache / work.broadcast_key(program.algorithm.broadcast(state, 0))
     return {client for client in program.data.client_ids() if (where / f"{folder_name(client)}.pt").exists()}
 
 
 def extrapolate(
-    config: Config, program: Program, measured: Measured, actors: int, steps: int = 0, labelled: Collection[str] = ()
+    config: Config,
+    data: SpeechData,
+    measured: Measured,
+    actors: int,
+    steps: int = 0,
+    labelled: Collection[str] = (),
 ) -> Estimate:
-    """A run of so many client actors: every round with its own cohort, in the order in which the pool leases its actors out.
+    """The estimate of a run: plays every round's cohort in the order in which the pool gives lanes to actors.
 
-    `steps`: of the seed model; `labelled`: clients whose first state is in the cache.
+    `actors`: client actors; `steps`: training steps of the seed model; `labelled`: clients whose first state is cached.
     """
-    data, plan, ids = program.data, config.cohort, program.data.client_ids()
-    most = getattr(config.algorithm, "utterances", None)  # that a central algorithm trains on in a round
+    plan, ids = config.cohort, data.client_ids()
+    most = getattr(config.algorithm.settings, "utterances", None)  # of a central algorithm, per round
     shards, lanes = config.evaluation.shards, config.engine.lanes if config.engine.placement == "pooled" else len(ids)
     dev = [measured.score * len(data.evaluation("dev")) / shards] * shards if "dev" in data.splits() else []
-    finals = [seconds * len(data.evaluation(split)) / shards for split, seconds in measured.final.items() for _ in range(shards)]
-    server = [measured.server * _pass(config, program, measured)] if measured.examples else []
+    finals = [
+        seconds * len(data.evaluation(split)) / shards
+        for split, seconds in measured.final.items()
+        for _ in range(shards)
+    ]
+    server = [measured.server * _pass(config, data, measured)] if measured.examples else []
     seen: set[str] = set()
     up = down = 0
     busy = measured.step * steps + sum(dev) + 2 * sum(finals)
@@ -134,15 +147,19 @@ def extrapolate(
         seconds["labels"], busy = makespan(labels, actors), busy + sum(labels)
         down += len(ids) * (measured.down + measured.assets)
         seen.update(ids)
+
+    def trained(client: str) -> float:
+        return min(data.cost(client), most or data.cost(client))
+
     for t in range(config.rounds):
-        chosen = cohorts.sample(ids, plan, data.cost, program.seed, t)
-        answering = [client for client in chosen if not cohorts.drops_out(client, plan, program.seed, t)]
+        chosen = cohorts.sample(ids, plan, data.cost, config.seed, t)
+        answering = [client for client in chosen if not cohorts.drops_out(client, plan, config.seed, t)]
         new = {client for client in answering if measured.prepares and client not in seen}
         seen |= set(answering)
         up += len(answering) * measured.up
         down += len(chosen) * measured.down + len(new) * (measured.assets + (measured.down if t else 0))
-        cut = sorted(cohorts.cut(answering, lanes, data.cost), key=lambda lane: -sum(map(data.cost, lane)))  # as they start
-        train = [sum(measured.train * min(data.cost(client), most or data.cost(client)) for client in lane) for lane in cut]
+        cut = sorted(cohorts.cut(answering, lanes, data.cost), key=lambda lane: -sum(map(data.cost, lane)))
+        train = [sum(measured.train * trained(client) for client in lane) for lane in cut]
         labels = [sum(label(client) for client in lane if client in new) for lane in cut]
         both = makespan([*server, *(sum(pair) for pair in zip(train, labels, strict=True))], actors)
         alone = makespan([*server, *train], actors)
@@ -153,30 +170,32 @@ def extrapolate(
             seconds["scores"] += makespan(dev, actors)
             busy += sum(dev)
     seconds["final scores"] = 2 * makespan(finals, actors)  # of the seed model and of the best round
-    saved = 1 + min(config.rounds, config.engine.keep + 1)  # the first, the latest, the best
+    saved = 1 + min(config.rounds, config.engine.keep + 1)  # the first, the last ones, the best
     disk = {
         "checkpoints": saved * measured.checkpoint(len(seen)),
         "client states": len(seen) * measured.state,
-        "features": sum(2 * int(part.lengths.sum()) * part.features.bins for part in _parts(program)),
-        "audio": sum(Path(path).stat().st_size for path in {path for part in _parts(program) for path in part.distinct("path")}),
+        "features": sum(2 * int(part.lengths.sum()) * part.features.bins for part in _parts(data)),
+        "audio": sum(
+            Path(path).stat().st_size for path in {path for part in _parts(data) for path in part.distinct("path")}
+        ),
     }
     return Estimate(seconds, busy, up, down, disk)
 
 
-def _pass(config: Config, program: Program, measured: Measured) -> int:
-    """Utterances of the server's pass: it was measured on a few."""
-    settings = getattr(config.algorithm, "server", None)
-    own = program.data.server()
-    count = measured.examples if own is None else len(own)
+def _pass(config: Config, data: SpeechData, measured: Measured) -> int:
+    """Utterances that the server trains on in a round; the measurement used fewer."""
+    settings = getattr(config.algorithm.settings, "server", None)
+    server = data.server()
+    count = measured.examples if server is None else len(server)
     return min(count, getattr(settings, "utterances", None) or count)
 
 
-def _parts(program: Program) -> list[Utterances]:
-    return [*program.data.training(), *(program.data.evaluation(split) for split in program.data.splits())]
+def _parts(data: SpeechData) -> list[Utterances]:
+    return [*data.training(), *(data.evaluation(split) for split in data.splits())]
 
 
 def makespan(jobs: Sequence[float], actors: int) -> float:
-    """Seconds until all jobs are done that begin in this order, each on the actor that is free first."""
+    """Seconds until all jobs are done; they start in this order, each on the first free actor."""
     free = [0.0] * actors
     for seconds in jobs:
         heapq.heapreplace(free, free[0] + seconds)
@@ -184,23 +203,25 @@ def makespan(jobs: Sequence[float], actors: int) -> float:
 
 
 def page(config: Config, found: Estimate, measured: Measured, shares: Share, steps: int) -> str:
-    """The estimate in words."""
+    """The estimate as text for a terminal."""
     total, hours = sum(found.seconds.values()), sum(found.seconds.values()) / 3600
+    each = found.seconds["rounds"] / config.rounds
+    busy = 100 * found.busy / total / shares.actors
     said = {
         "start": "Ray, data, actors",
-        "seed model": f"{steps:,} steps of {1000 * measured.step:.0f} ms" if steps else "none, or in the cache",
-        "labels": f"{1000 * measured.prepare:.1f} ms an utterance" if measured.prepares else "none",
-        "rounds": f"{config.rounds:,} of {found.seconds['rounds'] / config.rounds:.2f} s; {1000 * measured.train:.1f} ms an utterance",
-        "scores": "dev, after rounds",
-        "final scores": "all splits, of the seed model and of the best round",
+        "seed model": f"{steps:,} steps of {1000 * measured.step:.0f} ms" if steps else "none, or cached",
+        "labels": f"{1000 * measured.prepare:.1f} ms per utterance" if measured.prepares else "none",
+        "rounds": f"{config.rounds:,} of {each:.2f} s; {1000 * measured.train:.1f} ms per utterance",
+        "scores": "dev, during training",
+        "final scores": "all splits, seed model and best round",
     }
     booked = [f"{hours * shares.cpus * shares.actors:.2f} core-hours"]
     if shares.gpus:
         booked.append(f"{hours * shares.gpus * shares.actors:.2f} GPU-hours")
     lines = [f"[bold]{escape(config.name)}[/bold]: {config.rounds:,} rounds on {words(shares)}", "[bold]Time[/bold]"]
     lines += [f"  {part:<18}{duration(spent):<12}{said[part]}" for part, spent in found.seconds.items()]
-    lines.append(f"  {'in all':<18}{duration(total):<12}{' and '.join(booked)}, {100 * found.busy / total / shares.actors:.0f} % at work")
-    lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} a client and round"]
-    lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} a client and round")
+    lines.append(f"  {'in all':<18}{duration(total):<12}{' and '.join(booked)}, {busy:.0f} % busy")
+    lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]
+    lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} per client and round")
     lines += ["[bold]Disk[/bold]", *(f"  {name:<18}{size(count)}" for name, count in found.disk.items())]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The pieces of a run, each played for some seconds on the client actors that the run would have, all of them at work at once."""
+"""Times the parts of a run, each for some seconds, on all client actors that the run would have."""
 
 from __future__ import annotations
 
@@ -11,52 +11,55 @@ from typing import Any
 
 import numpy as np
 import ray
+from ray import ObjectRef
+from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError
 
-from fedray.core.types import Change, RunError, ServerState, Update
-from fedray.data.dataset import Utterances
-from fedray.data.federated import SpeechData
+from fedray.core.types import Change, FederatedData, RunError, ServerState, Update
+from fedray.data.features.dataset import Utterances
 from fedray.engine import cohort as cohorts
 from fedray.engine.actors import ClientActor
-from fedray.engine.folder import ClientRecord, Progress, RunFolder
+from fedray.engine.jobs import Evaluate, Init, Job, ServerFinish, ServerTrain
+from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
 from fedray.engine.resources import Share
 from fedray.engine.rounds import Plan, size
-from fedray.engine.store import ClientStore
 from fedray.engine.work import Program
+from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import ClientRecord, Progress, RunFolder
 
-MOST = 64  # utterances that a client or the server shows, and that are scored of a split
-CLIENTS = 3  # that each actor plays, the first of them to get warm
-STEPS = 100  # of the seed model
-SECONDS = 600.0  # for a piece, before something must be wrong
+MOST = 64  # utterances of a client, of the server and of a split that are measured
+CLIENTS = 3  # that each actor trains; the first warms it up
+STEPS = 100  # of the seed model's training
+SECONDS = 600.0  # after which a part counts as stuck
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one actor while all are at work, and bytes."""
+    """Seconds of one actor while all actors work, and bytes."""
 
-    start: float  # until driver and actors answer, and what their first clients take longer than the next
-    step: float  # of the seed model
-    train: float  # an utterance of a client, all epochs
-    prepare: float  # an utterance that is labelled before the client's first round
-    server: float  # an utterance of the server's pass in a round
-    examples: int  # utterances of that pass, as it was measured; 0: there is none
-    driver: float  # a round, with nobody else at work: the server's update, its finish, the checkpoint
-    score: float  # an utterance of dev, as in every round
-    final: Mapping[str, float]  # split -> an utterance, as at the end
+    start: float  # until driver and actors answer, plus the extra time of each actor's first client
+    step: float  # per training step of the seed model
+    train: float  # per utterance of a client, all epochs
+    prepare: float  # per utterance that is labelled before the client's first round
+    server: float  # per utterance of the server's training in a round
+    examples: int  # utterances of that training, as measured; 0: the server does not train
+    driver: float  # per round, while no actor works: the server's update, its finish, the checkpoint
+    score: float  # per utterance of dev, as in every round
+    final: Mapping[str, float]  # split -> seconds per utterance, as at the end
     up: int  # bytes that a client sends
     down: int  # bytes of a broadcast
-    assets: int  # bytes that a client gets besides, when it is prepared
-    prepares: bool  # whether clients have a state from before their first round
+    assets: int  # further bytes that a client receives for its preparation
+    prepares: bool  # whether clients have a state before their first round
     state: int  # bytes of a client's state on disk
-    checkpoint: Callable[[int], int] = field(repr=False)  # clients that have taken part -> bytes
+    checkpoint: Callable[[int], int] = field(repr=False)  # number of clients that took part -> bytes
 
 
 @dataclass(frozen=True)
 class Short:
-    """A federation whose clients and server show some of their utterances, evenly spread over all."""
+    """A federation whose clients and server have at most `MOST` evenly spread utterances."""
 
-    data: SpeechData
+    data: FederatedData
 
     def client_ids(self) -> Sequence[str]:
         return self.data.client_ids()
@@ -68,17 +71,18 @@ class Short:
         return _some(self.data.load(client))
 
     def server(self) -> Utterances | None:
-        own = self.data.server()
-        return None if own is None else _some(own)
+        data: Utterances | None = self.data.server()
+        return None if data is None else _some(data)
 
-    def own(self, client: str, split: str) -> None:
+    def client_part(self, client: str, split: str) -> None:
         return None
 
     def splits(self) -> Sequence[str]:
         return self.data.splits()
 
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Utterances:
-        return self.data.evaluation(split, index, count)
+        found: Utterances = self.data.evaluation(split, index, count)
+        return found
 
 
 def _some(data: Utterances) -> Utterances:
@@ -86,20 +90,20 @@ def _some(data: Utterances) -> Utterances:
 
 
 class Probe(ClientActor):
-    """A client actor that tells how long its work takes."""
+    """A client actor that times its work."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._marks: list[float] = []  # when each step of the seed model was done
+        self._marks: list[float] = []  # the end of each training step of the seed model
 
-    def timed(self, method: str, *arguments: Any) -> tuple[Any, float]:
+    def timed(self, job: Job[Any], *inputs: Any) -> tuple[Any, float]:
         since = time.perf_counter()
-        result = getattr(self, method)(*arguments)
+        result = self.run(job, *inputs)
         return result, time.perf_counter() - since
 
     def seed(self) -> tuple[ServerState, float]:
-        """theta_0 after some steps, and the seconds that a step takes once it is warm (0: it was in the cache)."""
-        state, _ = self.init()
+        """theta_0 after some steps, and the seconds per step without the first quarter (0: theta_0 was cached)."""
+        state, _ = self.run(Init())
         steps = np.diff(self._marks)[len(self._marks) // 4 :]
         return state, float(np.mean(steps)) if len(steps) else 0.0
 
@@ -108,10 +112,14 @@ class Probe(ClientActor):
 
 
 def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: Callable[[str], None]) -> Measured:
-    """Measure a program whose seed model takes few steps. `folder`: empty, and all nodes see it. `say` is told what goes on."""
-    real, algorithm = program.data, program.algorithm
-    program = replace(program, data=Short(real), states=ClientStore(folder.storage.child("states")), prepare_cache=None)
-    assets = dict(algorithm.assets())
+    """Measure a program whose seed model takes few steps.
+
+    All nodes must see the empty `folder`. `say` receives the name of each part. Raises RunError if a client fails or
+    a part is stuck.
+    """
+    real, algorithm, store = program.data, program.algorithm, ClientStore(folder.storage.child("states"))
+    program = replace(program, data=Short(real), states=store, prepare_cache=None)
+    assets = dict(algorithm.assets(program.data))
     make = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0)(Probe)
     references = ray.put(program), ray.put(assets)
     arguments = (*references, share.gpus, plan.engine.hold_gb * 1e9, False, f"estimate-{os.getpid()}", None)
@@ -120,24 +128,28 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
     actors = [make.remote(*arguments)]
     try:
         _get([actors[0].ping.remote(None)])
-        alone = time.perf_counter() - since  # a driver takes as long
+        alone = time.perf_counter() - since  # about the time that a driver takes too
         actors += [make.remote(*arguments) for _ in range(share.actors - 1)]
         _get([actor.ping.remote(None) for actor in actors])
         started = max(2 * alone, time.perf_counter() - since)
-        say("playing the first steps of the seed model")
+        say("training the seed model for some steps")
         (state, step), *_ = _get([actors[0].seed.remote()])
         broadcast = algorithm.broadcast(state, 0)
         received = ray.put(broadcast)
-        say("playing clients")
+        say("training clients")
         lanes, warm = _clients(actors, program, plan, received)
         utterances = [program.data.cost(lane.chosen) for lane in lanes]
         update, server, examples = None, 0.0, 0
         if algorithm.overrides("server_train"):
-            say("playing the server's pass")
+            say("training on the server")
             update, server, examples = _server(actors, received)
         say("scoring")
         score, final = _scores(actors, real, received)
-        change = Change(np.zeros_like(state.params), None if update is None else update.delta)
+        packing = lanes[0].result.packing
+        assert packing is not None
+        zeros, vectors = packing.unpack(np.zeros(packing.size, np.float32))
+        population = len(program.data.client_ids())
+        change = Change(zeros, None if update is None else update.delta, vectors, len(lanes), population)
         driver, checkpoint = _driver(actors[0], program, state, change, folder)
     finally:
         for actor in actors:
@@ -163,16 +175,17 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
     )
 
 
-def _get(references: Sequence[Any]) -> list[Any]:
+def _get(references: Sequence[ObjectRef]) -> list[Any]:
     try:
         return list(ray.get(list(references), timeout=SECONDS))
     except GetTimeoutError as error:
-        raise RunError(f"no answer within {SECONDS:.0f} s: something else holds the cores or GPUs (see `ray status`)") from error
+        cause = "other work holds the cores or GPUs (see `ray status`)"
+        raise RunError(f"no answer within {SECONDS:.0f} s: {cause}") from error
 
 
 @dataclass(frozen=True)
 class Played:
-    """A client that was alone in a lane."""
+    """The result of a lane with one client."""
 
     chosen: str
     result: LaneResult
@@ -183,8 +196,10 @@ class Played:
         return self.seconds - self.result.seconds["prepare"]
 
 
-def _clients(actors: Sequence[Any], program: Program, plan: Plan, received: Any) -> tuple[list[Played], float]:
-    """Every actor plays clients of the first cohort; what each played when it was warm, and the seconds that the first cost more."""
+def _clients(
+    actors: Sequence[ActorHandle], program: Program, plan: Plan, received: ObjectRef
+) -> tuple[list[Played], float]:
+    """Train clients of the first cohort on every actor: the warm results, and the extra seconds of the first client."""
     data = program.data
     cohort = cohorts.sample(data.client_ids(), plan.cohort, data.cost, program.seed, 0) or list(data.client_ids())
     warm: list[Played] = []
@@ -192,7 +207,8 @@ def _clients(actors: Sequence[Any], program: Program, plan: Plan, received: Any)
     for turn in range(CLIENTS):
         chosen = [cohort[(turn * len(actors) + number) % len(cohort)] for number in range(len(actors))]
         lanes = [Lane(number, 0, ((client, None),)) for number, client in enumerate(chosen)]
-        played = _get([actor.timed.remote("train_lane", lane, received, received) for actor, lane in zip(actors, lanes, strict=True)])
+        pairs = zip(actors, lanes, strict=True)
+        played = _get([actor.timed.remote(TrainLane(lane), received, received) for actor, lane in pairs])
         for client, (result, seconds) in zip(chosen, played, strict=True):
             if result.failures:
                 raise RunError(f"client {client} fails: {result.failures[0].reason}\n{result.failures[0].traceback}")
@@ -201,10 +217,10 @@ def _clients(actors: Sequence[Any], program: Program, plan: Plan, received: Any)
     return warm, max(0.0, *(one.seconds - each * data.cost(one.chosen) for one in cold))
 
 
-def _server(actors: Sequence[Any], received: Any) -> tuple[Update | None, float, int]:
-    """What the server learns in a round, the seconds for an utterance of it, and how many these were."""
-    _get([actor.timed.remote("server_train", 0, received) for actor in actors])
-    played = _get([actor.timed.remote("server_train", 0, received) for actor in actors])
+def _server(actors: Sequence[ActorHandle], received: ObjectRef) -> tuple[Update | None, float, int]:
+    """The server's update of a round, its seconds per utterance, and its number of utterances."""
+    _get([actor.timed.remote(ServerTrain(0), received) for actor in actors])
+    played = _get([actor.timed.remote(ServerTrain(0), received) for actor in actors])
     update = played[0][0]
     if update is None:
         return None, 0.0, 0
@@ -212,28 +228,33 @@ def _server(actors: Sequence[Any], received: Any) -> tuple[Update | None, float,
     return update, statistics.mean(seconds for _, seconds in played) / examples, examples
 
 
-def _scores(actors: Sequence[Any], data: SpeechData, received: Any) -> tuple[float, dict[str, float]]:
-    """Seconds an utterance: of dev as in every round, and of every split as at the end."""
+def _scores(actors: Sequence[ActorHandle], data: FederatedData, received: ObjectRef) -> tuple[float, dict[str, float]]:
+    """Seconds per utterance: of dev as in every round, and of every split as at the end."""
 
     def seconds(split: str, final: bool) -> float:
         utterances = len(data.evaluation(split))
         count = max(1, utterances // MOST)
         parts = [number % count for number in range(len(actors))]
-        calls = [actor.timed.remote("evaluate", split, part, count, 0, received, final) for actor, part in zip(actors, parts, strict=True)]
-        return statistics.mean(spent for _, spent in _get(calls)) / (utterances / count)
+        pairs = zip(actors, parts, strict=True)
+        calls = [actor.timed.remote(Evaluate(split, part, count, 0, final), received) for actor, part in pairs]
+        mean: float = statistics.mean(spent for _, spent in _get(calls))
+        return mean / (utterances / count)
 
     splits = [split for split in data.splits() if len(data.evaluation(split))]
     if splits:
-        seconds(splits[0], final=False)  # to get warm
-    return seconds("dev", final=False) if "dev" in splits else 0.0, {split: seconds(split, final=True) for split in splits}
+        seconds(splits[0], final=False)  # warms the actors up
+    dev = seconds("dev", final=False) if "dev" in splits else 0.0
+    return dev, {split: seconds(split, final=True) for split in splits}
 
 
-def _driver(actor: Any, program: Program, state: ServerState, change: Change, folder: RunFolder) -> tuple[float, Callable[[int], int]]:
-    """Seconds of what happens once in a round, and how large a checkpoint is that knows so many clients."""
+def _driver(
+    actor: ActorHandle, program: Program, state: ServerState, change: Change, folder: RunFolder
+) -> tuple[float, Callable[[int], int]]:
+    """Seconds of the driver's work in a round, and the bytes of a checkpoint by its number of clients."""
     algorithm, since = program.algorithm, time.perf_counter()
     after = algorithm.server_update(state, change, 0)
     if algorithm.overrides("server_finish"):
-        after, _ = _get([actor.timed.remote("server_finish", 0, after)])[0]
+        after, _ = _get([actor.timed.remote(ServerFinish(0), after)])[0]
     folder.save(Progress(after))
     seconds = time.perf_counter() - since
 

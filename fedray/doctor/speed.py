@@ -1,4 +1,4 @@
-"""How fast a run would be here: the pool that default settings give, at a small standard workload, on the Ray that a run would use."""
+"""Times a small standard workload on the client actors that default settings give, on the Ray that a run would use."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import ray
 import torch
+from ray.actor import ActorHandle
 from ray.exceptions import RayError
 from rich.console import Console
 from torch import nn
 
-from fedray.doctor.looks import Findings, size, usable_cores
+from fedray.doctor.checks import Findings, size, usable_cores
 from fedray.engine import session
 from fedray.engine.resources import Node, Share, share
 from fedray.engine.settings import EngineSettings
 
-CLIPS, FRAMES, BINS, WORDS, BATCH, LR = 20, 98, 40, 35, 16, 0.01  # a client of the standard workload: one epoch over 20 clips of a second
+# A client of the standard workload trains one epoch over 20 clips of a second.
+CLIPS, FRAMES, BINS, WORDS, BATCH, LR = 20, 98, 40, 35, 16, 0.01
 COHORT = 100
 TRAIN_SECONDS = 2.0
-START_SECONDS = 20.0  # that actors get before they are called missing
+START_SECONDS = 20.0  # after which an actor counts as missing
 OBJECT_FLOATS = 13_000_000  # 52 MB: a model of 13 million parameters
 
 
 def crnn() -> nn.Module:
     """CRNN-Base, 178 thousand parameters."""
-    from fedray.models.crnn import CRNN, CRNNSettings  # only here: where it does not load, `looks.versions` says why
+    from fedray.models.crnn import CRNN, CRNNSettings  # here: if it does not load, `checks.versions` says why
 
     return CRNN(CRNNSettings(), BINS, WORDS)
 
 
 class Bench:
-    """A client actor that does nothing but the standard workload."""
+    """A client actor that plays the standard workload."""
 
     def __init__(self, build: Callable[[], nn.Module], gpus: float) -> None:
         torch.set_num_threads(1)
@@ -51,13 +52,13 @@ class Bench:
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=LR)
 
     def client(self) -> None:
-        """What one client trains in a round; the first time is slower than all others."""
+        """Train one client for a round; the first call is slower than the others."""
         for batch in (slice(start, start + BATCH) for start in range(0, CLIPS, BATCH)):
             self.optimiser.zero_grad()
             loss = nn.functional.cross_entropy(self.model(self.clips[batch], self.lengths[batch]), self.words[batch])
-            loss.backward()
+            torch.autograd.backward(loss)
             self.optimiser.step()
-            loss.item()  # a GPU is waited for
+            loss.item()  # waits for a GPU
 
     def clients_a_second(self, seconds: float) -> float:
         since, clients = time.perf_counter(), 0
@@ -67,36 +68,39 @@ class Bench:
         return clients / (time.perf_counter() - since)
 
     def memory(self) -> float:
-        """Bytes that are this process' own: what one more costs. Files that it maps (libraries) are shared with the others."""
+        """Bytes that one more such process needs: resident memory without the libraries that processes share."""
         _, resident, shared, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
         return float((int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE"))
 
 
 def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
-    """What a run with default settings would get, and how fast that is: measured on the Ray that it would use."""
+    """The actors that a run with default settings would get, and their speed."""
     found, mine = Findings(), not ray.is_initialized()
     busy(found, os.getloadavg()[0], usable_cores())
     try:
         with doing(console, "connecting to Ray"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Ray's about itself; what matters to a run is looked at here
+            warnings.simplefilter("ignore")  # Ray's warnings about itself
             since = time.perf_counter()
             session.connect()
             took = time.perf_counter() - since
         nodes = session.resources()
-        found.lines.append(("Ray", f"{cluster(nodes)}, " + (f"ready in {took:.1f} s" if mine else "was here already")))
+        state = f"ready in {took:.1f} s" if mine else "was running already"
+        found.lines.append(("Ray", f"{cluster(nodes)}, {state}"))
         here = sum(node.cpus for node in nodes if node.driver)
         if here > usable_cores():
             found.problem(
-                f"Ray counts {here:g} cores here, but this process may use {usable_cores()}: actors will wait for each other. Set "
-                f"engine.actors={usable_cores()}, or start Ray yourself (`ray start --head --num-cpus={usable_cores()}`, RAY_ADDRESS=auto)"
+                f"Ray counts {here:g} cores here, but this process may use {usable_cores()}: actors will share cores. "
+                f"Set engine.actors={usable_cores()}, or start Ray yourself "
+                f"(`ray start --head --num-cpus={usable_cores()}`, RAY_ADDRESS=auto)"
             )
         shares = share(EngineSettings(), nodes)
         found.lines.append(("a run gets", words(shares)))
         memory = measure(found, shares, build, console)
         there = sum(node.memory or 0.0 for node in nodes)
-        found.lines.append(("memory", f"{size(memory)} an actor; Ray has {size(there)} for them: room for {there // memory:,.0f}"))
-    except (RayError, ConnectionError, OSError, RuntimeError, ValueError, SystemExit) as error:  # Ray leaves with SystemExit
-        found.problem(f"trying what a run does failed: {reason(error)}", stops=True)
+        room = f"Ray has {size(there)} for actors: room for {there // memory:,.0f}"
+        found.lines.append(("memory", f"{size(memory)} per actor; {room}"))
+    except (RayError, ConnectionError, OSError, RuntimeError, ValueError, SystemExit) as error:  # Ray may exit
+        found.problem(f"a trial of client actors failed: {reason(error)}", stops=True)
     finally:
         if mine and ray.is_initialized():
             ray.shutdown()
@@ -104,22 +108,24 @@ def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
 
 
 def busy(found: Findings, load: float, cores: int) -> None:
-    """`load` is the mean number of processes that wanted a core in the last minute."""
+    """`load` is the mean number of runnable processes in the last minute; a busy machine is a problem."""
     if load > cores / 2:
-        found.problem(f"{load:.1f} processes wanted the {cores} cores in the last minute: a quiet machine is faster than these numbers")
+        found.problem(
+            f"{load:.1f} processes competed for the {cores} cores in the last minute: an idle machine is faster"
+        )
 
 
 def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], console: Console) -> float:
-    """Start the actors of a run, time them alone and together, and end them again. Returns the bytes of memory that each has taken."""
+    """Start the actors of a run, time one alone and all together, and end them; returns the bytes per actor."""
     make = ray.remote(num_cpus=shares.cpus, num_gpus=shares.gpus, max_restarts=0)(Bench)
-    actors: list[Any] = []
+    actors: list[ActorHandle] = []
     try:
         with doing(console, "starting a client actor"):
             since = time.perf_counter()
             actors.append(make.remote(build, shares.gpus))
             if not _answer(actors):
                 raise RuntimeError(
-                    f"no client actor started within {START_SECONDS:.0f} s: something else holds the cores or GPUs (see `ray status`)"
+                    f"no client actor started in {START_SECONDS:.0f} s: others hold cores or GPUs (see `ray status`)"
                 )
             found.lines.append(("an actor starts", f"in {time.perf_counter() - since:.1f} s"))
         with doing(console, f"starting all {shares.actors:,}"):
@@ -127,8 +133,9 @@ def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], cons
             ready = _answer(actors)
             if len(ready) < len(actors):
                 found.problem(
-                    f"{len(actors) - len(ready)} of {len(actors)} client actors did not start within {START_SECONDS:.0f} s: something else "
-                    "holds cores or GPUs (see `ray status`), or the machine is slow; numbers below are of those that did"
+                    f"{len(actors) - len(ready)} of {len(actors)} client actors did not start within "
+                    f"{START_SECONDS:.0f} s: others hold cores or GPUs (see `ray status`), or the machine is slow; "
+                    "the numbers are those of the other actors"
                 )
         with doing(console, "putting 52 MB into the object store"):
             found.lines.append(("object store", f"a put of 52 MB takes {1000 * put_seconds():.0f} ms"))
@@ -145,19 +152,21 @@ def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], cons
 
 
 def speeds(alone: float, together: float, actors: int) -> list[tuple[str, str]]:
-    """Clients a second of one actor alone and of all at once, in words."""
+    """The speed of one actor alone and of all together, in words."""
+    one, thousand = duration(COHORT / together), duration(1000 * COHORT / together)
+    workload = "CRNN-Base, 178,000 parameters, 20 one-second clips, batches of 16"
     return [
-        ("one actor alone", f"{alone:,.1f} clients a second (CRNN-Base, 178,000 parameters, 20 one-second clips, batches of 16)"),
-        ("all at once", f"{together:,.1f} clients a second: {100 * together / alone / actors:.0f} % of {actors} x {alone:,.1f}"),
+        ("one actor alone", f"{alone:,.1f} clients per second ({workload})"),
         (
-            "a round",
-            f"of {COHORT} such clients takes about {duration(COHORT / together)}, 1,000 rounds {duration(1000 * COHORT / together)}",
+            "all at once",
+            f"{together:,.1f} clients per second: {100 * together / alone / actors:.0f} % of {actors} x {alone:,.1f}",
         ),
+        ("a round", f"of {COHORT} such clients takes about {one}, 1,000 rounds {thousand}"),
     ]
 
 
-def _answer(actors: Sequence[Any]) -> list[Any]:
-    """Those that have played their first client in time."""
+def _answer(actors: Sequence[ActorHandle]) -> list[ActorHandle]:
+    """The actors that have trained their first client in time."""
     calls = {actor.client.remote(): actor for actor in actors}
     ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=START_SECONDS)
     ray.get(ready)
@@ -165,12 +174,13 @@ def _answer(actors: Sequence[Any]) -> list[Any]:
 
 
 def reason(error: BaseException) -> str:
-    """In a line: Ray's errors begin with what happened and end, below tracebacks, with why."""
+    """The error in one line: Ray's errors begin with the event, and end, below tracebacks, with the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return f"{lines[0]} ... {lines[-1]}" if isinstance(error, RayError) and len(lines) > 1 else lines[0]
 
 
 def put_seconds() -> float:
+    """The median time to put 52 MB into the object store."""
     values = np.ones(OBJECT_FLOATS, dtype=np.float32)
     times = []
     for _ in range(3):
@@ -183,7 +193,7 @@ def put_seconds() -> float:
 
 @contextmanager
 def doing(console: Console, what: str) -> Iterator[None]:
-    """Say what takes a while: a spinner on a terminal, else a line."""
+    """Show work in progress: a spinner on a terminal, otherwise a line."""
     if console.is_terminal:
         with console.status(what):
             yield
@@ -196,10 +206,12 @@ def words(shares: Share) -> str:
     """A pool in words: "4 client actors with 3 cores and 0.25 GPUs each"."""
     gpu = f" and {_count(shares.gpus, 'GPU')}" if shares.gpus else ""
     each = " each" if shares.actors > 1 else ""
-    return f"{_count(shares.actors, 'client actor')} with {_count(shares.cpus, 'core')}{gpu}{each}" + ("" if shares.gpus else ", no GPU")
+    without = "" if shares.gpus else ", no GPU"
+    return f"{_count(shares.actors, 'client actor')} with {_count(shares.cpus, 'core')}{gpu}{each}{without}"
 
 
 def cluster(nodes: Sequence[Node]) -> str:
+    """The nodes in words: "2 nodes with 12 cores and 1 GPU"."""
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
     return f"{_count(len(nodes), 'node')} with {_count(cpus, 'core')} and {_count(gpus, 'GPU')}"
 

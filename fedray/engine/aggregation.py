@@ -1,104 +1,223 @@
-"""From what the lanes hold to the cohort's one change: a mean, or what a strategy makes of the whole cohort."""
+"""One object for each kind of strategy: it takes updates on an actor, and makes the cohort's mean on the driver."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
-import ray
 
+from fedray.core.packing import Packing
 from fedray.core.strategies import Coordinatewise, OnePass, Pairwise, Strategy, TwoPhase, Weights
-from fedray.core.sums import LayeredSum, PartialSum
-from fedray.core.types import Layer, RunError, Vector
-from fedray.engine.lanes import LaneResult, votes
-from fedray.engine.pool import Job, Pool
+from fedray.core.sums import PartialSum, WeightedSum
+from fedray.core.types import NOTHING, Layer, RunError, Vector
+from fedray.engine.held import CombineBlock, Distances, HeldUpdates, MeasureBlock
+from fedray.engine.holding import Holder
+from fedray.engine.lanes import Lane, LaneResult
+from fedray.engine.pool import Pool
 
-Held = Sequence[tuple[int, int]]  # lane and the number of the actor that holds its updates, in lane order
-BLOCK_BYTES = 64e6  # of all clients' numbers that are looked at together
+Take = Callable[[str, Vector, float], None]  # (client, flat update, log-weight): takes a sound update
+Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
 
 
 @dataclass
 class Aggregate:
-    """What became of a cohort's updates."""
+    """The mean of a cohort's updates, and how it came about."""
 
-    mean: Vector | None  # None: nobody answered
-    effective: float  # clients
-    left_out: dict[str, list[str]] = field(default_factory=dict)  # client -> layers in which the strategy gave it no weight
+    mean: Vector | None  # of the flat updates; None: no client answered
+    effective: float  # clients: (sum w)^2 / sum w^2
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # client -> layers in which its weight is 0
     bytes: int = 0  # of parameters that passed through the driver
+    packing: Packing | None = None  # of the mean
+
+    def parts(self) -> tuple[Vector | None, dict[str, Vector]]:
+        """The mean of the deltas, and the means of the vectors beside them."""
+        if self.mean is None:
+            return None, {}
+        assert self.packing is not None
+        return self.packing.unpack(self.mean)
 
 
-def aggregate(
-    pool: Pool,
-    strategy: Strategy,
-    layers: Sequence[Layer],
-    round: int,
-    lanes: Sequence[LaneResult],
-    holders: Sequence[int],
-    partial: PartialSum,
-) -> Aggregate:
-    """The aggregate of a round's lanes, in lane order; `holders` are the numbers of the actors that hold their updates."""
-    through = sum(lane.partial.updates.total.nbytes for lane in lanes if lane.partial.updates.total is not None)
-    if isinstance(strategy, OnePass):
-        return Aggregate(partial.updates.mean(), partial.updates.effective_clients(), bytes=through)
-    counted = [{client: report for client, report in lane.reports.items() if votes(report)} for lane in lanes]
-    held = [(number, holder) for number, holder in enumerate(holders) if counted[number]]
-    reports = {client: report for lane in counted for client, report in lane.items()}
-    if not held:
-        return Aggregate(None, 0.0)
-    sizes = sorted({lane.size for lane in lanes if lane.size})
-    if len(sizes) > 1:
-        raise RunError(f"clients sent updates of {' and '.join(f'{size:,}' for size in sizes)} numbers: the strategy cannot compare them")
-    layers = [layer for layer in layers if layer.start < sizes[0]]
-    if isinstance(strategy, Coordinatewise):
-        combined = np.concatenate(list(blocks(pool, round, held, len(reports), sizes[0])))
-        return Aggregate(combined, float(len(reports)), bytes=combined.nbytes)
-    if isinstance(strategy, TwoPhase):
-        plain, through = fold(pool, round, held, dict.fromkeys(reports, 1.0))
-        mean = ray.put(plain)
-        probes = pool.run({n: Job("probe_lane", (round, n, mean), holder=holder) for n, holder in held})
-        weights = checked(lambda: strategy.weigh({client: probe for lane in probes.values() for client, probe in lane.items()}, reports))
-    else:
-        assert isinstance(strategy, Pairwise)
-        distances: npt.NDArray[np.float64] = np.zeros((len(reports), len(reports)))
-        for block in blocks(pool, round, held, len(reports), sizes[0]):
+@dataclass(frozen=True)
+class TrainedLanes:
+    """A round's lanes after training, in lane order."""
+
+    round: int
+    results: Sequence[LaneResult]
+    holders: Sequence[int]  # for each lane the number of the actor that trained it
+    partial: PartialSum  # of all lanes, merged in lane order
+
+    packing: Packing | None  # of all updates; None: no client succeeded
+
+    @classmethod
+    def merge(cls, round: int, results: Sequence[LaneResult], holders: Sequence[int]) -> TrainedLanes:
+        packing, partial = common_packing(results), PartialSum()
+        for lane in results:
+            partial.merge(lane.partial)
+        return cls(round, results, holders, partial, packing)
+
+
+class Aggregation(ABC, Generic[Kind_co]):
+    """How the updates of a round become one mean, under one kind of strategy."""
+
+    holds: ClassVar[bool]  # whether updates wait on the actors that trained them
+
+    def __init__(self, strategy: Kind_co) -> None:
+        self.strategy = strategy
+
+    @abstractmethod
+    def log_weight(self, report: Mapping[str, float]) -> float:
+        """On an actor: the log-weight of a client's report, -inf where its update does not count.
+
+        ValueError: the strategy cannot weigh the report.
+        """
+
+    @abstractmethod
+    def taker(self, lane: Lane, holder: Holder, total: WeightedSum) -> Take:
+        """On an actor: begin a lane, and return a function that takes its updates one by one."""
+
+    @abstractmethod
+    def aggregate(self, pool: Pool, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
+        """On the driver: the mean of all updates. Lost: an actor died with updates that it held."""
+
+
+@final
+class OnePassAggregation(Aggregation[OnePass]):
+    """Updates are added to their lane's sum at once, and forgotten."""
+
+    holds = False
+
+    def log_weight(self, report: Mapping[str, float]) -> float:
+        try:
+            log_weight = self.strategy.log_weight(report)
+        except KeyError as error:
+            known = ", ".join(report)
+            raise ValueError(
+                f"the strategy weighs by {error}, which this algorithm's clients do not report (they report {known})"
+            ) from error
+        if np.isnan(log_weight) or log_weight == np.inf:
+            raise ValueError(f"the strategy cannot weigh the report {dict(report)}")
+        return log_weight
+
+    def taker(self, lane: Lane, holder: Holder, total: WeightedSum) -> Take:
+        return lambda client, update, log_weight: total.add(update, log_weight)
+
+    def aggregate(self, pool: Pool, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
+        totals = [lane.partial.updates.total for lane in lanes.results]
+        through = sum(total.nbytes for total in totals if total is not None)
+        updates = lanes.partial.updates
+        return Aggregate(updates.mean(), updates.effective_clients(), bytes=through, packing=lanes.packing)
+
+
+class HeldAggregation(Aggregation[Kind_co]):
+    """Updates wait on the actors that trained them until the strategy has seen the whole cohort. Abstract."""
+
+    holds = True
+
+    def log_weight(self, report: Mapping[str, float]) -> float:
+        """Every client has one vote, but for clients without examples."""
+        return 0.0 if _votes(report) else -math.inf
+
+    def taker(self, lane: Lane, holder: Holder, total: WeightedSum) -> Take:
+        keep = holder.open(lane.round, lane.number)
+
+        def take(client: str, update: Vector, log_weight: float) -> None:
+            if log_weight != -math.inf:
+                keep(client, update)
+
+        return take
+
+    def aggregate(self, pool: Pool, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
+        counted = [{name: report for name, report in lane.reports.items() if _votes(report)} for lane in lanes.results]
+        reports = {client: report for lane in counted for client, report in lane.items()}
+        packing = lanes.packing
+        if not reports or packing is None:
+            return Aggregate(None, 0.0)
+        if not packing.size:  # nothing to compare: all clients count
+            return Aggregate(NOTHING, float(len(reports)), packing=packing)
+        holders = {number: holder for number, holder in enumerate(lanes.holders) if counted[number]}
+        return self.combine(HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers)))
+
+    @abstractmethod
+    def combine(self, held: HeldUpdates) -> Aggregate:
+        """The mean of at least one update of at least one number."""
+
+
+@final
+class TwoPhaseAggregation(HeldAggregation[TwoPhase]):
+    """The plain mean goes down, scalars come up, weights go down, the holders fold."""
+
+    def combine(self, held: HeldUpdates) -> Aggregate:
+        plain, through = held.fold(dict.fromkeys(held.reports, 1.0))
+        probes = held.probe(self.strategy, plain)
+        return _weighted(held, _checked(lambda: self.strategy.weigh(probes, held.reports)), through)
+
+
+@final
+class PairwiseAggregation(HeldAggregation[Pairwise]):
+    """Distances between all updates are summed block by block; weights go down, the holders fold."""
+
+    def combine(self, held: HeldUpdates) -> Aggregate:
+        distances: Distances = np.zeros((len(held.reports), len(held.reports)))
+        for block in held.blocks(MeasureBlock()):
             distances += block
-        weights = checked(lambda: strategy.weigh(distances, list(reports), reports))
-    mean, more = fold(pool, round, held, weights)
-    table = np.array([[weight_of(weights, client, name) for name in names(layers)] for client in reports])
-    left_out = {client: [names(layers)[i] for i in np.flatnonzero(row == 0)] for client, row in zip(reports, table, strict=True)}
-    return Aggregate(mean, effective(table), {client: missing for client, missing in left_out.items() if missing}, through + more)
+        weights = _checked(lambda: self.strategy.weigh(distances, list(held.reports), held.reports))
+        return _weighted(held, weights, 0)
 
 
-def fold(pool: Pool, round: int, held: Held, weights: Weights) -> tuple[Vector | None, int]:
-    """The weighted mean of what is held, in lane order, and the bytes that it cost the driver."""
-    shared = ray.put(weights)
-    sums = pool.run({lane: Job("fold_lane", (round, lane, shared), holder=holder) for lane, holder in held})
-    total, through = LayeredSum(next(iter(sums.values())).layers), 0
-    for part in sums.values():
-        total.merge(part)
-        through += part.total.nbytes if part.total is not None else 0
-    return total.mean(), through
+@final
+class CoordinatewiseAggregation(HeldAggregation[Coordinatewise]):
+    """Each number is combined over all clients, block by block."""
+
+    def combine(self, held: HeldUpdates) -> Aggregate:
+        mean: Vector = np.concatenate(list(held.blocks(CombineBlock(self.strategy))))
+        return Aggregate(mean, float(len(held.reports)), bytes=mean.nbytes, packing=held.packing)
 
 
-def blocks(pool: Pool, round: int, held: Held, clients: int, size: int) -> Iterator[npt.NDArray[Any]]:
-    """What `ClientActor.combine` makes of all updates, some coordinates at a time: from their holders to other actors, past the driver."""
-    width = max(1024, int(BLOCK_BYTES / 4 / clients))
-    spans = [(start, min(start + width, size)) for start in range(0, size, width)]
-    for i in range(0, len(spans), pool.size):
-        wave = spans[i : i + pool.size]
-        wanted: dict[Hashable, Job] = {
-            (lane, span): Job("block", (round, lane, *span), holder=holder, keep=True) for lane, holder in held for span in wave
-        }
-        parts = pool.run(wanted)
-        jobs: dict[Hashable, Job] = {span: Job("combine", tuple(parts[lane, span][0] for lane, _ in held)) for span in wave}
-        yield from pool.run(jobs).values()
+def aggregation_of(strategy: Strategy) -> Aggregation[Strategy]:
+    """The object for a strategy's kind."""
+    match strategy:
+        case OnePass():
+            return OnePassAggregation(strategy)
+        case TwoPhase():
+            return TwoPhaseAggregation(strategy)
+        case Pairwise():
+            return PairwiseAggregation(strategy)
+        case Coordinatewise():
+            return CoordinatewiseAggregation(strategy)
+    raise TypeError(f"{type(strategy).__name__} must derive from OnePass, TwoPhase, Pairwise or Coordinatewise")
 
 
-def checked(weigh: Callable[[], Weights]) -> Weights:
+def common_packing(lanes: Sequence[LaneResult]) -> Packing | None:
+    """The packing of all updates of these lanes; None where no client succeeded. RunError: updates differ in size."""
+    found = list(dict.fromkeys(lane.packing for lane in lanes if lane.packing is not None))
+    if len(found) > 1:
+        raise RunError(f"clients sent updates of {' and updates of '.join(map(str, found))}: they have no mean")
+    return found[0] if found else None
+
+
+def _votes(report: Mapping[str, float]) -> bool:
+    """Whether a client's update counts where every client has one vote: not if it trained on nothing."""
+    return report.get("examples", 1.0) > 0
+
+
+def _weighted(held: HeldUpdates, weights: Weights, through: int) -> Aggregate:
+    """The mean under these weights, and who was left out of which layer."""
+    mean, more = held.fold(weights)
+    names = list(dict.fromkeys(layer.name for layer in held.layers))
+    table = np.array([[_weight_of(weights, client, name) for name in names] for client in held.reports])
+    left_out = {
+        client: [names[i] for i in np.flatnonzero(row == 0)] for client, row in zip(held.reports, table, strict=True)
+    }
+    missing = {client: layers for client, layers in left_out.items() if layers}
+    return Aggregate(mean, effective(table), missing, through + more, held.packing)
+
+
+def _checked(weigh: Callable[[], Weights]) -> Weights:
     """A strategy's weights; none of them may be negative, infinite or NaN."""
     try:
         weights = dict(weigh())
@@ -106,15 +225,13 @@ def checked(weigh: Callable[[], Weights]) -> Weights:
         raise RunError(f"the strategy weighs by {error}, which this algorithm's clients do not report") from error
     for client, weight in weights.items():
         if not all(0 <= value < math.inf for value in (weight.values() if isinstance(weight, Mapping) else [weight])):
-            raise RunError(f"the strategy gives client {client} the weight {weight}: weights are finite and not negative")
+            raise RunError(
+                f"the strategy gives client {client} the weight {weight}: weights are finite and not negative"
+            )
     return weights
 
 
-def names(layers: Sequence[Layer]) -> list[str]:
-    return list(dict.fromkeys(layer.name for layer in layers))
-
-
-def weight_of(weights: Weights, client: str, layer: str) -> float:
+def _weight_of(weights: Weights, client: str, layer: str) -> float:
     weight = weights.get(client, 0.0)
     return weight.get(layer, 0.0) if isinstance(weight, Mapping) else weight
 

@@ -1,12 +1,13 @@
-"""Runs that outlive their terminal: leave one behind, find the driver of a run folder, watch and stop it, and say how a run ended.
+"""Runs that outlive their terminal: detach a run, find the driver of a run folder, watch it, stop it, report its end.
 
-A run folder may come from anybody. Nothing in it is unpickled; and since whoever connects to a Ray trusts it, `driver.json` is followed to
-Rays on this machine alone: any other is the one that the user names in RAY_ADDRESS.
+A run folder may come from anybody. Nothing in it is unpickled. A process that connects to a Ray trusts that Ray:
+`driver.json` is followed to a Ray on this machine only, and any other Ray must be named by the user in RAY_ADDRESS.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -20,29 +21,30 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import state
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from fedray.core.types import RunError
 from fedray.engine import session
 from fedray.engine.driver import ATTACH, NAMESPACE, name_of
-from fedray.engine.events import Event
-from fedray.engine.folder import RunFolder
-from fedray.engine.play import METRICS
-from fedray.engine.progress import Display
+from fedray.engine.telemetry.events import Event
+from fedray.engine.telemetry.progress import Display
+from fedray.runs.folder import METRICS, RunFolder
 
 KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
 ANSWER_SECONDS = 30.0  # for a driver's answer
-GRACE_SECONDS = 15.0  # for a command that is to end
+NOW_SECONDS = 60.0  # for a run that is to end at once, until its driver is killed
+GRACE_SECONDS = 15.0  # for a process that is to end
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What has become of a run in whose folder nobody is at work."""
+    """How a run ended whose folder no driver holds."""
 
     state: str  # finished | stopped | killed | failed
     round: int  # of the newest checkpoint
-    results: dict[str, Any] = field(default_factory=dict)  # finished: what results.json holds
-    error: str = ""  # failed: the last words
+    results: dict[str, Any] = field(default_factory=dict)  # finished: the content of results.json
+    error: str = ""  # failed: the last line of the error
 
 
 def standing(folder: RunFolder) -> Standing:
@@ -57,15 +59,15 @@ def standing(folder: RunFolder) -> Standing:
         return Standing("killed", round)
     if folder.exists("results.json"):
         results = _mapping(folder, "results.json")
-        if results.get("rounds", 0) >= round:  # else they are of a shorter run that was taken up again
+        if results.get("rounds", 0) >= round:  # else of a shorter run that was resumed
             return Standing("finished", round, results)
     return Standing("stopped", round)
 
 
 def find(folder: RunFolder) -> Attached | None:
-    """The driver at work in a folder, None if there is none. Takes seconds where its Ray is gone.
+    """The driver at work in a folder; None: there is none. Takes seconds where the driver's Ray is gone.
 
-    Raises ValueError if the driver is, or was, on another machine, or if what listens there does not let this process in.
+    ValueError: the driver is, or was, on another machine, or its Ray refuses this process.
     """
     if not folder.exists(ATTACH):
         return None
@@ -74,8 +76,8 @@ def find(folder: RunFolder) -> Attached | None:
     if not _is_here(address):
         if (outside := session.outside()) is None:
             raise ValueError(
-                f"{folder.place}: its driver was started on {host} and has not told that it ended: do this on that machine, or set "
-                f"RAY_ADDRESS={address} if you trust the Ray there"
+                f"{folder.place}: its driver was started on {host} and has not told that it ended: do this on that "
+                f"machine, or set RAY_ADDRESS={address} if you trust the Ray there"
             )
     elif _answers(address):
         outside = address
@@ -84,7 +86,7 @@ def find(folder: RunFolder) -> Attached | None:
     address = _join(outside, address)
     try:
         return Attached(folder, address, ray.get_actor(name_of(folder.place), namespace=NAMESPACE))
-    except ValueError:  # Ray's: there is none of that name
+    except ValueError:  # Ray's: there is no actor of that name
         return None
 
 
@@ -94,36 +96,79 @@ class Attached:
     def __init__(self, folder: RunFolder, address: str, driver: Any) -> None:
         self.folder, self.address, self._driver = folder, address, driver
 
-    def watch(self, display: Display, past: bool = True) -> None:
-        """Show what the run says until it is over, whatever ends it; first, in short, what it has said before."""
-        batches = self._batches()
+    def watch(self, display: Display, past: bool = True, seconds: float | None = None) -> bool:
+        """Show the run's events until the run is over; with `past`, first a summary of earlier events.
+
+        False: the run was not over after so many seconds.
+        """
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        batches = self._batches(deadline)
         before = next(batches, [])
         if past:
             display.catch_up(self.folder.rows(METRICS), before)
         for batch in batches:
             for event in batch:
                 display.show(event)
+        return time.monotonic() <= deadline
 
-    def stop(self, now: bool) -> None:
-        """Ask the driver to end after its round with a checkpoint, or at once."""
+    def stop(self, now: bool) -> bool:
+        """Ask the driver to end after its round with a checkpoint, or at once (`now`).
+
+        False: the driver does not answer `now`. RunError: it does not answer otherwise.
+        """
         try:
             ray.get(self._driver.stop.remote(now), timeout=ANSWER_SECONDS)
-        except GetTimeoutError as error:
-            raise RunError(f"the driver of {self.folder.place} has not answered in {ANSWER_SECONDS:.0f} s: try again, or --now") from error
-        except RayError:  # it has ended in the meantime
+        except (GetTimeoutError, ActorUnavailableError) as error:  # the second: Ray has given the driver up
+            if now:
+                return False
+            raise RunError(
+                f"the driver of {self.folder.place} has not answered in {ANSWER_SECONDS:.0f} s: try again, or have it "
+                "killed with --now"
+            ) from error
+        except RayError:  # the driver has ended in the meantime
             pass
+        return True
 
-    def _batches(self) -> Iterator[list[Event]]:
-        """Events as they come, the first time those there are, perhaps none. Ends with the run, or when its driver or its Ray is gone."""
-        seen, patience = 0, 0.0
+    def kill(self, answered: bool) -> str:
+        """Kill a driver and its client actors; returns a message. `answered`: the driver answered, but did not end.
+
+        Ray takes seconds to kill a process that does not respond, and the Ray of a single run ends before that, with
+        its driver. On this machine the process is therefore killed here. RunError: a process still holds the folder.
+        """
+        found = state.actors(self._driver._actor_id.hex())  # not driver.json, which may come from anybody
+        pid, host = found["Pid"], found["Address"]["IPAddress"]
+        ray.kill(self._driver)
+        if _is_here(f"{host}:0"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + GRACE_SECONDS
         while True:
+            try:
+                with self.folder.locked():
+                    what = f"not ended in {NOW_SECONDS:.0f}" if answered else f"not answered in {ANSWER_SECONDS:.0f}"
+                    return f"the driver of {self.folder.place} had {what} s and was killed; the last checkpoint stays"
+            except ValueError as error:
+                if time.monotonic() > deadline:
+                    raise RunError(
+                        f"{self.folder.place}: the driver was killed, but a process still holds the folder: end "
+                        f"process {pid} on {host}, then `fedray resume` goes on"
+                    ) from error
+                time.sleep(session.POLL_SECONDS)
+
+    def _batches(self, deadline: float) -> Iterator[list[Event]]:
+        """Batches of events; the first holds all events so far, perhaps none.
+
+        Ends with the run, or when its driver or its Ray is gone.
+        """
+        seen, patience = 0, 0.0
+        while time.monotonic() <= deadline:
             answer = self._driver.events.remote(seen, patience)
             try:
                 while not ray.wait([answer], timeout=KNOCK_SECONDS)[0]:
-                    if not _answers(self.address):
+                    if time.monotonic() > deadline or not _answers(self.address):
                         return
                 batch: list[Event] = ray.get(answer)
-            except ActorUnavailableError:  # a hiccup of the network, or its death is not yet known
+            except ActorUnavailableError:  # a network failure, or a death that Ray has not noticed yet
                 if not _answers(self.address):
                     return
                 time.sleep(session.POLL_SECONDS)
@@ -139,11 +184,11 @@ class Attached:
 
 
 def leave_running(command: Sequence[str], folder: RunFolder, log: Path, say: Callable[[str], None]) -> int | None:
-    """Start a command that runs in `folder`, in a session of its own, with what it says in `log`, and pass that on to `say` meanwhile.
+    """Start a command that plays the run of `folder`, in a new session. Its output goes to `log` and to `say`.
 
-    None: the run is under way, and no longer tied to this process. Else the command has ended, with this status.
+    None: the run is under way, and no longer tied to this process. Else the command has ended, with this exit status.
     """
-    before = _text(folder, ATTACH)  # left by a run that was killed
+    before = _text(folder, ATTACH)  # a run that was killed leaves it
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as sink, log.open(encoding="utf-8", errors="replace") as source:
         source.seek(0, os.SEEK_END)
@@ -155,7 +200,7 @@ def leave_running(command: Sequence[str], folder: RunFolder, log: Path, say: Cal
                 if words := source.read():
                     say(words)
                 if under_way:
-                    threading.Thread(target=process.wait, daemon=True).start()  # reaps it, as long as this process is there
+                    threading.Thread(target=process.wait, daemon=True).start()  # reaps the process
                 if status is not None or under_way:
                     return status
                 time.sleep(0.2)
@@ -165,7 +210,7 @@ def leave_running(command: Sequence[str], folder: RunFolder, log: Path, say: Cal
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Have it end by itself, since it ends its Ray then; if it does not, end it and what it started."""
+    """Terminate a process, which then ends its Ray; kill its session if it does not end."""
     process.terminate()
     try:
         process.wait(GRACE_SECONDS)
@@ -193,10 +238,12 @@ def _mapping(folder: RunFolder, name: str) -> dict[str, Any]:
 
 
 def _is_here(address: str) -> bool:
-    """Whether an address, host:port, is one of this machine's: nobody else can listen there."""
+    """Whether an address, host:port, belongs to this machine: no other machine can listen there."""
     host = address.rpartition(":")[0].strip("[]")
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[0]
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.bind(place)
     except OSError:
@@ -205,7 +252,7 @@ def _is_here(address: str) -> bool:
 
 
 def _answers(address: str) -> bool:
-    """Whether somebody listens there. Ray itself would try for minutes."""
+    """Whether a process listens at an address. Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS):
@@ -215,7 +262,7 @@ def _answers(address: str) -> bool:
 
 
 def _join(where: str, address: str) -> str:
-    """Connect to the Ray there, unless this process is connected to that of `address`; returns the address as Ray has it."""
+    """Connect to the Ray at `where`, unless this process is connected to `address`; returns Ray's address."""
     if ray.is_initialized():
         if (joined := str(ray.get_runtime_context().gcs_address)) != address:
             raise RunError(f"this process is connected to the Ray at {joined}, and the run to that at {address}")

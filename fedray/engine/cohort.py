@@ -1,4 +1,4 @@
-"""Who takes part in a round, and how the cohort is cut into lanes."""
+"""The cohort of a round, and the lanes that it is cut into."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from fedray.core.seeds import numpy_generator
 from fedray.engine.settings import CohortSettings
 
 
-def sample(ids: Sequence[str], settings: CohortSettings, cost: Callable[[str], float], seed: int, round: int) -> list[str]:
-    """The cohort of a round, without replacement. Fewer than asked for are chosen where too few are available."""
+def sample(
+    ids: Sequence[str], settings: CohortSettings, cost: Callable[[str], float], seed: int, round: int
+) -> list[str]:
+    """The cohort of a round, drawn without replacement. It is smaller where too few clients are available."""
     generator = numpy_generator(seed, "cohort", round)
     count = settings.count(len(ids))
     if settings.availability == 1.0 and settings.sampling == "uniform":
         return [ids[i] for i in generator.choice(len(ids), count, replace=False).tolist()]
     available: npt.NDArray[np.int64] = np.arange(len(ids))
     if settings.availability < 1.0:
-        available = np.flatnonzero(numpy_generator(seed, "availability", round).random(len(ids)) < settings.availability)
+        available = np.flatnonzero(
+            numpy_generator(seed, "availability", round).random(len(ids)) < settings.availability
+        )
     count = min(count, len(available))
     weights = None
     if settings.sampling == "weighted" and count:
@@ -38,7 +42,10 @@ def drops_out(client: str, settings: CohortSettings, seed: int, round: int) -> b
 
 
 def cut(cohort: Sequence[str], lanes: int, cost: Callable[[str], float]) -> list[list[str]]:
-    """At most `lanes` lanes of about equal cost, the same whatever the hardware: the dearest client first, always to the lightest lane."""
+    """At most `lanes` lanes of about equal cost: the dearest client first, each to the lightest lane.
+
+    The cut does not depend on the hardware.
+    """
     costs = {client: cost(client) for client in cohort}
     heap = [(0.0, lane) for lane in range(min(lanes, len(cohort)))]
     result: list[list[str]] = [[] for _ in heap]

@@ -1,4 +1,4 @@
-"""The driver actor: it owns the run folder, has the rounds played, and says what happens. It needs no GPU."""
+"""The driver actor: it holds the run folder, plays the rounds and reports events. It needs no GPU."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import ray
@@ -22,24 +23,27 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from fedray.core.types import RunError
 from fedray.engine.actors import ClientActor
-from fedray.engine.events import Event, Events
-from fedray.engine.folder import RunFolder
+from fedray.engine.hangs import Hangs
 from fedray.engine.holding import scratch
+from fedray.engine.jobs import Init
 from fedray.engine.play import Play
-from fedray.engine.pool import Job, Pool, Stopped
+from fedray.engine.pool import Pool, Stopped, Wish
 from fedray.engine.resources import DRIVER_CPUS, Share
 from fedray.engine.rounds import Plan, Rounds
+from fedray.engine.telemetry.events import Event, Events
 from fedray.engine.work import Program
+from fedray.runs.folder import BEFORE, RunFolder
 
 NAMESPACE = "fedray"
-ATTACH = "driver.json"  # where the driver of a run folder is found while it is at work
-DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2  # of a placement group: the driver's, and the first client actor's; 0 is that of its maker
-LINGER_SECONDS = 10.0  # how long a detached driver stays for those who watch its end
+ATTACH = "driver.json"  # in a run folder: the address of the driver that is at work
+# Bundles of a placement group: the driver's and the first client actor's. The process that made the group has bundle 0.
+DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
+LINGER_SECONDS = 10.0  # a detached driver stays that long after its end, for processes that watch
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a driver is to do."""
+    """The work of a driver."""
 
     name: str
     program: Program
@@ -47,20 +51,21 @@ class Assignment:
     plan: Plan
     share: Share
     folder: Path | str  # of the run: a path, or the URI of an object store
-    texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written once the folder is locked
-    group: PlacementGroup | None = None  # what is reserved for it: see `bundle`
+    texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written under the lock
+    group: PlacementGroup | None = None  # of resources that are reserved for the run
+    new: bool = False  # whether the run begins: its folder must then hold no other files
 
 
 class Driver:
-    """A Ray actor of several threads: one runs, the others answer `events`, `note` and `stop`; each who watches holds one for a second."""
+    """A Ray actor with several threads: one plays the run, the others answer `events`, `note`, `pin` and `stop`."""
 
     def __init__(self, assignment: Assignment, detached: bool) -> None:
         self.assignment, self.detached = assignment, detached
         self.folder = RunFolder(assignment.folder)
         self.log = Events()
-        self._wish = "no"  # of the user, for the end: no | after the round | now
+        self._wish = Wish.NOT_YET  # when the user wants the run to end
         self._pinned: frozenset[int] | None = None
-        torch.set_num_threads(1)  # as client actors: more give other bits
+        torch.set_num_threads(1)  # as on client actors: more threads give other bits
 
     def events(self, after: int, timeout: float) -> list[Event]:
         return self.log.after(after, timeout)
@@ -69,17 +74,19 @@ class Driver:
         self.log.add(kind, data)
 
     def stop(self, now: bool) -> None:
-        """End after the current round with a checkpoint, or at once."""
-        self._wish = "now" if now else "after the round"
+        """End after the current round with a checkpoint, or at once; at once too where an actor hangs."""
+        self._wish = Wish.NOW if now else Wish.AFTER_ROUND
 
     def pin(self, rounds: list[int]) -> None:
-        """Keep the checkpoints of these rounds, which others name, and all newer ones: from now on, until the next call."""
+        """Keep the checkpoints of these rounds, and all newer ones, until the next call."""
         self._pinned = frozenset(rounds)
 
     def run(self) -> dict[str, Any]:
-        """Play the run to its end; returns what results.json holds. The last event tells how it ended."""
+        """Play the run to its end; returns the content of results.json. The last event tells how the run ended."""
         try:
             with self.folder.locked():
+                if self.assignment.new:  # checked before, but another process may have filled it since
+                    self.folder.check_free({*BEFORE, "broken.tsv"})
                 results = self._run()
             self.note("end", {"results": results})
             return results
@@ -87,14 +94,14 @@ class Driver:
             self.note("end", {"error": f"{error}"})
             raise
         finally:
-            if self.detached:  # nobody else ends it
+            if self.detached:  # no other process ends this one
                 threading.Timer(LINGER_SECONDS, os._exit, (0,)).start()
 
     def prepare(self, clients: Sequence[str]) -> None:
-        """Have theta_0 and the first states of these clients made, which stay in the cache for the runs that need them."""
+        """Make theta_0 and the first states of these clients, which stay in the cache for other runs."""
         algorithm = self.assignment.program.algorithm
         with self._actors() as (pool, rounds):
-            rounds.start(pool.run({0: Job("init", ())})[0][0])
+            rounds.start(pool.run({0: Init()})[0][0])
             if algorithm.overrides("client_prepare"):
                 lanes, _ = rounds.prepare(clients)
                 rounds.check([failure for lane in lanes for failure in lane.failures], len(clients))
@@ -108,7 +115,7 @@ class Driver:
                 return play.run(pool, rounds)
         except Stopped:
             return play.stopped()
-        except Exception:  # whatever it is: kept with its traceback beside the run, and passed on
+        except Exception:  # of any kind: its traceback goes to the run folder
             self._keep("error.txt", traceback.format_exc())
             raise
         finally:
@@ -116,31 +123,37 @@ class Driver:
 
     @contextmanager
     def _actors(self) -> Iterator[tuple[Pool, Rounds]]:
-        """The client actors, and the rounds that are played on them; nothing of them stays."""
+        """The client actors, and the rounds that they play. Actors and their local files are removed at the end."""
         run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
         pool = None
         try:
             pool = self._pool(run)
             asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
-            yield pool, Rounds(self.assignment.program, self.assignment.plan, pool, scratch(run), asset_bytes, self.note)
+            program, plan = self.assignment.program, self.assignment.plan
+            yield pool, Rounds(program, plan, pool, scratch(run), asset_bytes, self.note)
         finally:
             if pool is not None:
                 pool.close()
             shutil.rmtree(scratch(run), ignore_errors=True)
 
     def _open(self) -> None:
-        """Say what runs here, and where its driver is."""
+        """Write the files that describe the run, and the driver's address."""
         for name, text in self.assignment.texts.items():
             self.folder.write_text(name, text)
         for old in ("error.txt", "results.json"):
             self.folder.remove(old)
-        me = {"address": ray.get_runtime_context().gcs_address, "pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+        me = {
+            "address": ray.get_runtime_context().gcs_address,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "started": time.time(),
+        }
         self.folder.write_json(ATTACH, me)
 
     def _keep(self, name: str, text: str) -> None:
         try:
             self.folder.write_text(name, text)
-        except (OSError, RunError) as error:  # a full disk, most likely that of which the text tells
+        except (OSError, RunError) as error:  # a full disk, most likely the one that the text is about
             self.note("warning", {"text": f"{name} could not be written: {error}"})
 
     def _pool(self, run: str) -> Pool:
@@ -148,42 +161,46 @@ class Driver:
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))
         me = ray.get_runtime_context().current_actor
-        hold, own = engine.hold_gb * 1e9, engine.placement == "dedicated"
+        hold, dedicated = engine.hold_gb * 1e9, engine.placement == "dedicated"
         several = sum(node["Alive"] for node in ray.nodes()) > 1
         if several:
             self.folder.write_text("probe/driver", run)
 
         def make(slot: int) -> Any:
             where = bundle(self.assignment.group, CLIENT_BUNDLE + slot)
-            remote = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0, scheduling_strategy=where)(ClientActor)
-            return remote.remote(program, assets, share.gpus, hold, own, run, me)
+            booked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "scheduling_strategy": where}
+            remote = ray.remote(**booked)(ClientActor)
+            return remote.remote(program, assets, share.gpus, hold, dedicated, run, me)
 
         self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
         folder = str(self.assignment.folder) if several else None
         warn = lambda text: self.note("warning", {"text": text})  # noqa: E731
-        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish == "now", folder, warn)
+        hangs = Hangs(engine.hang_warning_s, warn, f"; `fedray stop {quote(self.folder.place)}` ends the run")
+        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, warn, hangs)
         for node in pool.nodes if several else ():
             if not self.folder.exists(f"probe/{node}"):
                 raise RunError(
-                    f"node {node} does not see the run folder {self.folder.place}: with several nodes choose --out on a shared folder or "
-                    "an object store"
+                    f"node {node} does not see the run folder {self.folder.place}: with several nodes choose --out on "
+                    "a shared folder or an object store"
                 )
         return pool
 
 
 def name_of(place: str) -> str:
-    """The name, in `NAMESPACE`, of the driver that is at work in a run folder (`RunFolder.place`): one in a cluster."""
+    """The name, in `NAMESPACE`, of the driver of a run folder (`RunFolder.place`). A cluster has one such actor."""
     return f"driver of {place}"
 
 
 def bundle(group: PlacementGroup | None, index: int) -> Any:
-    """The scheduling strategy of an actor that has a bundle of its own: unpinned, a small one would take a large one's."""
+    """The scheduling strategy that pins an actor to a bundle. Without it, a small actor may take a large bundle."""
     return None if group is None else PlacementGroupSchedulingStrategy(group, index)
 
 
 def start(assignment: Assignment, detached: bool = False) -> Any:
-    """A driver actor on this node or in its bundle, which holds the run folder. `detached`: it outlives the process that made it."""
-    here = bundle(assignment.group, DRIVER_BUNDLE) or NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    """Start a driver actor on this node or in its bundle. `detached`: the driver outlives this process."""
+    here = bundle(assignment.group, DRIVER_BUNDLE) or NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=False
+    )
     life = {"lifetime": "detached"} if detached else {}
     place = RunFolder(assignment.folder).place
     remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)

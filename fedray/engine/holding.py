@@ -1,4 +1,4 @@
-"""Updates that wait on their holder until the whole cohort has been seen: in memory up to a limit, beyond it in files on local disk."""
+"""What an actor keeps between jobs: updates, in memory or on local disk, and the state of a dedicated client."""
 
 from __future__ import annotations
 
@@ -7,34 +7,31 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fedray.core import serialize
-from fedray.core.strategies import Weights
-from fedray.core.sums import LayeredSum
-from fedray.core.types import Layer, State, Vector
+from fedray.core.types import State, Vector
 from fedray.engine.work import States
+from fedray.storage import serialize
 
 
 def scratch(run: str) -> Path:
-    """A folder of this machine for what a run needs while it goes on, and nobody afterwards."""
+    """A folder on this machine for temporary files of a run."""
     return Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}" / run
 
 
 class Holder:
-    """The updates of lanes of one round, by client, in the order in which they came."""
+    """The updates of lanes of one round, by client, in the order of arrival."""
 
     def __init__(self, folder: Path, limit: float) -> None:
-        """`limit`: bytes kept in memory."""
+        """`limit`: bytes in memory; further updates go to files in `folder`."""
         self.folder, self.limit = folder, limit
         self._round = -1
         self._lanes: dict[int, dict[str, Vector]] = {}
         self._bytes = 0
 
     def open(self, round: int, lane: int) -> Callable[[str, Vector], None]:
-        """Begin to hold a lane, from nothing; what is held of other rounds goes."""
+        """Begin a lane without updates; returns a function that holds an update. Other rounds' updates are dropped."""
         if round != self._round:
             self.clear()
             self._round = round
@@ -45,7 +42,7 @@ class Holder:
                 delta = self._spill(lane, len(updates), delta)
             else:
                 self._bytes += delta.nbytes
-                delta = np.array(delta)  # the algorithm may go on using its own
+                delta = np.array(delta)  # a copy: the algorithm may reuse its array
             updates[client] = delta
 
         return keep
@@ -57,39 +54,25 @@ class Holder:
         return np.memmap(path, dtype=np.float32, mode="r", shape=delta.shape)
 
     def updates(self, round: int, lane: int) -> dict[str, Vector]:
+        """The updates of a lane by client."""
         assert round == self._round, "the updates of this round are not held here"
         return self._lanes[lane]
 
-    def block(self, round: int, lane: int, start: int, stop: int) -> Vector:
-        """The numbers [start, stop) of all of a lane's updates, [clients, stop - start]."""
-        return np.stack([delta[start:stop] for delta in self.updates(round, lane).values()])
-
-    def probe(self, probe: Callable[..., Any], round: int, lane: int, mean: Vector, layers: tuple[Layer, ...]) -> dict[str, Any]:
-        """The strategy's scalars of a lane's clients."""
-        return {client: dict(probe(delta, mean, layers)) for client, delta in self.updates(round, lane).items()}
-
-    def fold(self, round: int, lane: int, weights: Weights, layers: tuple[Layer, ...]) -> LayeredSum:
-        """The weighted sum of a lane's updates; clients without a weight are left out."""
-        total = LayeredSum(layers)
-        for client, delta in self.updates(round, lane).items():
-            if client in weights:
-                total.add(delta, weights[client])
-        return total
-
     def clear(self) -> None:
+        """Drop all updates and their files."""
         self._lanes, self._bytes = {}, 0
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class OwnStates:
-    """The states of an actor's own client: as they were written last, without reading them again."""
+class DedicatedStates:
+    """The states of a dedicated actor's client: the newest is kept in memory, so it is not read again."""
 
     def __init__(self, store: States) -> None:
         self._store = store
         self._newest: dict[str, tuple[int, State]] = {}
 
     def load(self, client: str, version: int) -> State:
-        """A state that an algorithm may change in place: it is handed out once, then read from the store."""
+        """A state. The kept copy is returned once, since an algorithm may change it in place; then from the store."""
         newest = self._newest.pop(client, None)
         return newest[1] if newest is not None and newest[0] == version else self._store.load(client, version)
 

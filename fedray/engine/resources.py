@@ -1,4 +1,4 @@
-"""How many client actors there are and what each books: decided once, by the driver's side, and refused at once where it cannot be met."""
+"""The number of client actors and the resources that each books: computed once, and refused where nodes lack them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from fedray.engine.settings import EngineSettings
 
 DRIVER_CPUS = 0.01
 ACTORS_A_GPU = 4
-ACTOR_BYTES = 340e6  # of memory: an actor with torch, measured with Ray 2.60 and torch 2.11 on Linux (`fedray doctor` measures it anew)
-UNIT = 10_000  # Ray counts cores and GPUs in ten-thousandths; in whole numbers nothing is lost to rounding
+# Memory of an actor with torch, measured with Ray 2.60 and torch 2.11 on Linux (`fedray doctor` measures it anew).
+ACTOR_BYTES = 340e6
+UNIT = 10_000  # Ray counts cores and GPUs in ten-thousandths; whole numbers avoid rounding
 
 
 @dataclass(frozen=True)
 class Node:
-    """What Ray has on one machine. `memory`: bytes for actors, beside the object store; None where it is not known."""
+    """The resources of one machine. `memory`: bytes for actors, beside the object store; None: not known."""
 
     cpus: float
     gpus: float
@@ -27,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Share:
-    """What the pool is made of."""
+    """The pool: the number of actors, and the cores and GPUs that each books."""
 
     actors: int
     cpus: float
@@ -35,10 +36,10 @@ class Share:
 
 
 def share(settings: EngineSettings, nodes: Sequence[Node], population: int | None = None) -> Share:
-    """The pool for these nodes; each actor lies on one of them.
+    """The pool for these nodes. Each actor runs on one node.
 
-    `population` is how many clients there are, which `placement: dedicated` needs; before that is known it gets what pooled would get.
-    A share that the nodes can never give is a ValueError: Ray would wait for it for ever.
+    `population`: the number of clients, for `placement: dedicated`; None: not known yet, which gives a pooled share.
+    ValueError: the nodes can never provide the share, and Ray would wait for ever.
     """
     dedicated = settings.placement == "dedicated"
     gpus = _gpus(settings, nodes)
@@ -49,10 +50,12 @@ def share(settings: EngineSettings, nodes: Sequence[Node], population: int | Non
         raise ValueError(f"engine.cpus_per_client asks for {cpus / UNIT:g} cores an actor, but {there}: lower it")
 
     def places(cpus: int) -> int:
-        """How many actors of this many units the nodes hold; only a node's cores and GPUs bound it."""
+        """The number of actors of so many units that fit on the nodes, by cores and GPUs."""
         return sum(_places(node, room, cpus, gpus) for node, room in zip(nodes, left, strict=True))
 
-    if (asked := population if dedicated else settings.actors if isinstance(settings.actors, int) else None) is not None:
+    if (
+        asked := population if dedicated else settings.actors if isinstance(settings.actors, int) else None
+    ) is not None:
         actors = asked
         name = f"engine.placement: dedicated with {actors:,} clients" if dedicated else f"engine.actors={actors}"
         _check_memory(name, actors, nodes, dedicated)
@@ -62,13 +65,14 @@ def share(settings: EngineSettings, nodes: Sequence[Node], population: int | Non
         if not actors:
             most = max(room for node, room in zip(nodes, left, strict=True) if _places(node, room, 0, gpus))
             raise ValueError(
-                f"engine.cpus_per_client={(cpus or 0) / UNIT:g} and engine.gpus_per_client={gpus / UNIT:g}: a node with such GPUs has "
-                f"{most / UNIT:g} cores left at most: lower cpus_per_client"
+                f"engine.cpus_per_client={(cpus or 0) / UNIT:g} and engine.gpus_per_client={gpus / UNIT:g}: a node "
+                f"with such GPUs has {most / UNIT:g} cores left at most: lower cpus_per_client"
             )
     else:
         actors = max(1, sum(math.floor(node.cpus) for node in nodes))
     if cpus is None:
-        cpus = bisect_left(range(1, max(left) + 1), True, key=lambda each: places(each) < actors)  # the most that still holds all of them
+        # The largest share with which all actors fit.
+        cpus = bisect_left(range(1, max(left) + 1), True, key=lambda each: places(each) < actors)
         cpus = cpus if cpus < UNIT else cpus // UNIT * UNIT
     return Share(actors, cpus / UNIT, gpus / UNIT)
 
@@ -105,7 +109,9 @@ def _left(nodes: Sequence[Node]) -> list[int]:
     left = [math.floor(node.cpus * UNIT + 1e-6) - booked * node.driver for node in nodes]
     if not nodes or max(left) <= 0:
         cpus = sum(node.cpus for node in nodes)
-        raise ValueError(f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)")
+        raise ValueError(
+            f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)"
+        )
     if min(left) < 0:
         here = next(node.cpus for node in nodes if node.driver)
         raise ValueError(
@@ -116,7 +122,10 @@ def _left(nodes: Sequence[Node]) -> list[int]:
 
 
 def _places(node: Node, left: int, cpus: int, gpus: int) -> int:
-    """How many actors a node holds; a fraction of a GPU lies on one GPU. Without GPUs and cores nothing bounds them: as many as asked."""
+    """The number of actors that fit on a node. A fraction of a GPU lies on one GPU.
+
+    Actors that book neither cores nor GPUs are not bounded.
+    """
     bounds = [left // cpus] if cpus else []
     if gpus:
         whole = math.floor(node.gpus)
@@ -130,13 +139,20 @@ def _check_memory(name: str, actors: int, nodes: Sequence[Node], dedicated: bool
     if len(known) < len(nodes) or actors <= fit:
         return
     raise ValueError(
-        f"{name}: {actors:,} actors need about {actors * ACTOR_BYTES / 1e9:,.1f} GB of memory ({ACTOR_BYTES / 1e6:.0f} MB each, measured "
-        f"with torch), but Ray has {sum(known) / 1e9:,.1f} GB for them, enough for {fit:,}: "
-        + ("placement: pooled plays any population" if dedicated else "lower it, or leave it at auto: a few actors play any population")
+        f"{name}: {actors:,} actors need about {actors * ACTOR_BYTES / 1e9:,.1f} GB of memory "
+        f"({ACTOR_BYTES / 1e6:.0f} MB each, measured with torch), but Ray has {sum(known) / 1e9:,.1f} GB for them, "
+        f"enough for {fit:,}: "
+        + (
+            "placement: pooled plays any population"
+            if dedicated
+            else "lower it, or leave it at auto: a few actors play any population"
+        )
     )
 
 
-def _check_places(name: str, actors: int, nodes: Sequence[Node], places: Callable[[int], int], cpus: int | None, gpus: int) -> None:
+def _check_places(
+    name: str, actors: int, nodes: Sequence[Node], places: Callable[[int], int], cpus: int | None, gpus: int
+) -> None:
     cpus = cpus or 0
     if actors <= places(cpus):
         return
@@ -145,13 +161,13 @@ def _check_places(name: str, actors: int, nodes: Sequence[Node], places: Callabl
         count = sum(math.floor(node.gpus) for node in nodes)
         smaller = UNIT // math.ceil(actors / count) / UNIT
         raise ValueError(
-            f"{name} of engine.gpus_per_client={gpus / UNIT:g}: {_count(count, 'GPU')} have room for {places(0)} of them: lower either "
-            f"(gpus_per_client={smaller:g} would do){pooled}"
+            f"{name} of engine.gpus_per_client={gpus / UNIT:g}: {_count(count, 'GPU')} have room for {places(0)} of "
+            f"them: lower either (gpus_per_client={smaller:g} would do){pooled}"
         )
     each = f"engine.cpus_per_client={cpus / UNIT:g}" + (f" and gpus_per_client={gpus / UNIT:g}" if gpus else "")
     raise ValueError(
-        f"{name} of {each} need {actors * cpus / UNIT:g} cores, but beside the driver there is room for {places(cpus)} of them "
-        f"({_words(nodes)}): lower either{pooled}"
+        f"{name} of {each} need {actors * cpus / UNIT:g} cores, but beside the driver there is room for {places(cpus)} "
+        f"of them ({_words(nodes)}): lower either{pooled}"
     )
 
 
@@ -160,9 +176,10 @@ def _count(number: float, what: str) -> str:
 
 
 def _words(nodes: Sequence[Node]) -> str:
-    """The nodes in a few words: an actor lies on one of them, so their sizes matter."""
+    """A description of the nodes with the size of the largest: an actor runs on one node."""
     cpus, gpus = [node.cpus for node in nodes], [node.gpus for node in nodes]
     if len(nodes) == 1:
         return _count(cpus[0], "core") + (f" and {_count(gpus[0], 'GPU')}" if gpus[0] else "")
     most = _count(max(cpus), "core") + (f" and {_count(max(gpus), 'GPU')}" if any(gpus) else "")
-    return f"{len(nodes)} nodes with {_count(sum(cpus), 'core')} in all; a node has {most} at most, and an actor lies on one node"
+    total = f"{len(nodes)} nodes with {_count(sum(cpus), 'core')} in all"
+    return f"{total}; a node has {most} at most, and an actor lies on one node"

@@ -1,9 +1,8 @@
-"""The round loop: cohort, lanes, broadcast, training, merging, server update, evaluation, checkpoint, one row of metrics."""
+"""The round: cohort, lanes, broadcast, training, merging, server update, evaluation."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -12,25 +11,26 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fedray.core import serialize
 from fedray.core.metrics import Metrics
-from fedray.core.strategies import OnePass
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
-from fedray.engine.actors import read_text
-from fedray.engine.aggregation import Aggregate, aggregate
-from fedray.engine.folder import ClientRecord, Progress
+from fedray.engine.aggregation import Aggregate, TrainedLanes, aggregation_of
+from fedray.engine.dedicated import train_dedicated
+from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
+from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
-from fedray.engine.pool import Job, Lost, Pool
+from fedray.engine.pool import Lost, Pool
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.watches import Phases
+from fedray.engine.telemetry.watches import Phases
 from fedray.engine.work import Program
+from fedray.runs.folder import ClientRecord, Progress
+from fedray.storage import serialize
 
-DEATHS_ALLOWED = 1  # a client that was at work when its actor died a second time is left out
+SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
+PREPARED = 32  # clients in a lane that only prepares
+Trained = LaneResult | Update | None
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,17 @@ class Plan:
     evaluation: EvaluationSettings
 
 
+@dataclass(frozen=True)
+class Draw:
+    """Who takes part in a round."""
+
+    chosen: Sequence[str]  # all of them get the broadcast
+    lanes: Sequence[Lane]  # of those that answer
+
+
 @dataclass
 class Outcome:
-    """What a round's lanes brought, merged in lane order."""
+    """The result of a round's lanes, merged in lane order."""
 
     partial: PartialSum  # metrics
     aggregate: Aggregate
@@ -66,28 +74,35 @@ class Outcome:
 
 
 class Rounds:
-    """Plays rounds on a pool of actors. Holds nothing that a checkpoint does not: `Progress` goes in and comes out."""
+    """Plays rounds on a pool of actors. `Progress` goes in and comes out: a checkpoint holds all that a round needs."""
 
     def __init__(
-        self, program: Program, plan: Plan, pool: Pool, markers: Path, asset_bytes: int, note: Callable[[str, dict[str, Any]], None]
+        self,
+        program: Program,
+        plan: Plan,
+        pool: Pool,
+        markers: Path,
+        asset_bytes: int,
+        note: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.program, self.plan, self.pool, self.note = program, plan, pool, note
         self.algorithm = program.algorithm
+        self.aggregation = aggregation_of(program.algorithm.strategy)
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
-        self.first: Any = None  # the broadcast of round 0, in the object store
+        self.first: Reference = None  # the broadcast of round 0, in the object store
         self._first_bytes = 0
         self.phases = Phases()
-        self._put: tuple[ServerState, int, Broadcast, Any] | None = None  # the newest broadcast, and where it is
-        own = plan.engine.placement == "dedicated"
-        self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if own else {}
+        self._put: tuple[ServerState, int, Broadcast, Reference] | None = None  # the newest broadcast, and where it is
+        dedicated = plan.engine.placement == "dedicated"
+        self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
 
     def start(self, initial: ServerState) -> None:
         """Put the broadcast of round 0 where clients that take part for the first time find it."""
         broadcast, self.first = self.put(initial, 0)
         self._first_bytes = size(broadcast)
 
-    def put(self, state: ServerState, round: int) -> tuple[Broadcast, Any]:
+    def put(self, state: ServerState, round: int) -> tuple[Broadcast, Reference]:
         """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
         if self._put is None or self._put[0] is not state or self._put[1] != round:
             with self.phases("broadcast"):
@@ -97,132 +112,113 @@ class Rounds:
 
     def train(self, progress: Progress) -> Outcome:
         """One round on `progress.state`, without changing it."""
+        t, draw = progress.round, self._draw(progress)
+        broadcast, reference = self.put(progress.state, t)
+        jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, reference) for lane in draw.lanes}
+        if self.algorithm.overrides("server_train"):  # it cannot be cut: first to start
+            jobs[SERVER] = ServerTrain(t, inputs=(reference,), cost=math.inf)
+        results: dict[Hashable, Trained] = {}
+        holders: dict[Hashable, int] = {}
+        while True:
+            missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
+            try:
+                results |= self._train_dedicated(missing) if self._slots else self.pool.run(missing)
+                holders |= self.pool.where
+                lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
+                partial, aggregate = self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
+                break
+            except Lost:  # every loss has used up a replacement, so this ends
+                self.note("warning", {"text": "an actor died with updates that it held; they are trained again"})
+        server = results.get(SERVER)
+        assert server is None or isinstance(server, Update)
+        answered = sum(len(lane.clients) for lane in draw.lanes)
+        down = self._down_bytes(progress, draw.chosen, broadcast, lanes)
+        return Outcome(
+            partial, aggregate, lanes, server, len(draw.chosen), len(draw.chosen) - answered, down, broadcast.settings
+        )
+
+    def _draw(self, progress: Progress) -> Draw:
+        """The cohort of a round, and the lanes of the clients that answer."""
         t, data, settings = progress.round, self.program.data, self.plan.cohort
         chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
-        broadcast, reference = self.put(progress.state, t)
-        own = self.plan.evaluation.own_utterances if self._scores_own(t + 1) else 0
-        jobs: dict[Hashable, Job] = {}
+        personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
+        lanes = []
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
-            versioned = tuple((client, progress.clients[client].version if client in progress.clients else None) for client in clients)
-            lane = Lane(number, t, versioned, own=own, marker=self.markers / f"lane_{number}")
-            jobs[number] = Job("train_lane", (lane, reference, self.first), sum(map(data.cost, clients)))
-        if self.algorithm.overrides("server_train"):
-            jobs["server"] = Job("server_train", (t, reference), math.inf)  # one piece that cannot be cut: first to start
-        lanes, server, partial, aggregate = self._trained(jobs, t)
+            versions = tuple(
+                (name, progress.clients[name].version if name in progress.clients else None) for name in clients
+            )
+            lanes.append(Lane(number, t, versions, personal=personal, marker=self.markers / f"lane_{number}"))
+        return Draw(chosen, lanes)
+
+    def _job(self, lane: Lane, broadcast: Reference) -> TrainLane:
+        cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
+        return TrainLane(lane, inputs=(broadcast, self.first), cost=cost)
+
+    def _stands(self, key: Hashable, results: Mapping[Hashable, Trained], holders: Mapping[Hashable, int]) -> bool:
+        """Whether a result is there, and its updates have not gone with the actor that held them."""
+        return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
+
+    def _train_dedicated(self, jobs: Mapping[Hashable, Job[Trained]]) -> dict[Hashable, Trained]:
+        return train_dedicated(self.pool, jobs, self._slots, self.program.data.cost, self.markers)
+
+    def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:
+        """Merge the lanes in their order, and make the mean of their updates."""
+        with self.phases("merge"):
+            trained = TrainedLanes.merge(round, lanes, holders)
+            return trained.partial, self.aggregation.aggregate(self.pool, trained, self.layers)
+
+    def _down_bytes(
+        self, progress: Progress, chosen: Sequence[str], broadcast: Broadcast, lanes: Sequence[LaneResult]
+    ) -> int:
+        """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
         down = len(chosen) * size(broadcast)
         down += sum(client not in progress.clients for client in chosen) * 4 * broadcast.constant
         if self.algorithm.prepare_reads:
-            down += sum(len(lane.prepared) for lane in lanes) * (self.asset_bytes + (self._first_bytes if t else 0))  # theta_0 once
-        return Outcome(partial, aggregate, lanes, server, len(chosen), len(chosen) - len(answering), down, broadcast.settings)
+            first = self.asset_bytes + (self._first_bytes if progress.round else 0)
+            down += sum(len(lane.prepared) for lane in lanes) * first
+        return down
 
-    def _scores_own(self, round: int) -> bool:
-        """Whether the own models of a round's cohort are scored: counted from 1, and the last one always."""
-        every = self.plan.evaluation.own_every
-        possible = every > 0 and "dev" in self.program.data.splits() and self.algorithm.overrides("client_evaluate")
+    def _scores_personal(self, round: int) -> bool:
+        """Whether the personal models of a round's cohort are scored. Rounds count from 1; the last round always is."""
+        every = self.plan.evaluation.personal_every
+        possible = every > 0 and "dev" in self.program.data.splits() and self.algorithm.overrides("evaluate_personal")
         return possible and (round % every == 0 or round == self.plan.rounds)
 
-    def _trained(self, jobs: Mapping[Hashable, Job], round: int) -> tuple[list[LaneResult], Update | None, PartialSum, Aggregate]:
-        """All lanes trained and aggregated. What is lost with an actor that held it is trained again: to the same bits."""
-        strategy, results, holders = self.algorithm.strategy, dict[Hashable, Any](), dict[Hashable, int]()
-        while True:
-            try:
-                kept = {key for key in results if isinstance(strategy, OnePass) or key == "server" or self.pool.lives(holders[key])}
-                missing = {key: job for key, job in jobs.items() if key not in kept}
-                found, where = self._lanes(missing)
-                results |= found
-                holders |= where
-                lanes = [results[key] for key in jobs if key != "server"]
-                partial = PartialSum()
-                with self.phases("merge"):
-                    for lane in lanes:
-                        partial.merge(lane.partial)
-                    held = [holders[n] for n in jobs if n != "server"]
-                    aggregated = aggregate(self.pool, strategy, self.layers, round, lanes, held, partial)
-                return lanes, results.get("server"), partial, aggregated
-            except Lost:  # every loss has used up a replacement, so this ends
-                self.note("warning", {"text": "an actor died with updates that it held; they are trained again"})
-
-    def _lanes(self, jobs: Mapping[Hashable, Job]) -> tuple[dict[Hashable, Any], dict[Hashable, int]]:
-        """Train these lanes (and the server): the results, and which actor has each lane's updates."""
-        if not self._slots:
-            return self._run(jobs), self.pool.where
-        # A client an actor: those of a lane train side by side, the lane's first folds.
-        single: dict[Hashable, Job] = {}
-        for key, job in jobs.items():
-            lane, *rest = job.arguments
-            if isinstance(lane, Lane):
-                for client, version in lane.clients:
-                    own = replace(lane, clients=((client, version),), marker=self.markers / f"client_{self._slots[client]}")
-                    single[key, client] = Job("train_client", (own, *rest), self.program.data.cost(client), self._slots[client], keep=True)
-            else:
-                single[key] = job
-        trained = self._run(single)
-        lanes: dict[Hashable, list[Any]] = {
-            key: [trained[key, client] for client, _ in job.arguments[0].clients] for key, job in jobs.items() if key != "server"
-        }
-        gathering: dict[Hashable, Job] = {}
-        for key, parts in lanes.items():
-            lane = jobs[key].arguments[0]
-            gathering[key] = Job("gather_lane", (lane, *(updates for updates, _ in parts)), slot=self._slots[lane.clients[0][0]])
-        sums, results = self.pool.run(gathering), dict[Hashable, Any]()
-        where = self.pool.where
-        for key, parts in lanes.items():
-            results[key] = LaneResult()
-            for _, result in parts:
-                results[key].extend(result)
-            results[key].partial.updates = sums[key]
-        return results | {key: trained[key] for key in jobs if key == "server"}, where
-
     def prepare(self, ids: Sequence[str]) -> tuple[list[LaneResult], int]:
-        """Give these clients their first state, in lanes of about 32; the lanes, and the bytes that went down."""
-        pieces = [ids[i : i + 32] for i in range(0, len(ids), 32)]
-        jobs: dict[Hashable, Job] = {
-            n: Job("prepare_lane", (Lane(n, 0, tuple((client, None) for client in piece), marker=self.markers / f"lane_{n}"), self.first))
-            for n, piece in enumerate(pieces)
-        }
-        lanes = list(self._run(jobs).values())
+        """Give these clients their first state; the lanes, and the bytes that went down."""
+        jobs = {}
+        for n, start in enumerate(range(0, len(ids), PREPARED)):
+            clients = tuple((client, None) for client in ids[start : start + PREPARED])
+            jobs[n] = PrepareLane(Lane(n, 0, clients, marker=self.markers / f"lane_{n}"), inputs=(self.first,))
+        lanes = list(self.pool.run(jobs).values())
         sent = self._first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
-    def _run(self, jobs: Mapping[Hashable, Job]) -> dict[Hashable, Any]:
-        """On the pool. A client that is at work when its actor dies is noted; at the second time it is left out."""
-        deaths: Counter[str] = Counter()
-
-        def on_death(key: Hashable, job: Job, node: str) -> Job:
-            lane = job.arguments[0]
-            if not isinstance(lane, Lane) or lane.marker is None:
-                return job
-            text = read_on(node, lane.marker)
-            client = None if text is None else lane.marked(text)
-            lane = replace(lane, attempt=lane.attempt + 1)
-            if client is not None:
-                deaths[client] += 1
-                self.note("warning", {"text": f"an actor died while client {client} was at work; lane {lane.number} is done again"})
-                if deaths[client] > DEATHS_ALLOWED:
-                    reason = f"killed its actor {deaths[client]} times (out of memory, or a crash in native code): left out of this round"
-                    lane = replace(lane, excluded={**lane.excluded, client: reason})
-            return replace(job, arguments=(lane, *job.arguments[1:]))
-
-        return self.pool.run(jobs, on_death)
-
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """theta_{t+1}: the server update, and what the server does after it."""
-        change = Change(outcome.aggregate.mean, outcome.server.delta if outcome.server is not None else None)
+        clients, vectors = outcome.aggregate.parts()
+        server = outcome.server.delta if outcome.server is not None else None
+        counted = sum(lane.counted for lane in outcome.lanes)
+        change = Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
         if change.server is not None and not np.isfinite(change.server).all():
-            raise RunError("what the server learnt itself holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients")
+            raise RunError(
+                "the server's update holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients"
+            )
         with self.phases("update"):
             state = self.algorithm.server_update(progress.state, change, progress.round)
             if self.algorithm.overrides("server_finish"):
-                state = self.pool.run({0: Job("server_finish", (progress.round, state))})[0]
+                state = self.pool.run({0: ServerFinish(progress.round, inputs=(state,))})[0]
         return ServerState(state.params, serialize.plain(state.extra))
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Each split scored in shards, merged in shard order."""
         _, reference = self.put(state, round)
         shards = self.plan.evaluation.shards
-        jobs: dict[Hashable, Job] = {
-            (split, shard): Job("evaluate", (split, shard, shards, round, reference, final)) for split in splits for shard in range(shards)
+        jobs = {
+            (split, shard): Evaluate(split, shard, shards, round, final, inputs=(reference,))
+            for split in splits
+            for shard in range(shards)
         }
         with self.phases("evaluate"):
             results = self.pool.run(jobs)
@@ -233,7 +229,9 @@ class Rounds:
             merged_splits[split] = Evaluation(metrics, [row for part in parts for row in part.predictions])
         return merged_splits
 
-    def record(self, progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Progress, list[tuple[str, int]]]:
+    def record(
+        self, progress: Progress, outcome: Outcome, state: ServerState
+    ) -> tuple[Progress, list[tuple[str, int]]]:
         """The progress after the round, and the versions of client states (client, version) that it supersedes."""
         done, clients, superseded = progress.round + 1, dict(progress.clients), []
         for lane in outcome.lanes:
@@ -257,21 +255,14 @@ class Rounds:
         """Raise when more of a cohort failed than the run allows."""
         if len(failures) > self.plan.engine.failures_allowed * of:
             first = failures[0]
+            allowed = self.plan.engine.failures_allowed
             raise RunError(
-                f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({self.plan.engine.failures_allowed:g}); "
+                f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({allowed:g}); "
                 f"all are in failures.jsonl, the first: client {first.client}: {first.reason}"
             )
 
 
 def size(broadcast: Broadcast) -> int:
-    """Bytes of a broadcast as it would travel: float32 parameters, without the constant ones, and 8 bytes a setting."""
-    return broadcast.params.nbytes - 4 * broadcast.constant + 8 * len(broadcast.settings)
-
-
-def read_on(node: str, path: Path) -> str | None:
-    """The text of a file on a node of the cluster; None when node or file is gone."""
-    here = NodeAffinitySchedulingStrategy(node, soft=False)
-    try:
-        return str(ray.get(ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(read_text).remote(path), timeout=30))
-    except (RayError, OSError):
-        return None
+    """Bytes of a broadcast on the way: float32 parameters without the constant ones, vectors, and 8 bytes a setting."""
+    vectors = sum(vector.nbytes for vector in broadcast.vectors.values())
+    return broadcast.params.nbytes - 4 * broadcast.constant + vectors + 8 * len(broadcast.settings)

@@ -1,4 +1,4 @@
-"""From the process of the user: start Ray, hand a run to a driver actor, and watch it."""
+"""The user's process: it starts Ray, hands a run to a driver actor, and watches the driver."""
 
 from __future__ import annotations
 
@@ -15,64 +15,74 @@ from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
-from fedray.engine.events import Event
-from fedray.engine.folder import RunFolder
-from fedray.engine.progress import Display
+from fedray.engine.pool import DEATHS, eviction
 from fedray.engine.resources import Node
+from fedray.engine.telemetry.events import Event
+from fedray.engine.telemetry.progress import Display
+from fedray.runs.folder import RunFolder
 
 POLL_SECONDS = 1.0
 
 
 def outside() -> str | None:
-    """The Ray that the user wants and that lives on without this process: the address in RAY_ADDRESS."""
+    """The address in RAY_ADDRESS: a Ray that outlives this process."""
     address = os.environ.get("RAY_ADDRESS", "")
     return address if address not in ("", "local") else None
 
 
 def connect(lasting: bool = False) -> None:
-    """Use the Ray that is there (already initialised, or at RAY_ADDRESS), else start one on this machine; not if it must be `lasting`."""
+    """Connect to the Ray at RAY_ADDRESS, or start one on this machine, unless this process has a Ray already.
+
+    `lasting`: the Ray must outlive this process (else ValueError).
+    """
     if ray.is_initialized():
         return
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the behaviour Ray is moving to, without its warning
+    # Ray's future behaviour, without its warning.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for every worker
     if (address := outside()) is not None:
         join(address)
     elif lasting:
-        raise ValueError("to detach a run from this process set RAY_ADDRESS to a Ray that outlives it; `fedray run --detach` does without")
+        raise ValueError(
+            "to detach a run from this process set RAY_ADDRESS to a Ray that outlives it; `fedray run --detach` does "
+            "without"
+        )
     else:
-        dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # eleven processes, which a laptop has better use for
+        dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it costs eleven processes
         context = ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard)
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
 
 
 def join(address: str) -> None:
-    """Connect to a Ray that is there; a ValueError if that cannot be done."""
+    """Connect to a running Ray. ValueError: it cannot be reached, or refuses this process."""
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # one attempt, of half a minute, not twenty
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, RayError) as error:
         raise ValueError(
-            f"no Ray at {address} lets this process in: {str(error).splitlines()[0]} (if it was started with a token, set "
-            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN; without RAY_ADDRESS a run starts a Ray of its own)"
+            f"no Ray at {address} lets this process in: {str(error).splitlines()[0]} (if it was started with a token, "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN; without RAY_ADDRESS a run starts a Ray of its own)"
         ) from error
 
 
 def resources() -> list[Node]:
-    """What each live machine of the cluster has."""
-    here = ray.get_runtime_context().get_node_id()  # where a driver that is started from this process runs
+    """The resources of each live machine of the cluster."""
+    here = ray.get_runtime_context().get_node_id()  # the driver runs here too
     alive = [(node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
-    return [Node(float(has.get("CPU", 0)), float(has.get("GPU", 0)), has.get("memory"), name == here) for name, has in alive]
+    return [
+        Node(float(has.get("CPU", 0)), float(has.get("GPU", 0)), has.get("memory"), name == here) for name, has in alive
+    ]
 
 
 def ship(module: ModuleType) -> None:
-    """Send a module of the user's by value: the actors need not be able to import it."""
+    """Send a user's module to the actors by value, since they may not be able to import it."""
     if module.__name__ != "__main__" and module.__name__.partition(".")[0] != "fedray":
         cloudpickle.register_pickle_by_value(module)
 
@@ -83,9 +93,9 @@ def _call(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> Iterator[Any]:
-    """`function(item)` for every item, in order, with a progress bar; a few more than there are cores in flight at a time.
+    """`function(item)` for every item, in order, with a progress bar.
 
-    On all cores of this machine: what is read and written is files of its cache, which others need not see.
+    On all cores of this machine only: the files are those of its cache, which other machines may not see.
     """
     connect()
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -104,19 +114,22 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
                 display.progress(done, len(items), what)
                 yield result
         except RayTaskError as error:
-            # What is in flight ends by itself. `ray.cancel` of a task that is just ending would end this process: "Check failed: Tried to
-            # complete task that was not pending" (Ray 2.60).
+            # Tasks in flight end by themselves. `ray.cancel` of a task that is just ending would end this process:
+            # "Check failed: Tried to complete task that was not pending" (Ray 2.60).
             raise cause_of(error) from None
 
 
 def cause_of(error: RayTaskError) -> Exception:
-    """What the user's data did wrong, without the engine's own frames around it; anything else as it is."""
+    """A ValueError or RunError of the task without Ray's frames around it; any other error unchanged."""
     cause = error.cause
     return cause if isinstance(cause, ValueError | RunError) else error
 
 
 def run(assignment: Assignment) -> dict[str, Any]:
-    """Run to the end on a driver actor and show how it goes. Ctrl-C once: end after the round, with a checkpoint; twice: at once."""
+    """Play a run to its end on a driver actor and show its events.
+
+    Ctrl-C once ends the run after its round, with a checkpoint; twice, at once.
+    """
     driver = drivers.start(assignment)
     try:
         return _watch(driver, assignment.folder)
@@ -125,7 +138,7 @@ def run(assignment: Assignment) -> dict[str, Any]:
 
 
 def detach(assignment: Assignment) -> None:
-    """Have a driver play the run that outlives this process. Returns once it is under way; what it fails with before that is raised."""
+    """Start a driver that outlives this process. Returns once the run is under way, or raises the run's error."""
     driver = drivers.start(assignment, detached=True)
     try:
         finished = driver.run.remote()
@@ -133,24 +146,29 @@ def detach(assignment: Assignment) -> None:
             pass
         if events[-1].kind == "end":
             _end(finished, assignment.folder)
-    except BaseException:  # Ctrl-C too: the user has not got it yet
+    except BaseException:  # Ctrl-C too: the run is not detached yet
         ray.kill(driver)
         raise
 
 
 class _Interrupts:
-    """Counts Ctrl-C instead of raising it, so that none gets lost between two statements; the third is raised all the same."""
+    """Counts Ctrl-C instead of raising KeyboardInterrupt, which two statements could lose; the third one is raised."""
 
     def __init__(self) -> None:
         self.count = 0
         self._before: Any = None
 
     def __enter__(self) -> _Interrupts:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        ):
             self._before = signal.signal(signal.SIGINT, self._add)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
@@ -179,12 +197,12 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
 def _ask(driver: Any, seen: int, folder: Path | str) -> list[Event]:
     try:
         return list(ray.get(driver.events.remote(seen, POLL_SECONDS)))
-    except RayActorError as error:
+    except DEATHS as error:
         raise _died(folder, error) from None
 
 
 def _end(finished: Any, folder: Path | str) -> dict[str, Any]:
-    """What the run returned; what it raised, as the user is to see it."""
+    """The result of a run that has ended; raises the run's error in the user's words."""
     try:
         return dict(ray.get(finished))
     except RayTaskError as error:
@@ -195,4 +213,5 @@ def _end(finished: Any, folder: Path | str) -> dict[str, Any]:
 
 def _died(folder: Path | str, error: RayError) -> RunError:
     place = RunFolder(folder).place
-    return RunError(f"the driver of {place} died: {error}; `fedray resume {quote(place)}` goes on from its checkpoint")
+    remedy = f"`fedray resume {quote(place)}` goes on from its checkpoint"
+    return RunError(f"the driver of {place} died: {eviction(error) or error}; {remedy}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CohortSettings:
-    """Who takes part in a round."""
+    """The clients of a round."""
 
     size: int | None = None  # clients a round; or
     fraction: float | None = None  # this share of the population
@@ -28,27 +28,34 @@ class CohortSettings:
             raise ValueError("availability lies in (0, 1] and dropout in [0, 1)")
 
     def count(self, population: int) -> int:
-        """How many clients a round takes of a population."""
+        """The number of clients in a round."""
         count = self.size if self.size is not None else max(1, round((self.fraction or 0.0) * population))
         if count > population:
-            raise ValueError(f"cohort.size is {count}, but the population has only {population} clients: lower it, or set cohort.fraction")
+            raise ValueError(
+                f"cohort.size is {count}, but the population has only {population} clients: lower it, or set "
+                "cohort.fraction"
+            )
         return count
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How the work is spread. Nothing here changes a bit of the result, but `lanes`, `failures_allowed` and `prepare`."""
+    """How the work is spread over actors.
 
-    placement: str = "pooled"  # pooled: actors are leased to the clients of a cohort; dedicated: an actor a client, for few clients
+    Of these settings only `lanes`, `failures_allowed` and `prepare` change a bit of the result.
+    """
+
+    placement: str = "pooled"  # pooled: a few actors play all clients; dedicated: an actor for each client
     actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one a client)
     lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
     cpus_per_client: str | float = "auto"  # auto: the cores that are left, shared
     gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else the GPUs shared by four actors each
     failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
     replacements: int = 10  # dead actors that are replaced in a run before it gives up
+    hang_warning_s: float = 60.0  # seconds of silence, at least, after which a warning names an actor and its client
     checkpoint_every: int = 1  # rounds
     keep: int = 2  # latest checkpoints that stay, besides the best one
-    hold_gb: float = 1.0  # updates an actor holds in memory for strategies that see the whole cohort; beyond it, on local disk
+    hold_gb: float = 1.0  # memory of an actor for updates that wait for the whole cohort; further ones go to local disk
     prepare: str = "lazy"  # lazy: a client prepares at its first cohort; all: everybody before the first round
 
     def __post_init__(self) -> None:
@@ -57,12 +64,14 @@ class EngineSettings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.replacements < 0:
             raise ValueError(f"replacements must not be below 0, not {self.replacements}")
+        if not self.hang_warning_s > 0:
+            raise ValueError(f"hang_warning_s must be above 0 seconds, not {self.hang_warning_s}")
         if isinstance(self.actors, str) and self.actors != "auto" or isinstance(self.actors, int) and self.actors < 1:
             raise ValueError(f"actors is auto or a number from 1, not {self.actors!r}")
         if self.placement not in ("pooled", "dedicated"):
             raise ValueError(f"placement is pooled or dedicated, not {self.placement!r}")
         if self.placement == "dedicated" and self.actors != "auto":
-            raise ValueError("actors must be auto with placement=dedicated: there every client has an actor of its own")
+            raise ValueError("actors must be auto with placement=dedicated: there every client has an actor")
         if self.hold_gb < 0:
             raise ValueError(f"hold_gb must not be below 0, not {self.hold_gb}")
         if self.prepare not in ("lazy", "all"):
@@ -81,16 +90,22 @@ class EvaluationSettings:
 
     every: int = 1  # rounds; the last round is always scored
     shards: int = 8
-    patience: int | None = None  # rounds without a better dev score after which a run ends; null: it plays them all
-    own_every: int = 0  # rounds; the own models of the cohort on a part of dev, where the algorithm has such; 0: never
-    own_utterances: int = 200  # about so many of dev, evenly spread
-    own_final: bool = False  # at the end the own models of all that ever took part, on every split
-    own_final_utterances: int | None = None  # about so many of each split; null: all
+    patience: int | None = None  # rounds without a better dev score after which a run ends; null: never
+    personal_every: int = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
+    personal_utterances: int = 200  # about so many of dev, evenly spread
+    personal_final: bool = False  # at the end, scores the personal models of all clients that took part, on every split
+    personal_final_utterances: int | None = None  # about so many of each split; null: all
 
     def __post_init__(self) -> None:
         if self.every < 1 or self.shards < 1:
             raise ValueError("every and shards must be at least 1")
         if self.patience is not None and self.patience < self.every:
             raise ValueError(f"patience must be at least every ({self.every}): so often dev is scored")
-        if self.own_every < 0 or self.own_utterances < 1 or (self.own_final_utterances is not None and self.own_final_utterances < 1):
-            raise ValueError("own_every must not be below 0, own_utterances and own_final_utterances not below 1")
+        if (
+            self.personal_every < 0
+            or self.personal_utterances < 1
+            or (self.personal_final_utterances is not None and self.personal_final_utterances < 1)
+        ):
+            raise ValueError(
+                "personal_every must not be below 0, personal_utterances and personal_final_utterances not below 1"
+            )

@@ -1,4 +1,4 @@
-"""What a client actor does, as plain functions of what it is given: nothing here knows Ray, so all of it can be called in a test."""
+"""The work of a client actor as plain functions without Ray, so that tests can call them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Protocol
 
 from filelock import FileLock
 
-from fedray.core import serialize
 from fedray.core.algorithm import Algorithm
-from fedray.core.cache import fetch, share
 from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Evaluation, FederatedData, Received, Server, ServerState, State
-from fedray.engine.store import folder_name
+from fedray.runs.client_states import folder_name
+from fedray.storage import serialize
+from fedray.storage.cache import fetch, share
 
 
 class States(Protocol):
-    """Where client states are, in versions."""
+    """A store of client states in versions."""
 
     def load(self, client: str, version: int) -> State: ...
     def save(self, client: str, version: int, state: State) -> None: ...
@@ -27,14 +27,14 @@ class States(Protocol):
 
 @dataclass(frozen=True)
 class Program:
-    """All that an actor needs to know about a run, sent to it once."""
+    """The parts of a run that every actor needs, sent to each actor once."""
 
     algorithm: Algorithm
     data: FederatedData
     seed: int
     states: States
-    init_cache: Path | None = None  # where theta_0 is kept between runs
-    prepare_cache: Path | None = None  # where prepared client states are
+    init_cache: Path | None = None  # of theta_0, shared between runs
+    prepare_cache: Path | None = None  # of prepared client states, shared between runs
 
 
 def hydrate(program: Program, name: str, version: int | None, round: int) -> Client:
@@ -46,11 +46,13 @@ def hydrate(program: Program, name: str, version: int | None, round: int) -> Cli
 
 
 def prepare(program: Program, client: Client, first: Received) -> tuple[State | None, bool]:
-    """(the client's first state, from the broadcast of round 0: the same at whichever round it is made; whether an earlier run kept it)."""
+    """(the client's first state, whether it was in the cache).
+
+    The state follows from the broadcast of round 0, whatever the round in which it is made.
+    """
     path = None
     if program.prepare_cache is not None:
-        model = hashlib.blake2b(first.params.tobytes(), digest_size=8).hexdigest()
-        path = program.prepare_cache / model / f"{folder_name(client.id)}.pt"
+        path = program.prepare_cache / broadcast_key(first) / f"{folder_name(client.id)}.pt"
         if path.exists() or fetch(path):
             return cache_entry(path), True
     seed_all(program.seed, "prepare", client.id)
@@ -64,7 +66,16 @@ def prepare(program: Program, client: Client, first: Received) -> tuple[State | 
     return serialize.plain(state), False
 
 
+def broadcast_key(first: Broadcast | Received) -> str:
+    """The name, in the cache of prepared states, of a broadcast of round 0."""
+    digest = hashlib.blake2b(first.params.tobytes(), digest_size=8)
+    for name in sorted(first.vectors):
+        digest.update(name.encode() + first.vectors[name].tobytes())
+    return digest.hexdigest()
+
+
 def cache_entry(path: Path) -> dict[str, Any]:
+    """The state in a cache file. ValueError: the file is damaged."""
     try:
         return serialize.load(path)
     except ValueError as error:
@@ -72,9 +83,13 @@ def cache_entry(path: Path) -> dict[str, Any]:
 
 
 def server(
-    program: Program, round: int | None, device: str, assets: Mapping[str, Any], progress: Callable[[int, int, str], None]
+    program: Program,
+    round: int | None,
+    device: str,
+    assets: Mapping[str, Any],
+    progress: Callable[[int, int, str], None],
 ) -> Server:
-    """The server's own data, with a seed for the round (None: before the first)."""
+    """The server as an algorithm sees it, with a seed for the round (None: before the first round)."""
     seed = derive(program.seed, "server", "init" if round is None else round)
     seed_all(seed)
     dev = program.data.evaluation("dev") if "dev" in program.data.splits() else None
@@ -82,13 +97,13 @@ def server(
 
 
 def init(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
-    """(what the first round starts from, whether theta_0 was in the cache)."""
+    """(the state that the first round starts from, whether theta_0 was in the cache)."""
     theta_0, found = _theta_0(program, make_server)
     return program.algorithm.begin(theta_0, derive(program.seed, "server", "begin")), found
 
 
 def _theta_0(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
-    """One writer under a lock, so trials of a sweep wait for the first."""
+    """(theta_0, whether it was in the cache). One writer holds a lock: the trials of a sweep wait for the first."""
     path = program.init_cache
     if path is None:
         state = program.algorithm.init(make_server())
@@ -105,9 +120,14 @@ def _theta_0(program: Program, make_server: Callable[[], Server]) -> tuple[Serve
 
 
 def evaluate(program: Program, split: str, shard: int, shards: int, received: Received, final: bool) -> Evaluation:
+    """The scores of one shard of a split."""
     seed_all(program.seed, "evaluate", split, shard)
     return program.algorithm.evaluate(program.data.evaluation(split, shard, shards), received, final)
 
 
 def arrive(broadcast: Broadcast, round: int, assets: Mapping[str, Any], device: str) -> Received:
-    return Received(broadcast.params, broadcast.settings, round, assets, device)
+    """The broadcast on an actor. Its vectors are made read-only; parameters from the object store are so already."""
+    vectors = {name: vector.view() for name, vector in broadcast.vectors.items()}
+    for vector in vectors.values():
+        vector.flags.writeable = False
+    return Received(broadcast.params, broadcast.settings, round, assets, device, vectors)

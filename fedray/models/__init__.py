@@ -1,4 +1,4 @@
-"""Models: what the tasks train. Each class has its frozen settings as `Settings`."""
+"""The models that tasks train. A class names the dataclass of its settings in `Settings`."""
 
 from __future__ import annotations
 
@@ -10,4 +10,10 @@ from fedray.models.crdnn import CRDNN
 from fedray.models.crnn import CRNN
 from fedray.models.whisper import Whisper
 
-MODELS: dict[str, type[nn.Module]] = {"audio_cnn": AudioCNN, "conformer": Conformer, "crdnn": CRDNN, "crnn": CRNN, "whisper": Whisper}
+MODELS: dict[str, type[nn.Module]] = {
+    "audio_cnn": AudioCNN,
+    "conformer": Conformer,
+    "crdnn": CRDNN,
+    "crnn": CRNN,
+    "whisper": Whisper,
+}

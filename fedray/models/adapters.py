@@ -1,10 +1,10 @@
-"""Low-rank adapters (LoRA) on named projections of any model here: the model is frozen, and each adapted weight is W + alpha / r B A.
+"""Low-rank adapters (LoRA) on named weights of any model. The model is frozen; an adapted weight is W + alpha / r B A.
 
-Hu et al. LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022; in the federation of Du et al., ICASSP 2024.
+Hu et al. LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022; federated by Du et al., ICASSP 2024.
 
-A weight is adapted where it lies, as torch's parametrizations do it, so that fused projections of attention, which are no modules of their
-own, can be adapted too: query, key and value each get an A and a B. Merging reads the adapted weights off. Dropout hides inputs of A, the
-same for all frames of a step [ours], as the weight alone is at hand.
+Adapters are torch parametrizations of a weight, so a fused projection of attention, which is a weight without a module,
+can be adapted too: query, key and value each get an A and a B. Merging evaluates the parametrizations. Dropout zeroes
+inputs of A, the same ones for all frames of a step [ours], because a parametrization sees the weight and no frames.
 """
 
 from __future__ import annotations
@@ -28,30 +28,37 @@ ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
 
 @dataclass(frozen=True)
 class LoRASettings:
+    """The size of the adapters, and the weights that get one."""
+
     rank: int = 4  # 0: no adapters, the whole model is tuned
     alpha: float = 8.0
     dropout: float = 0.0
-    # Regular expressions: a weight is adapted where one is found in its name, a convolution's as the matrix [outputs, inputs x kernel].
-    # These are self-attention's projections and both feed-forward matrices of the Conformer's encoder; with a decoder add
-    # "self_attn.*_proj".
+    # Regular expressions: a weight gets an adapter if one of them matches in its name. The weight of a convolution is
+    # adapted as a matrix [outputs, inputs x kernel]. The defaults match the projections of self-attention and both
+    # feed-forward matrices of the Conformer's encoder. With a decoder add "self_attn.*_proj".
     targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
 
     def __post_init__(self) -> None:
         if self.rank < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise ValueError("lora.rank is at least 0, lora.alpha above 0, and lora.dropout a share from 0 to below 1")
+            raise ValueError("lora.rank must be at least 0, lora.alpha above 0, and lora.dropout from 0 to below 1")
         if not self.targets:
-            raise ValueError('lora.targets names no weight: give parts of their names, such as ["mha_layer.*_proj", "ffn"]')
+            raise ValueError(
+                'lora.targets is empty: list parts of weights\' names, such as ["mha_layer.*_proj", "ffn"]'
+            )
         for target in self.targets:
             try:
                 re.compile(target)
             except re.error as error:
-                raise ValueError(f"lora.targets: {target!r} is no regular expression ({error}); .* stands for anything") from error
+                raise ValueError(
+                    f"lora.targets: {target!r} is not a regular expression ({error}); .* matches anything"
+                ) from error
 
 
 class LowRank(nn.Module):
-    """W -> W + alpha / r B A. A is drawn, B is 0, so that at first nothing changes.
+    """The parametrization W -> W + alpha / r B A.
 
-    `parts` of a fused weight's rows have an A and a B each; `heads`: rows are ordered by head before part (SpeechBrain's attentions).
+    At first A is random and B is 0, so the model's outputs do not change. Each of the `parts` of a fused weight's rows
+    has an A and a B. `heads` above 1: rows are ordered by head, then by part, as in SpeechBrain's attentions.
     """
 
     def __init__(self, rows: int, columns: int, settings: LoRASettings, parts: int = 1, heads: int = 1) -> None:
@@ -59,10 +66,10 @@ class LowRank(nn.Module):
         self.scale, self.dropout, self.heads = settings.alpha / settings.rank, settings.dropout, heads
         self.a = nn.Parameter(torch.empty(parts, settings.rank, columns))
         self.b = nn.Parameter(torch.zeros(parts, rows // parts, settings.rank))
-        nn.init.uniform_(self.a, -1 / math.sqrt(columns), 1 / math.sqrt(columns))  # as of a linear layer
+        nn.init.uniform_(self.a, -1 / math.sqrt(columns), 1 / math.sqrt(columns))  # as in nn.Linear
 
     def forward(self, weight: Tensor) -> Tensor:
-        a = self.a
+        a: Tensor = self.a
         if self.training and self.dropout:
             a = a * nn.functional.dropout(torch.ones_like(a[:, :1]), self.dropout)
         change = self.b @ a  # [parts, rows / parts, columns]
@@ -73,35 +80,40 @@ class LowRank(nn.Module):
 
 
 def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
-    """Freeze the model in place and give the weights that `targets` name adapters. ValueError for a target that names none.
+    """Freeze the model in place, and add adapters to the weights that `targets` match.
 
-    A weight that two modules share, such as Whisper's embedding and its head, gets none: it would be adapted in one of them alone.
+    ValueError for a target without a match. A weight that two modules share, such as Whisper's embedding and head, gets
+    no adapter: a parametrization changes it in one module only.
     """
     holders = Counter(id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False))
-    names = [name for name, parameter in model.named_parameters() if parameter.ndim >= 2 and holders[id(parameter)] == 1]
+    names = [
+        name for name, parameter in model.named_parameters() if parameter.ndim >= 2 and holders[id(parameter)] == 1
+    ]
     for target in settings.targets:
         if not any(re.search(target, name) for name in names):
-            raise ValueError(f"lora.targets: no weight of its own has {target!r} in its name; there are {', '.join(names)}")
+            raise ValueError(
+                f"lora.targets: {target!r} matches no weight that one module holds alone; there are {', '.join(names)}"
+            )
     model.requires_grad_(False)
     for name in names:
         if any(re.search(target, name) for target in settings.targets):
-            owner, _, own = name.rpartition(".")
+            owner, _, weight = name.rpartition(".")
             module = model.get_submodule(owner)
-            parts, heads = fused(module) if own == "in_proj_weight" else (1, 1)
+            parts, heads = fused(module) if weight == "in_proj_weight" else (1, 1)
             rows, columns = model.get_parameter(name).flatten(1).shape
-            parametrize.register_parametrization(module, own, LowRank(rows, columns, settings, parts, heads))
-            module.parametrizations[own].original.requires_grad_(False)
+            parametrize.register_parametrization(module, weight, LowRank(rows, columns, settings, parts, heads))
+            model.get_parameter(f"{owner}.parametrizations.{weight}.original".lstrip(".")).requires_grad_(False)
     return model
 
 
 def fused(attention: nn.Module) -> tuple[int, int]:
-    """How a fused projection of query, key and value is ordered: parts, and heads where these come first."""
+    """The order of rows in a fused projection of query, key and value: parts, and heads (1: parts come first)."""
     return 3, attention.num_heads if isinstance(attention, RelPosMHAXL | RoPEMHA) else 1
 
 
 def merged(model: nn.Module) -> dict[str, Tensor]:
-    """The state dict of the model without adapters whose outputs are the same."""
-    model.eval()  # without dropout
+    """The state dict of a model without adapters that has the same outputs."""
+    model.eval()  # dropout would change the adapted weights
     state: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
         if found := ORIGINAL.search(name):
@@ -113,14 +125,14 @@ def merged(model: nn.Module) -> dict[str, Tensor]:
 
 
 def plain_names(model: nn.Module) -> dict[str, str]:
-    """Name in the adapted model -> name in the model without adapters; adapters have none."""
+    """Name in the adapted model -> name in the model without adapters. The adapters' parameters are left out."""
     named = {name: ORIGINAL.sub(r"\1", name) for name in model.state_dict()}
     return {name: plain for name, plain in named.items() if "parametrizations." not in plain}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Where the A [rank, columns] and B [rows, rank] of one projection lie in the vector of the adapters."""
+    """The places of A [rank, columns] and B [rows, rank] of one projection in the vector of the adapters."""
 
     name: str
     a: slice
@@ -128,11 +140,12 @@ class Pair:
     rank: int
 
     def factors(self, adapters: Vector) -> tuple[Vector, Vector]:
+        """A [rank, columns] and B [rows, rank], as views."""
         return adapters[self.a].reshape(self.rank, -1), adapters[self.b].reshape(-1, self.rank)
 
 
 def pairs(layout: Layout) -> list[Pair]:
-    """All of an adapted model; a fused projection has one for each of its parts."""
+    """The pairs of an adapted model: one for each projection, or for each part of a fused projection."""
     entries = {entry.name: entry for entry in layout.entries if entry.stop <= layout.trainable}
     found = []
     for name, a in entries.items():
@@ -143,20 +156,23 @@ def pairs(layout: Layout) -> list[Pair]:
         rows = b.shape[1]
         for part in range(parts):
             of_a, of_b = a.start + part * rank * columns, b.start + part * rows * rank
-            found.append(Pair(f"{name[:-2]}.{part}", slice(of_a, of_a + rank * columns), slice(of_b, of_b + rows * rank), rank))
+            found.append(
+                Pair(f"{name[:-2]}.{part}", slice(of_a, of_a + rank * columns), slice(of_b, of_b + rows * rank), rank)
+            )
     return found
 
 
 def products(adapters: Vector, layout: Layout) -> Vector:
-    """B A of every pair, one behind the other. By torch, whose threads actors set to one; numpy's are as many as Ray leaves."""
+    """The products B A of all pairs, concatenated. torch multiplies: actors set its threads to one, but not numpy's."""
     factors = (pair.factors(adapters) for pair in pairs(layout))
     return np.concatenate([(torch.tensor(b) @ torch.tensor(a)).reshape(-1).numpy() for a, b in factors])
 
 
 def factorised(wanted: Vector, before: Vector, layout: Layout) -> Vector:
-    """Adapters whose products are as near to the wanted ones as their rank allows (least squares: the largest singular values).
+    """Adapters whose products B A are nearest to the wanted ones in least squares, by the largest singular values.
 
-    Of the many that have these products: |A| = |B|, turned to be nearest to those `before`, to which clients' moments belong.
+    Many A and B have these products. The ones returned have |A| = |B|, and are rotated to be nearest to the adapters
+    `before`, so that the clients' optimiser moments still fit.
     """
     adapters = np.empty(layout.trainable, np.float32)
     start = 0
@@ -167,7 +183,7 @@ def factorised(wanted: Vector, before: Vector, layout: Layout) -> Vector:
         start += product.numel()
         left, values, right = torch.linalg.svd(product, full_matrices=False)
         root = values[: pair.rank].sqrt()
-        a, b = torch.zeros_like(old_a), torch.zeros_like(old_b)  # a rank above the projection's own leaves some of it 0
+        a, b = torch.zeros_like(old_a), torch.zeros_like(old_b)  # surplus rank stays 0
         a[: len(root)], b[:, : len(root)] = root[:, None] * right[: pair.rank], left[:, : pair.rank] * root
         u, _, v = torch.linalg.svd(old_a @ a.T + old_b.T @ b)
         turn = u @ v

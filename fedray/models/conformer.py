@@ -1,9 +1,11 @@
-"""SpeechBrain's Conformer with a CTC head and, if wanted, a transformer decoder with its attention head.
+"""SpeechBrain's Conformer with a CTC head and, optionally, a transformer decoder with an attention head.
 
-Every part that holds weights is a SpeechBrain module, so a saved model loads without fedray (see `fedray.models.export`).
-What this file adds is that padding does not count: SpeechBrain's convolutions read the padding of a batch (its front reflects the
-end of the batch instead of the end of the utterance, its Conformer masks attention and the output of the depthwise convolution, but not
-the input), so there an utterance's output depends on whom it is batched with.
+Every part with weights is a SpeechBrain module, so a saved model loads without fedray (see
+`fedray.models.export_recogniser`).
+
+Padding has no effect here. In SpeechBrain it has: the front reflects the end of the batch, not the end of the
+utterance, and the Conformer masks attention and the output of the depthwise convolution, but not the convolution's
+input. So an utterance's output depends on the other utterances of its batch.
 """
 
 from __future__ import annotations
@@ -27,18 +29,21 @@ from fedray.models.padding import Reflect, Silence, padding
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
 SHORTEST = 3  # frames: two reflecting convolutions need them
-LONGEST = 2500  # positions in SpeechBrain's tables of absolute positions: 100 s of speech, or tokens of the decoder
+LONGEST = 2500  # positions in SpeechBrain's table of absolute positions: 100 s of speech, or 2500 tokens of the decoder
 
 
 @dataclass(frozen=True)
 class ConformerSettings:
-    """The defaults are a model of 0.22M parameters that learns on a CPU; Conformer-S of the FedNST paper is
-    front=conv2d, d_model=144, layers=12, ffn=1024, kernel=31, attention=RelPosMHAXL, decoder_layers=4, bos=1, eos=2.
+    """The sizes of a Conformer. The defaults give a model of 0.22M parameters that trains on a CPU.
 
-    `bos` and `eos` of the decoder are by default two further tokens after the vocabulary; SpeechBrain's recipes have them inside it.
+    Conformer-S of the FedNST paper has front=conv2d, d_model=144, layers=12, ffn=1024, kernel=31,
+    attention=RelPosMHAXL, decoder_layers=4, bos=1, eos=2. The decoder's `bos` and `eos` are by default two tokens after
+    the vocabulary; in SpeechBrain's recipes they are part of the vocabulary.
     """
 
-    front: str = "conv1d"  # conv1d | conv2d: two layers, each halves the frames; conv2d costs three times the whole conv1d model
+    # conv1d | conv2d: two layers, each of which halves the frames. conv2d alone costs three times the whole conv1d
+    # model.
+    front: str = "conv1d"
     d_model: int = 64
     layers: int = 2
     heads: int = 4
@@ -49,7 +54,7 @@ class ConformerSettings:
     decoder_layers: int = 0
     bos: int | None = None
     eos: int | None = None
-    init: str | None = None  # a file of weights to start from: a state dict of the same model, or of SpeechBrain's recipes
+    init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:
         if self.front not in FRONTS:
@@ -61,20 +66,28 @@ class ConformerSettings:
         if self.kernel % 2 == 0:
             raise ValueError(f"model.kernel={self.kernel} must be odd")
         if (self.bos is None) != (self.eos is None):
-            raise ValueError("model.bos and model.eos must be given together, or neither (then they follow the vocabulary)")
+            raise ValueError(
+                "model.bos and model.eos must be set together, or not at all (then they follow the vocabulary)"
+            )
 
 
 class Conformer(nn.Module):
-    """`bins` log-mels a frame in, log-probabilities of `vocabulary` tokens (0 is the CTC blank) four times slower out."""
+    """A recogniser: log-mels [frames, bins] in, log-probabilities [frames / 4, vocabulary] out.
+
+    Token 0 is the CTC blank.
+    """
 
     Settings: ClassVar[type] = ConformerSettings
-    recipe: ClassVar[tuple[str, ...]] = ("front", "transformer", "attention_head", "ctc_head")  # `model` of SpeechBrain's recipes
-    example: ClassVar[str] = 'model["transformer"].encode(model["front"](mels[None]))'  # one utterance, in its parts alone
+    # `model` in SpeechBrain's recipes.
+    recipe: ClassVar[tuple[str, ...]] = ("front", "transformer", "attention_head", "ctc_head")
+    # For example.py: how SpeechBrain's parts encode one utterance.
+    example: ClassVar[str] = 'model["transformer"].encode(model["front"](mels[None]))'
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
         if settings.bos is not None and not {settings.bos, settings.eos} < set(range(1, vocabulary)):
-            raise ValueError(f"model.bos={settings.bos} and model.eos={settings.eos} must be two different tokens of 1..{vocabulary - 1}")
+            wrong = f"model.bos={settings.bos} and model.eos={settings.eos}"
+            raise ValueError(f"{wrong} must be two different tokens of 1..{vocabulary - 1}")
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
@@ -85,53 +98,72 @@ class Conformer(nn.Module):
         self.ctc_head = Linear(**arguments["ctc_head"])
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """What each SpeechBrain part is built with; the export writes the same as HyperPyYAML."""
+        """The arguments of each SpeechBrain part, by its name. The export writes them as HyperPyYAML."""
         return part_arguments(self.settings, self.bins, self.vocabulary)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """`encode` and `ctc`: log-probabilities [B, T', V] and their lengths [B]."""
+        """`encode`, then `ctc`: log-probabilities [B, T', V] and their lengths [B]."""
         hidden, lengths = self.encode(features, lengths)
         return self.ctc(hidden), lengths
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features [B, T, bins] and lengths [B] in frames -> hidden states [B, ceil(T / 4), d_model] and their lengths."""
+        """Features [B, T, bins] and lengths [B] in frames -> hidden states and their lengths [B].
+
+        Hidden states are [B, ceil(T / 4), d_model]. ValueError for an utterance that is too short.
+        """
         if int(lengths.min()) < SHORTEST:
-            raise ValueError(f"an utterance of {int(lengths.min())} frames is too short: the conformer needs {SHORTEST}")
+            raise ValueError(
+                f"an utterance of {int(lengths.min())} frames is too short: the conformer needs {SHORTEST}"
+            )
         with self._padding_masked(lengths):
             frames = self.front(features)
             lengths = subsampled(lengths)
             return self.transformer.encode(frames, lengths / frames.shape[1]), lengths
 
     def ctc(self, hidden: Tensor) -> Tensor:
-        return self.ctc_head(hidden).log_softmax(-1)
+        """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', d_model]."""
+        log_probs: Tensor = self.ctc_head(hidden).log_softmax(-1)
+        return log_probs
 
     def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """Log-probabilities [B, L, V + 2] of the token after each prefix of tokens_bos [B, L] (starts with `bos`, padded with any)."""
-        log_probs: Tensor = self.attention_head(self.decode(hidden, lengths, tokens_bos)).log_softmax(-1)
+        """Log-probabilities [B, L, V + 2] of the token after each prefix of tokens_bos [B, L].
+
+        A row of tokens_bos starts with `bos`; any token may pad its end.
+        """
+        decoded = self.decode(hidden, lengths, tokens_bos)
+        assert self.attention_head is not None  # else `decode` has raised
+        log_probs: Tensor = self.attention_head(decoded).log_softmax(-1)
         return log_probs
 
     def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """What the attention head reads after each prefix, [B, L, d_model].
+        """The inputs of the attention head after each prefix, [B, L, d_model].
 
-        The same as SpeechBrain's `TransformerASR.decode`, which is without gradients.
+        Equals SpeechBrain's `TransformerASR.decode`, which computes no gradients. ValueError without a decoder.
         """
         if self.attention_head is None:
             raise ValueError("this conformer has no decoder: set model.decoder_layers")
         transformer = self.transformer
         length = tokens_bos.shape[1]
-        position = transformer.positional_encoding if self.settings.attention == "regularMHA" else transformer.positional_encoding_decoder
+        position = (
+            transformer.positional_encoding
+            if self.settings.attention == "regularMHA"
+            else transformer.positional_encoding_decoder
+        )
         targets = transformer.custom_tgt_module(tokens_bos)
-        # Padding follows the last token, so the causal mask hides it already.
+        # Padding follows the last token, so the causal mask hides it.
         causal = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
         decoded: Tensor
         decoded, _, _ = transformer.decoder(
-            targets + position(targets), hidden, tgt_mask=causal, memory_key_padding_mask=padding(lengths, hidden.shape[1])
+            targets + position(targets),
+            hidden,
+            tgt_mask=causal,
+            memory_key_padding_mask=padding(lengths, hidden.shape[1]),
         )
         return decoded
 
     @contextmanager
     def _padding_masked(self, lengths: Tensor) -> Iterator[None]:
-        """While open, no convolution sees anything but its own utterance: the front sees its end reflected, the encoder sees zeros."""
+        """While open, convolutions see no padding: the front sees reflected ends of utterances, the encoder zeros."""
         with ExitStack() as hooks:
             for module in self.front.modules():
                 if isinstance(module, (Conv1d, Conv2d)):
@@ -144,15 +176,17 @@ class Conformer(nn.Module):
 
 
 def halved(lengths: Tensor) -> Tensor:
+    """Frames left after a convolution of stride 2."""
     return (lengths + 1) // 2
 
 
 def subsampled(lengths: Tensor) -> Tensor:
-    """Encoder frames of utterances of so many feature frames."""
+    """Encoder frames of utterances with these numbers of feature frames."""
     return halved(halved(lengths))
 
 
 def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> dict[str, dict[str, Any]]:
+    """The arguments of each SpeechBrain part, by its name."""
     conv1d = settings.front == "conv1d"
     channels = (settings.d_model, settings.d_model) if conv1d else (64, 32)
     bins_left = 1 if conv1d else -(-bins // 4)
@@ -187,7 +221,7 @@ def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> d
             "kernel_size": settings.kernel,
             "normalize_before": True,
             "causal": False,
-            # The table is a buffer of the state dict: none where nobody reads it.
+            # The table of positions is a buffer in the state dict: one entry where no layer reads it.
             "max_length": LONGEST if absolute or settings.decoder_layers else 1,
         },
         "attention_head": {"input_size": settings.d_model, "n_neurons": attention_size},

@@ -1,9 +1,11 @@
-"""SpeechBrain's CRDNN (convolutions, recurrent and dense layers) with a CTC head and, if wanted, a GRU decoder that attends by location.
+"""SpeechBrain's CRDNN (convolutions, recurrent and dense layers) with a CTC head and, optionally, a GRU decoder.
 
-The recogniser of Gao et al. (2022) and of SpeechBrain's seq2seq recipes. Every part that holds weights is SpeechBrain's, so a saved model
-loads without fedray. What this file adds is that padding does not count: SpeechBrain's convolutions, its backward LSTM and its batch norm
-all read the padding of a batch. Here the convolutions see the end of an utterance reflected, recurrent layers end with it, and batch norm
-takes its statistics from frames of speech alone.
+The recogniser of Gao et al. (2022) and of SpeechBrain's seq2seq recipes; the decoder has location-aware attention.
+Every part with weights is a SpeechBrain module, so a saved model loads without fedray.
+
+Padding has no effect here. In SpeechBrain the convolutions, the backward LSTM and batch norm all read it. Here the
+convolutions see the end of each utterance reflected, recurrent layers stop at the end, and batch norm takes its
+statistics from frames of speech alone.
 """
 
 from __future__ import annotations
@@ -25,23 +27,24 @@ from fedray.models.norms import batch_norms
 from fedray.models.padding import Reflect
 
 RNNS = {"lstm": LSTM, "gru": GRU}
-KERNEL = (3, 3)  # frames, bins: all that `Reflect` is right for
+KERNEL = (3, 3)  # frames, bins: the only size that `Reflect` supports
 
 
 @dataclass(frozen=True)
 class CRDNNSettings:
-    """The defaults are a model of 0.5M parameters that learns on a CPU; Gao et al. and SpeechBrain's recipe for Common Voice have
-    channels=[128,200,256], rnn_layers=5, rnn_neurons=1024, dnn_blocks=2, dnn_neurons=1024, decoder_layers=1, decoder_neurons=1024,
-    attention=1024, attention_channels=10, attention_kernel=100, embedding=128, bos=0, eos=0.
+    """The sizes of a CRDNN. The defaults give a model of 0.5M parameters that trains on a CPU.
 
-    `bos` and `eos` of the decoder are by default two further tokens after the vocabulary; in the recipes both are the blank, 0.
+    Gao et al. and SpeechBrain's recipe for Common Voice have channels=[128,200,256], rnn_layers=5, rnn_neurons=1024,
+    dnn_blocks=2, dnn_neurons=1024, decoder_layers=1, decoder_neurons=1024, attention=1024, attention_channels=10,
+    attention_kernel=100, embedding=128, bos=0, eos=0. The decoder's `bos` and `eos` are by default two tokens after the
+    vocabulary; in the recipes both are the blank, 0.
     """
 
-    channels: tuple[int, ...] = (16, 32)  # of each block of two convolutions, which also halves the bins
-    time_pooling: int = 4  # frames that become one
+    channels: tuple[int, ...] = (16, 32)  # of each block, which has two convolutions and halves the bins
+    time_pooling: int = 4  # frames that are pooled into one
     rnn: str = "lstm"  # lstm | gru
     rnn_layers: int = 1
-    rnn_neurons: int = 128  # a direction
+    rnn_neurons: int = 128  # in each direction
     dnn_blocks: int = 1
     dnn_neurons: int = 128
     dropout: float = 0.1
@@ -49,54 +52,73 @@ class CRDNNSettings:
     decoder_neurons: int = 128
     attention: int = 128
     attention_channels: int = 10
-    attention_kernel: int = 15  # frames of the encoder on either side
+    attention_kernel: int = 15  # encoder frames on either side
     embedding: int = 64
     bos: int | None = None
     eos: int | None = None
-    init: str | None = None  # a file of weights to start from: a state dict of the same model, or of SpeechBrain's recipes
+    init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:
         if self.rnn not in RNNS:
             raise ValueError(f"model.rnn={self.rnn!r} is unknown: choose one of {', '.join(RNNS)}")
-        sizes = ("time_pooling", "rnn_layers", "rnn_neurons", "dnn_blocks", "dnn_neurons", "decoder_neurons", "attention", "embedding")
+        sizes = (
+            "time_pooling",
+            "rnn_layers",
+            "rnn_neurons",
+            "dnn_blocks",
+            "dnn_neurons",
+            "decoder_neurons",
+            "attention",
+            "embedding",
+        )
         small = [name for name in (*sizes, "attention_channels", "attention_kernel") if getattr(self, name) < 1]
         if small or not self.channels or min(self.channels) < 1:
             raise ValueError(f"model.{small[0] if small else 'channels'} must be at least 1")
         if self.decoder_layers < 0 or not 0 <= self.dropout < 1:
-            raise ValueError("model.decoder_layers is at least 0, and model.dropout a share from 0 to below 1")
+            raise ValueError("model.decoder_layers must be at least 0, and model.dropout a share from 0 to below 1")
         if (self.bos is None) != (self.eos is None):
-            raise ValueError("model.bos and model.eos must be given together, or neither (then they follow the vocabulary)")
+            raise ValueError(
+                "model.bos and model.eos must be set together, or not at all (then they follow the vocabulary)"
+            )
 
 
 class CRDNN(nn.Module):
-    """`bins` log-mels a frame in, log-probabilities of `vocabulary` tokens (0 is the CTC blank) `time_pooling` times slower out."""
+    """A recogniser: log-mels [frames, bins] in, log-probabilities [frames // time_pooling, vocabulary] out.
+
+    Token 0 is the CTC blank.
+    """
 
     Settings: ClassVar[type] = CRDNNSettings
     recipe: ClassVar[tuple[str, ...]] = ("encoder", "embedding", "decoder", "ctc_head", "attention_head")
-    example: ClassVar[str] = 'model["encoder"](mels[None])'  # one utterance, in its parts alone
+    # For example.py: how SpeechBrain's parts encode one utterance.
+    example: ClassVar[str] = 'model["encoder"](mels[None])'
 
     def __init__(self, settings: CRDNNSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
         if bins < 2 ** len(settings.channels):
-            raise ValueError(f"features.bins={bins} are too few to be halved {len(settings.channels)} times (model.channels)")
+            raise ValueError(
+                f"features.bins={bins} are too few to be halved {len(settings.channels)} times (model.channels)"
+            )
         if settings.bos is not None and not {settings.bos, settings.eos} <= set(range(vocabulary)):
-            raise ValueError(f"model.bos={settings.bos} and model.eos={settings.eos} must be tokens of 0..{vocabulary - 1}")
+            wrong = f"model.bos={settings.bos} and model.eos={settings.eos}"
+            raise ValueError(f"{wrong} must be tokens of 0..{vocabulary - 1}")
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
         arguments = self.parts()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "dropout option adds dropout after all but last")  # it gives one layer a dropout too
+            # SpeechBrain asks torch for dropout between layers even where there is one layer.
+            warnings.filterwarnings("ignore", "dropout option adds dropout after all but last")
             self.encoder = SpeechBrainCRDNN(**arguments["encoder"])
         for norm in batch_norms(self).values():
-            norm.reset_running_stats()  # SpeechBrain sends zeros through its parts to learn their sizes
+            norm.reset_running_stats()  # SpeechBrain's parts find their sizes by processing zeros
         self.embedding = Embedding(**arguments["embedding"]) if settings.decoder_layers else None
         self.decoder = AttentionalRNNDecoder(**arguments["decoder"]) if settings.decoder_layers else None
         self.ctc_head = Linear(**arguments["ctc_head"])
         self.attention_head = Linear(**arguments["attention_head"]) if settings.decoder_layers else None
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """What each SpeechBrain part is built with; the export writes the same as HyperPyYAML."""
+        """The arguments of each SpeechBrain part, by its name. The export writes them as HyperPyYAML."""
         settings = self.settings
         tokens = self.vocabulary + 2 if settings.bos is None else self.vocabulary
         return {
@@ -134,14 +156,17 @@ class CRDNN(nn.Module):
         }
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """`encode` and `ctc`: log-probabilities [B, T', V] and their lengths [B]."""
+        """`encode`, then `ctc`: log-probabilities [B, T', V] and their lengths [B]."""
         hidden, lengths = self.encode(features, lengths)
         return self.ctc(hidden), lengths
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features [B, T, bins] and lengths [B] in frames -> hidden states [B, T // time_pooling, dnn_neurons] and their lengths."""
+        """Features [B, T, bins] and lengths [B] in frames -> hidden states and their lengths [B].
+
+        Hidden states are [B, T // time_pooling, dnn_neurons]. ValueError for an utterance that is too short.
+        """
         pooling = self.settings.time_pooling
-        shortest = max(pooling, 2)  # a frame that is reflected needs another
+        shortest = max(pooling, 2)  # reflection needs a second frame
         if int(lengths.min()) < shortest:
             raise ValueError(f"an utterance of {int(lengths.min())} frames is too short: the CRDNN needs {shortest}")
         encoder = self.encoder
@@ -153,21 +178,28 @@ class CRDNN(nn.Module):
         lengths = lengths // pooling
         packed = pack_padded_sequence(maps.flatten(2), lengths.cpu(), batch_first=True, enforce_sorted=False)
         recurrent, _ = encoder["RNN"].rnn(packed)
-        dense = PackedSequence(encoder["DNN"](recurrent.data[None])[0], *recurrent[1:])  # all frames of speech, and nothing else
+        # The frames of speech, without padding.
+        dense = PackedSequence(encoder["DNN"](recurrent.data[None])[0], *recurrent[1:])
         return pad_packed_sequence(dense, batch_first=True, total_length=maps.shape[1])[0], lengths
 
     def ctc(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', dnn_neurons]."""
         log_probs: Tensor = self.ctc_head(hidden).log_softmax(-1)
         return log_probs
 
     def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """Log-probabilities [B, L, tokens] of the token after each prefix of tokens_bos [B, L] (starts with `bos`, padded with any)."""
-        log_probs: Tensor = self.attention_head(self.decode(hidden, lengths, tokens_bos)).log_softmax(-1)
+        """Log-probabilities [B, L, tokens] of the token after each prefix of tokens_bos [B, L].
+
+        A row of tokens_bos starts with `bos`; any token may pad its end.
+        """
+        decoded = self.decode(hidden, lengths, tokens_bos)
+        assert self.attention_head is not None  # else `decode` has raised
+        log_probs: Tensor = self.attention_head(decoded).log_softmax(-1)
         return log_probs
 
     def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """What the attention head reads after each prefix, [B, L, decoder_neurons]."""
-        if self.decoder is None:
+        """The inputs of the attention head after each prefix, [B, L, decoder_neurons]. ValueError without a decoder."""
+        if self.decoder is None or self.embedding is None:
             raise ValueError("this CRDNN has no decoder: set model.decoder_layers")
         decoded: Tensor = self.decoder(self.embedding(tokens_bos), hidden, lengths / hidden.shape[1])[0]
         return decoded

@@ -1,27 +1,31 @@
-"""The convolutional recurrent networks of FedMLAC, table 3: convolutions over time, a GRU, its mean over time, one linear layer.
+"""The convolutional recurrent networks of FedMLAC, table 3.
 
-What this file adds is that padding does not count: a clip's result does not depend on how long the other clips of its batch are.
+Convolutions over time are followed by a GRU, its mean over time and a linear layer.
+
+Padding has no effect: a clip's result does not depend on the lengths of the other clips in its batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fedray.models.example import script
+from fedray.models.export_classifier import script
+from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.padding import padding
 from fedray.models.recurrent import gru
 
 
 @dataclass(frozen=True)
 class Size:
+    """The layers of one of the networks."""
+
     filters: tuple[int, ...]  # of each convolution
-    hidden: int  # of the GRU, in each direction
+    hidden: int  # units of the GRU in each direction
     bidirectional: bool = False
 
 
@@ -30,25 +34,27 @@ SIZES = {
     "lite": Size((32, 32), 64),
     "mid": Size((32, 32, 32), 64),
     "base": Size((64, 64), 128, True),
-    "deep": Size((64, 128, 128), 128, True),  # the paper says 3 convolutions, 64 -> 128, not where it widens [ours]
+    "deep": Size((64, 128, 128), 128, True),  # the paper says 3 convolutions, 64 -> 128; which one widens is ours
 }
 
 
 @dataclass(frozen=True)
 class CRNNSettings:
+    """The section `model` for kind `crnn`."""
+
     size: str = "base"  # base | lite | tiny | mid | deep
-    dropout: float = 0.1  # once, behind the convolutions
-    init: str | None = None  # a file of weights to start from: a state dict of the same model
+    dropout: float = 0.1  # after the convolutions
+    init: str | None = None  # a file with initial weights: a state dict of the same model
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise ValueError(f"model.size={self.size!r} is unknown: choose one of {', '.join(SIZES)}")
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"model.dropout is a share from 0 to below 1, not {self.dropout}")
+            raise ValueError(f"model.dropout must be a share from 0 to below 1, not {self.dropout}")
 
 
 class CRNN(nn.Module):
-    """`bins` log-mels a frame in, one logit a class out; each convolution halves the frames."""
+    """A classifier: log-mels [frames, bins] in, one logit for each class out. Each convolution halves the frames."""
 
     Settings: ClassVar[type] = CRNNSettings
 
@@ -56,7 +62,7 @@ class CRNN(nn.Module):
         super().__init__()
         self.settings, self.bins, self.classes = settings, bins, classes
         size = SIZES[settings.size]
-        self.shortest = 2 ** len(size.filters)  # frames: one must be left behind the last pooling
+        self.shortest = 2 ** len(size.filters)  # frames: each convolution halves them, and one must be left
         layers: list[nn.Module] = []
         width = bins
         for filters in size.filters:
@@ -70,24 +76,30 @@ class CRNN(nn.Module):
         """Features [B, T, bins] and lengths [B] in frames -> logits [B, classes]."""
         shortest = int(lengths.min())
         if shortest < self.shortest:
-            raise ValueError(f"a clip of {shortest} frames is too short: crnn {self.settings.size} needs {self.shortest}")
-        if shortest == features.shape[1]:  # nothing is padded, so nothing need be masked
+            raise ValueError(
+                f"a clip of {shortest} frames is too short: crnn {self.settings.size} needs {self.shortest}"
+            )
+        logits: Tensor
+        if shortest == features.shape[1]:  # without padding, no masks are needed
             frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
-            trains = torch.is_grad_enabled() and frames.device.type == "cpu"  # where PyTorch's own GRU is slow, most of all backwards
-            return self.out((gru(self.rnn, frames) if trains else self.rnn(frames)[0]).mean(1))
+            # PyTorch's GRU is slow on a CPU, most of all in the backward pass.
+            trains = torch.is_grad_enabled() and frames.device.type == "cpu"
+            logits = self.out((gru(self.rnn, frames) if trains else self.rnn(frames)[0]).mean(1))
+            return logits
         frames = _silenced(features.transpose(1, 2), lengths)
         for layer in self.conv:
             frames = layer(frames)
             if isinstance(layer, nn.MaxPool1d):
-                lengths = lengths // 2  # as the pooling does, which drops an odd last frame
+                lengths = lengths // 2  # pooling drops an odd last frame
                 frames = _silenced(frames, lengths)
         packed = pack_padded_sequence(frames.transpose(1, 2), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros behind each clip's end
-        return self.out(hidden.sum(1) / lengths[:, None])
+        hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros after each clip's end
+        logits = self.out(hidden.sum(1) / lengths[:, None])
+        return logits
 
 
 def _silenced(frames: Tensor, lengths: Tensor) -> Tensor:
-    """Zeros behind each clip's end in [B, D, T]: what a convolution's own padding would be there."""
+    """Put zeros after each clip's end in [B, D, T], the values that a convolution pads a single clip with."""
     return frames.masked_fill(padding(lengths, frames.shape[2])[:, None, :], 0.0)
 
 
@@ -97,7 +109,8 @@ class CRNN(nn.Module):
         super().__init__()
         widths = [bins, *filters]
         pairs = zip(widths, filters)
-        self.conv = nn.Sequential(*(p for i, o in pairs for p in (nn.Conv1d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2))))
+        blocks = [[nn.Conv1d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2)] for i, o in pairs]
+        self.conv = nn.Sequential(*sum(blocks, []))
         self.rnn = nn.GRU(widths[-1], hidden, batch_first=True, bidirectional=bidirectional)
         self.out = nn.Linear(hidden * (2 if bidirectional else 1), classes)
 
@@ -106,8 +119,8 @@ class CRNN(nn.Module):
 """
 
 
-def example(settings: CRNNSettings, features: Mapping[str, Any], frames: int | None) -> str:
-    """The script of `fedray.models.example` for this network."""
+def example(settings: CRNNSettings, features: FeatureDescription, frames: int | None) -> str:
+    """The text of example.py for this network; see `fedray.models.export_classifier.script`."""
     size = SIZES[settings.size]
     make = f"CRNN({features['bins']}, {size.filters}, {size.hidden}, {size.bidirectional}, len(classes))"
     return script(EXAMPLE, make, features, frames)

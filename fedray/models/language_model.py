@@ -1,4 +1,4 @@
-"""Language models over token ids, fused into the beam searches of `fedray.training`."""
+"""Language models over token ids, for the beam searches of `fedray.training`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,36 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from fedray.core.cache import write_atomically
+from fedray.storage.files import write_atomically
 
-BOUNDARY = 0  # the CTC blank is in no text: its id stands for the start of a sequence in contexts and for its end in predictions
+Probabilities = npt.NDArray[np.float64]  # [V], or p and log p [2, V]
+Level = dict[str, npt.NDArray[np.integer]]
+
+# The id of the CTC blank, which is in no text. It marks the start of a sequence in contexts, and its end in
+# predictions.
+BOUNDARY = 0
 CACHE_BYTES = 32 << 20
 FORMAT = 1
 
 
 class LanguageModel(Protocol):
-    """What a beam search asks; a neural model fits too: its state may be the history itself, with its tensors looked up by it."""
+    """What a beam search needs.
 
-    def start(self) -> Hashable: ...
+    The state of a neural model may be the history, by which the model looks up its tensors.
+    """
 
-    def step(self, state: Any, token: int) -> Hashable: ...
+    def start(self) -> Hashable:
+        """The state before the first token."""
+        ...
 
-    def log_probs(self, state: Any) -> np.ndarray:
-        """Natural log-probabilities [V] of the next token; index 0, the blank, is not read."""
+    def step(self, state: Any, token: int) -> Hashable:
+        """The state after a further token."""
+        ...
+
+    def log_probs(self, state: Any) -> Probabilities:
+        """Natural log-probabilities [V] of the next token; nobody reads index 0, the blank."""
         ...
 
     def end(self, state: Any) -> float:
@@ -35,7 +48,9 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True)
 class NGramSettings:
-    order: int = 6  # tokens, the predicted one included
+    """The section `task.language_model` for kind `ngram`."""
+
+    order: int = 6  # tokens, including the predicted one
 
 
 class NGram:
@@ -43,29 +58,31 @@ class NGram:
 
         p(w | h) = (c(h, w) + n(h) p(w | h')) / (c(h) + n(h))
 
-    c counts, n(h) is the number of different tokens seen after h, h' is h without its first token; below the empty context stands the
-    uniform distribution. No count is discarded, so characters, whose frequent n-grams leave Kneser-Ney nothing to estimate its
-    discounts from, are in good hands.
+    c counts, n(h) is the number of different tokens after h, and h' is h without its first token. Below the empty
+    context is the uniform distribution. Witten-Bell discards no counts, and so suits characters: their n-grams are
+    frequent, and Kneser-Ney would have no rare ones to estimate its discounts from.
 
-    A level holds the contexts of one length: `contexts` sorted int64 (the tokens as digits in base V), and for context i the
-    followers `tokens[starts[i]:starts[i + 1]]` with their `counts`.
+    A level holds the contexts of one length: `contexts` sorted int64 (the tokens as digits in base V), and for context
+    i the followers `tokens[starts[i]:starts[i + 1]]` with their `counts`.
     """
 
     Settings: ClassVar[type] = NGramSettings
 
-    def __init__(self, vocabulary: int, levels: list[dict[str, np.ndarray]]) -> None:
+    def __init__(self, vocabulary: int, levels: list[Level]) -> None:
         self.vocabulary = vocabulary
         self.levels = levels
-        self._cache: OrderedDict[tuple[int, ...], np.ndarray] = OrderedDict()
+        self._cache: OrderedDict[tuple[int, ...], Probabilities] = OrderedDict()
         self._rows = max(256, CACHE_BYTES // (16 * vocabulary))  # a row holds p and log p
 
     @classmethod
     def train(cls, sequences: Iterable[Sequence[int]], order: int = 6, *, vocabulary: int) -> NGram:
-        """Count the sequences of token ids 1..vocabulary-1. ValueError if there are none, an id is outside, or the order is too high."""
+        """Count the n-grams in sequences of token ids 1..vocabulary-1.
+
+        ValueError without sequences, for an id out of range, or for too high an order.
+        """
         if order < 1 or vocabulary**order >= 2**63:
-            raise ValueError(
-                f"an n-gram of order {order} over {vocabulary} tokens is not supported: set task.language_model.order lower (at least 1)"
-            )
+            what = f"an n-gram of order {order} over {vocabulary} tokens"
+            raise ValueError(f"{what} is not supported: lower task.language_model.order (at least 1)")
         padded = [np.array([BOUNDARY, *sequence, BOUNDARY], dtype=np.int64) for sequence in sequences]
         if not padded:
             raise ValueError("a language model needs at least one sequence of tokens")
@@ -94,30 +111,36 @@ class NGram:
 
     @property
     def order(self) -> int:
+        """Tokens of the longest n-gram."""
         return len(self.levels)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all counts."""
         return sum(array.nbytes for level in self.levels for array in level.values())
 
     def start(self) -> tuple[int, ...]:
+        """The context before the first token."""
         return self._suffix((BOUNDARY,))
 
     def step(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """The context after a further token."""
         return self._suffix((*state, token))
 
-    def log_probs(self, state: tuple[int, ...]) -> np.ndarray:
-        """Natural log-probabilities [V]; index 0 holds the end of the sequence."""
-        return self._cached(state)[1]
+    def log_probs(self, state: tuple[int, ...]) -> Probabilities:
+        """Natural log-probabilities [V] of the next token; index 0 is the end of the sequence."""
+        found: Probabilities = self._cached(state)[1]
+        return found
 
     def end(self, state: tuple[int, ...]) -> float:
+        """Natural log-probability that the sequence ends here."""
         return float(self.log_probs(state)[BOUNDARY])
 
     def _suffix(self, history: tuple[int, ...]) -> tuple[int, ...]:
         return history[max(0, len(history) - self.order + 1) :]
 
-    def _cached(self, state: tuple[int, ...]) -> np.ndarray:
-        """Rows p and log p, [2, V], from the least recently used cache."""
+    def _cached(self, state: tuple[int, ...]) -> Probabilities:
+        """p and log p, [2, V], from a cache that drops the least recently used context."""
         row = self._cache.get(state)
         if row is None:
             shorter = self._cached(state[1:])[0] if state else np.full(self.vocabulary, 1 / self.vocabulary)
@@ -129,7 +152,8 @@ class NGram:
             self._cache.move_to_end(state)
         return row
 
-    def _interpolate(self, state: tuple[int, ...], shorter: np.ndarray) -> np.ndarray:
+    def _interpolate(self, state: tuple[int, ...], shorter: Probabilities) -> Probabilities:
+        """p and log p, [2, V]. `shorter`: p after the context without its first token."""
         level = self.levels[len(state)]
         key = 0
         for token in state:
@@ -146,17 +170,20 @@ class NGram:
 
     def save(self, path: Path | str) -> None:
         """Write one .npz file, complete or not at all."""
-        arrays = {f"{name}_{length}": array for length, level in enumerate(self.levels) for name, array in level.items()}
+        arrays: dict[str, Any] = {
+            f"{name}_{length}": array for length, level in enumerate(self.levels) for name, array in level.items()
+        }
         header = np.array([FORMAT, self.vocabulary, self.order])
 
         def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:  # given a name, numpy would append .npz to it
+            with temporary.open("wb") as file:  # numpy would append .npz to a name
                 np.savez_compressed(file, header=header, **arrays)
 
         write_atomically(Path(path), write)
 
     @classmethod
     def load(cls, path: Path | str) -> NGram:
+        """Read the file that `save` wrote. ValueError for another version's file."""
         with np.load(path, allow_pickle=False) as file:
             if "header" not in file or file["header"][0] != FORMAT:
                 raise ValueError(f"{path} is not an n-gram model of this version: train it again")
@@ -165,17 +192,17 @@ class NGram:
             return cls(vocabulary, [{name: file[f"{name}_{length}"] for name in names} for length in range(order)])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"vocabulary": self.vocabulary, "levels": self.levels}  # the cache stays at home
+        return {"vocabulary": self.vocabulary, "levels": self.levels}  # without the cache
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["vocabulary"], state["levels"])
+        NGram.__init__(self, state["vocabulary"], state["levels"])
 
 
 LANGUAGE_MODELS: dict[str, type[NGram]] = {"ngram": NGram}
 
 
 def log_probability(model: LanguageModel, sequence: Sequence[int]) -> float:
-    """Natural log-probability of a whole sequence, its end included."""
+    """Natural log-probability of a whole sequence, including its end."""
     state, total = model.start(), 0.0
     for token in sequence:
         total += float(model.log_probs(state)[token])
@@ -184,7 +211,7 @@ def log_probability(model: LanguageModel, sequence: Sequence[int]) -> float:
 
 
 def perplexity(model: LanguageModel, sequences: Iterable[Sequence[int]]) -> float:
-    """Per token, ends counted as tokens."""
+    """Perplexity per token. The end of a sequence counts as a token. ValueError without sequences."""
     total, tokens = 0.0, 0
     for sequence in sequences:
         total += log_probability(model, sequence)

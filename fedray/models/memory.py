@@ -1,4 +1,4 @@
-"""A memory of (hidden state -> token) pairs: what FedMem retrieves from while it decodes.
+"""A memory of (hidden state, token) pairs, from which FedMem retrieves the nearest neighbours (kNN) while it decodes.
 
 Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-Text Tasks. ICASSP 2024, section 2.2.2.
 
@@ -6,9 +6,10 @@ Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-
     p_mem(y)   <- sum_{i in R, v_i = y} exp(-d_i / T) / sum_{i in R} exp(-d_i / T)
     p(y)       <- lambda p_mem(y) + (1 - lambda) p_model(y)
 
-Small memories are searched exactly, larger ones by lists, and the largest through FAISS' IndexIVFPQ as in the paper, 4096 lists of which 64
-are probed; with fewer keys there are fewer lists, and as small a share of them is probed, but no fewer than 4, or 16 with frames as keys. A
-memory belongs to the model whose hidden states it holds: it carries that model's fingerprint.
+A small memory is searched exactly, a larger one by lists (IndexIVFFlat), the largest through FAISS' IndexIVFPQ as in
+the paper. The paper has 4096 lists and probes 64 of them. With fewer keys there are fewer lists; the same share of them
+is probed, but at least 4, or 16 where keys are frames. A memory is valid for one model, whose hidden states it holds,
+and carries that model's fingerprint.
 """
 
 from __future__ import annotations
@@ -28,41 +29,52 @@ Keys = npt.NDArray[np.float32]  # [pairs, dimensions]
 Tokens = npt.NDArray[np.int64]
 
 KEYS = ("frames", "states")
-KEYS_A_LIST = 39  # the fewest with which FAISS trains a list without a warning
+KEYS_A_LIST = 39  # FAISS warns when it trains with fewer keys for each list
 CODE_BITS = 8
 ITERATIONS = 10  # of k-means for the codes
-FEWEST_PROBES = {"frames": 16, "states": 4}  # of 256 lists of frames, 4 cost two points of WER, 16 0.2; of states 4 cost none
+# With 256 lists of frames, 4 probes cost two points of WER and 16 probes 0.2; with lists of states, 4 probes cost
+# nothing.
+FEWEST_PROBES = {"frames": 16, "states": 4}
 
 
 @dataclass(frozen=True)
 class MemorySettings:
-    keys: str = "frames"  # frames: the encoder's, with CTC's aligned labels | states: the decoder's, with the token that follows
+    """What a memory stores, and how it is searched."""
+
+    # frames: hidden states of the encoder with the aligned CTC labels | states: of the decoder with the next token
+    keys: str = "frames"
     lists: int = 4096  # at most
-    probes: int = 64  # lists that a query looks into where there are `lists`; of fewer the same share, but at least FEWEST_PROBES
-    exact_below: int = 2_000  # pairs; fewer are searched exactly
-    compressed_from: int = 20_000  # pairs; of fewer the keys are kept as they are
-    code_bytes: int | None = None  # a key, compressed; null: one for every two dimensions
+    # Lists that a query searches where there are `lists`. Of fewer lists, the same share, but at least FEWEST_PROBES.
+    probes: int = 64
+    exact_below: int = 2_000  # pairs: fewer are searched exactly
+    compressed_from: int = 20_000  # pairs: keys of fewer are not compressed
+    code_bytes: int | None = None  # bytes of a compressed key; null: one for every two dimensions
 
     def __post_init__(self) -> None:
         if self.keys not in KEYS:
-            raise ValueError(f"memory.keys is {' or '.join(KEYS)}, not {self.keys!r}")
+            raise ValueError(f"memory.keys must be {' or '.join(KEYS)}, not {self.keys!r}")
         for name in ("lists", "probes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1")
         if min(self.exact_below, self.compressed_from) < 0 or (self.code_bytes is not None and self.code_bytes < 1):
-            raise ValueError("memory.exact_below and compressed_from must not be below 0, and memory.code_bytes at least 1")
+            raise ValueError(
+                "memory.exact_below and compressed_from must not be below 0, and memory.code_bytes at least 1"
+            )
 
 
 class Memory:
-    """Pairs of one client under one model."""
+    """The pairs of one client and one model."""
 
     def __init__(self, keys: Keys, tokens: Tokens, model: str, settings: MemorySettings = MemorySettings()) -> None:
-        """`model`: the fingerprint of the model whose hidden states the keys are. ValueError where keys and tokens do not match."""
+        """`keys`: hidden states. `model`: the fingerprint of the model that computed them.
+
+        ValueError where the numbers of keys and tokens differ, or a key is not finite.
+        """
         keys = np.ascontiguousarray(keys, np.float32)
         if keys.ndim != 2 or tokens.shape != (len(keys),):
             raise ValueError(f"{len(tokens)} tokens do not match keys of shape {list(keys.shape)}")
         if not np.isfinite(keys).all():
-            raise ValueError("a memory cannot hold hidden states that are NaN or infinite: the model has diverged")
+            raise ValueError("a memory cannot hold hidden states with NaN or infinity: the model has diverged")
         self.tokens, self.model, self.settings = np.asarray(tokens, np.int64), model, settings
         self.index = build_index(keys, settings)
 
@@ -70,7 +82,10 @@ class Memory:
         return len(self.tokens)
 
     def search(self, queries: Keys, k: int) -> tuple[npt.NDArray[np.float32], Tokens]:
-        """Squared distances and tokens of the k nearest pairs, [queries, k] both, the nearest first; infinite where there are fewer."""
+        """Squared distances and tokens of the k nearest pairs, both [queries, k], the nearest first.
+
+        Where a search finds fewer pairs, the remaining distances are infinite.
+        """
         if not len(self):
             return np.full((len(queries), k), np.inf, np.float32), np.zeros((len(queries), k), np.int64)
         distances, found = self.index.search(np.ascontiguousarray(queries, np.float32), k)
@@ -79,15 +94,18 @@ class Memory:
         return np.where(missing, np.float32(np.inf), np.maximum(distances, 0)), tokens
 
     def state(self) -> dict[str, Any]:
-        """What a client keeps of it: tensors and strings alone."""
+        """The memory as a client's state: tensors and strings."""
         index = torch.from_numpy(faiss.serialize_index(self.index).copy())
         return {"index": index, "tokens": torch.from_numpy(self.tokens), "model": self.model}
 
     @classmethod
     def of(cls, state: Mapping[str, Any], model: str, settings: MemorySettings = MemorySettings()) -> Memory:
-        """From a client's state. ValueError for the memory of another model: its keys mean nothing to this one."""
+        """Restore a memory from a client's state.
+
+        ValueError for the memory of another model, whose keys do not compare.
+        """
         if state["model"] != model:
-            raise ValueError(f"this memory was made by the model {state['model']}, not by {model}: build it again")
+            raise ValueError(f"this memory is of the model {state['model']}, not of {model}: build it again")
         memory = cls.__new__(cls)
         memory.tokens, memory.model, memory.settings = np.asarray(state["tokens"]), model, settings
         memory.index = faiss.deserialize_index(np.asarray(state["index"]))
@@ -95,10 +113,11 @@ class Memory:
         return memory
 
 
-def build_index(keys: Keys, settings: MemorySettings) -> Any:
-    """A FAISS index that holds the keys, with no more lists and code words than there are keys to train them."""
+def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
+    """Build a FAISS index of the keys, with as many lists and code words as there are keys to train them with."""
     size, dimensions = keys.shape
     lists = min(settings.lists, size // KEYS_A_LIST)
+    index: Any  # the classes of FAISS have no types
     if size < max(settings.exact_below, KEYS_A_LIST):
         index = faiss.IndexFlatL2(dimensions)
     elif size < max(settings.compressed_from, KEYS_A_LIST << CODE_BITS):
@@ -107,43 +126,50 @@ def build_index(keys: Keys, settings: MemorySettings) -> Any:
     else:
         codes = code_bytes(dimensions, settings.code_bytes)
         index = faiss.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
-        index.do_polysemous_training = False  # most of the time, for a filter that is not used
+        index.do_polysemous_training = False  # it takes most of the time, for a filter that fedray does not use
         index.pq.cp.niter = ITERATIONS
         index.train(keys)
     _probe(index, settings)
     index.add(keys)
-    return index
+    built: faiss.Index = index
+    return built
 
 
 def code_bytes(dimensions: int, wanted: int | None) -> int:
-    """A key's, of which each stands for as many dimensions. ValueError for a number that does not divide them."""
+    """Bytes of a compressed key, each for the same number of dimensions.
+
+    ValueError for a number that does not divide them.
+    """
     if wanted is None:
         return math.gcd(dimensions, dimensions // 2)
     if dimensions % wanted:
         fitting = [number for number in range(1, dimensions + 1) if dimensions % number == 0]
-        raise ValueError(f"memory.code_bytes={wanted} does not divide a key of {dimensions} numbers: choose from {fitting}")
+        raise ValueError(
+            f"memory.code_bytes={wanted} does not divide a key of {dimensions} numbers: choose from {fitting}"
+        )
     return wanted
 
 
 def _probe(index: Any, settings: MemorySettings) -> None:
+    """Set how many lists a query searches."""
     if hasattr(index, "nprobe"):
         share = round(index.nlist * settings.probes / settings.lists)
         index.nprobe = min(index.nlist, settings.probes, max(FEWEST_PROBES[settings.keys], share))
 
 
 def p_mem(distances: Tensor, tokens: Tensor, temperature: float, vocabulary: int) -> Tensor:
-    """[..., k] squared distances and tokens -> [..., vocabulary] probabilities; all 0 where nothing was found."""
+    """Squared distances and tokens [..., k] -> probabilities [..., vocabulary]; all 0 where a search found nothing."""
     weights = _weights(distances, temperature)
     return weights.new_zeros(*tokens.shape[:-1], vocabulary).scatter_add_(-1, tokens, weights)
 
 
 def p_mem_of(distances: Tensor, tokens: Tensor, temperature: float, wanted: Tensor) -> Tensor:
-    """The same of one token each, [...], without the rest of the vocabulary; float64."""
+    """p_mem of the tokens `wanted` [...] alone, float64 [...]."""
     return (_weights(distances, temperature).double() * (tokens == wanted[..., None])).sum(-1)
 
 
 def _weights(distances: Tensor, temperature: float) -> Tensor:
-    """softmax(-distances / temperature), [..., k]; all 0 where nothing was found."""
+    """softmax(-distances / temperature), [..., k]; all 0 where a search found nothing."""
     nearest = distances.amin(-1, keepdim=True)
     found = torch.isfinite(nearest)
     weights = torch.exp(-(distances - torch.where(found, nearest, 0.0)) / temperature)
@@ -151,9 +177,10 @@ def _weights(distances: Tensor, temperature: float) -> Tensor:
 
 
 def fused(log_probs: Tensor, memory: Tensor, share: float) -> Tensor:
-    """log(share p_mem + (1 - share) p_model), [..., vocabulary]; with share 0, or where nothing was found, the model's, bit for bit.
+    """log(share p_mem + (1 - share) p_model), [..., vocabulary].
 
-    Tokens behind those that the memory knows (an attention decoder's further ones) have p_mem 0.
+    Equals the model's log-probabilities bit for bit where share is 0 or a search found nothing. `log_probs` may have
+    more tokens than `memory`, such as bos and eos of an attention decoder: their p_mem is 0.
     """
     if share == 0:
         return log_probs

@@ -1,4 +1,4 @@
-"""Batch norm in federated learning: its statistics are buffers, which no gradient moves, and every client has its own."""
+"""Batch norm in federated learning, where running statistics are buffers that no gradient trains and clients differ."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
-    """The batch norm layers (1d, 2d, 3d, synchronised; SpeechBrain wraps the same) by their names."""
+    """Name -> batch norm layer (1d, 2d, 3d or synchronised, those in SpeechBrain's wrappers included)."""
     return {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
 
 
 def running_statistics(model: nn.Module) -> list[str]:
-    """The names of all running means and variances in the state dict: the buffers that a rule for batch norm is about.
+    """The names of all running means and variances in the state dict.
 
-    Other float buffers (tables of positions) are constants; `num_batches_tracked` is an integer and never travels.
+    Other float buffers, such as tables of positions, are constant. `num_batches_tracked` is an integer, which is never
+    sent.
     """
     layers = batch_norms(model).items()
     return [
@@ -30,10 +31,11 @@ def running_statistics(model: nn.Module) -> list[str]:
 
 @contextmanager
 def frozen_statistics(model: nn.Module) -> Iterator[None]:
-    """While open, batch norm in training mode uses the batch's statistics and leaves the running ones as they were.
+    """While open, batch norm in training mode uses the batch's statistics, and does not update the running ones.
 
-    This is the modified static batch norm of FedNST: batch statistics while training, running statistics kept from theta_0.
-    In evaluation mode nothing changes. (A momentum of 0 would do the same, except that one infinite activation leaves NaN for ever.)
+    This is the modified static batch norm of FedNST: batch statistics in training, running statistics of theta_0.
+    Evaluation mode is not affected. A momentum of 0 would have the same effect, except that one infinite activation
+    would leave NaN in the statistics.
     """
     tracking = [(layer, layer.track_running_stats) for layer in batch_norms(model).values()]
     try:

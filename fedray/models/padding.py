@@ -1,7 +1,7 @@
-"""Padding that does not count: an utterance's output must not depend on whom it is batched with.
+"""Padding without effect: an utterance's output must not depend on the other utterances of its batch.
 
-SpeechBrain's convolutions read the padding of a batch (where they reflect, it is the end of the batch that is reflected, not that of the
-utterance). Hooks on them make it what the utterance would see alone.
+SpeechBrain's convolutions read the padding of a batch; where they reflect, they reflect the end of the batch, not of
+the utterance. Hooks on the convolutions fill the padding with what an utterance without a batch would have there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Reflect:
-    """A hook before a convolution over 3 frames: the first frame of the padding becomes the last frame but one, as reflected alone."""
+    """A hook before a convolution over 3 frames: the first padding frame becomes the utterance's last frame but one."""
 
     def __init__(self, lengths: Tensor) -> None:
         self.lengths = lengths
@@ -23,7 +23,7 @@ class Reflect:
 
 
 class Silence:
-    """A hook before a convolution that pads with zeros: the padding is zeros."""
+    """A hook before a convolution that pads with zeros: the padding becomes zeros."""
 
     def __init__(self, lengths: Tensor) -> None:
         self.lengths = lengths
@@ -34,5 +34,5 @@ class Silence:
 
 
 def padding(lengths: Tensor, size: int) -> Tensor:
-    """[B, size], true where a frame is padding."""
+    """bool [B, size]: true where a frame is padding."""
     return torch.arange(size, device=lengths.device) >= lengths[:, None]

@@ -1,4 +1,4 @@
-"""Speaker embeddings by a SpeechBrain ECAPA-TDNN whose weights the user has: `embedding_model.ckpt` of spkrec-ecapa-voxceleb."""
+"""Speaker embeddings by SpeechBrain's ECAPA-TDNN, with the weights `embedding_model.ckpt` of spkrec-ecapa-voxceleb."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ SAMPLE_RATE, BINS = 16_000, 80
 
 
 def embed(waveform: npt.NDArray[np.float32], weights: str) -> npt.NDArray[np.float32]:
-    """[samples] at 16 kHz -> [dimensions], of Euclidean norm 1."""
+    """A waveform [samples] at 16 kHz -> an embedding [dimensions] of Euclidean norm 1.
+
+    `weights`: the path of the file.
+    """
     fbank, model = _loaded(weights)
     with torch.inference_mode():
         features = fbank(torch.from_numpy(waveform)[None])
@@ -26,13 +29,13 @@ def embed(waveform: npt.NDArray[np.float32], weights: str) -> npt.NDArray[np.flo
 
 
 def check(weights: str) -> None:
-    """Raises ValueError for a file that is not there or holds other things than such weights."""
+    """Raise ValueError for a file that is missing, or holds no weights of an ECAPA-TDNN."""
     _loaded(weights)
 
 
 @functools.lru_cache(maxsize=1)
 def _loaded(weights: str) -> tuple[Fbank, ECAPA_TDNN]:
-    """Sizes follow from the weights."""
+    """The features and the model. The model's sizes follow from the weights."""
     if not Path(weights).is_file():
         raise ValueError(f"there is no file {weights} with the weights of a speaker model")
     try:
@@ -43,8 +46,12 @@ def _loaded(weights: str) -> tuple[Fbank, ECAPA_TDNN]:
         channels.append(state["mfa.conv.conv.weight"].shape[0])
         attention, dimensions = state["asp.tdnn.conv.conv.weight"].shape[0], state["fc.conv.weight"].shape[0]
         bottleneck = state["blocks.1.se_block.conv1.conv.weight"].shape[0]
-        model = ECAPA_TDNN(BINS, lin_neurons=dimensions, channels=channels, attention_channels=attention, se_channels=bottleneck)
+        model = ECAPA_TDNN(
+            BINS, lin_neurons=dimensions, channels=channels, attention_channels=attention, se_channels=bottleneck
+        )
         model.load_state_dict(state)
-    except Exception as error:  # torch.load's are of many kinds
-        raise ValueError(f"{weights}: not the weights of a SpeechBrain ECAPA-TDNN (embedding_model.ckpt): {error}") from error
+    except Exception as error:  # torch.load raises many kinds
+        raise ValueError(
+            f"{weights}: not the weights of a SpeechBrain ECAPA-TDNN (embedding_model.ckpt): {error}"
+        ) from error
     return Fbank(sample_rate=SAMPLE_RATE, n_mels=BINS), model.eval()

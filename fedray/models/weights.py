@@ -1,4 +1,4 @@
-"""Weights to start from: files of fedray's models, and checkpoints of SpeechBrain's recipes."""
+"""Load initial weights from files of fedray's models and from checkpoints of SpeechBrain's recipes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 
 def load_weights(model: nn.Module, path: Path | str) -> list[str]:
-    """Load a state dict of the same model, or a checkpoint of a SpeechBrain recipe: a ModuleList of the parts that `model.recipe` names.
+    """Load a state dict of the same model, or of the ModuleList in a SpeechBrain recipe.
 
-    Of a model that names its last layer (`head`) all of that may be missing, and stays as it was drawn; returned is what was missing.
-    ValueError names the file and every other entry that is missing, unexpected or of another shape.
+    `model.recipe` names the parts of such a list. The weights of the layer that `model.head` names may be missing; the
+    layer then keeps its random weights. Returns the missing names. ValueError names the file and every other entry that
+    is missing, unexpected or of another shape.
     """
     state = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
@@ -20,20 +21,23 @@ def load_weights(model: nn.Module, path: Path | str) -> list[str]:
     parts = {str(place): part for place, part in enumerate(getattr(model, "recipe", ()))}
     if all(name.split(".")[0] in parts for name in state):
         state = {f"{parts[name.split('.')[0]]}.{name.split('.', 1)[1]}": value for name, value in state.items()}
-    own = model.state_dict()
-    # Tables of positions are computed, not learnt, and may be of another size.
+    expected = model.state_dict()
+    # Tables of positions are computed, not trained, and may have another size.
     state = {name: value for name, value in state.items() if not name.endswith(".pe")}
-    learnt = {name for name in own if not name.endswith(".pe")}
+    learnt = {name for name in expected if not name.endswith(".pe")}
     head = {name for name in learnt if name.split(".")[0] == getattr(model, "head", None)}
     left = sorted(head) if head.isdisjoint(state) else []
     wrong = [f"missing {name}" for name in sorted(learnt - state.keys() - set(left))]
     wrong += [f"unexpected {name}" for name in sorted(state.keys() - learnt)]
     wrong += [
-        f"{name} has shape {tuple(state[name].shape)}, the model {tuple(own[name].shape)}"
+        f"{name} has shape {tuple(state[name].shape)}, the model {tuple(expected[name].shape)}"
         for name in sorted(learnt & state.keys())
-        if state[name].shape != own[name].shape
+        if state[name].shape != expected[name].shape
     ]
     if wrong:
-        raise ValueError(f"{path} does not fit the model ({len(wrong)} entries): {'; '.join(wrong)}. Set model.* as it was trained.")
+        entries = "; ".join(wrong)
+        raise ValueError(
+            f"{path} does not fit the model ({len(wrong)} entries): {entries}. Set model.* as in its training"
+        )
     model.load_state_dict(state, strict=False)
     return left

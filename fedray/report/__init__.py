@@ -1,12 +1,24 @@
-"""`fedray report`: tables, intervals, figures and a page from run folders.
+"""Reports of run folders: tables, intervals, figures and a page.
 
 from fedray import report
 found = report.read("runs/study", baseline="first")
-found.table()  # for rich
+found.table()  # for the terminal, by rich
 found.save("report")  # report.html, report.md, report.csv, figures/
 """
 
-from fedray.report.figures import KINDS, Bars, Curves, Figure, Own, Participation, Phases, Retrievals, Scatter, Speakers, Trend
+from fedray.report.figures import (
+    KINDS,
+    Bars,
+    Curves,
+    Figure,
+    Participation,
+    Personal,
+    Phases,
+    Retrievals,
+    Scatter,
+    Speakers,
+    Trend,
+)
 from fedray.report.report import Report, read, write
 
 __all__ = [
@@ -14,7 +26,7 @@ __all__ = [
     "Bars",
     "Curves",
     "Figure",
-    "Own",
+    "Personal",
     "Participation",
     "Phases",
     "Report",

@@ -1,26 +1,27 @@
-"""What all figures of a report look like, and how they become files and parts of a page."""
+"""The style of all figures, and their SVG and PNG."""
 
 from __future__ import annotations
 
 import io
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 if TYPE_CHECKING:
-    from fedray.report.groups import Group
-    from fedray.report.report import Report
+    from matplotlib.typing import RcKeyType
 
-INK = "#24292f"  # of text and axes; on the page that is the text's own colour
+INK = "#24292f"  # of text and axes; a page replaces it by the colour of its text
 GREY = "#8b949e"
-COLOURS = ("#2f7fd1", "#e0823d", "#3fa66a", "#b05cc6", "#d6536d", "#1aa3a3", "#a68a2d", "#6f74d9")  # to be read on white and on black
-STYLE: Mapping[str, Any] = {
+# Legible on white and on black.
+COLOURS = ("#2f7fd1", "#e0823d", "#3fa66a", "#b05cc6", "#d6536d", "#1aa3a3", "#a68a2d", "#6f74d9")
+STYLE: dict[RcKeyType, object] = {
     "font.size": 9,
     "font.family": "sans-serif",
     "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
@@ -40,21 +41,21 @@ STYLE: Mapping[str, Any] = {
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.6,
     "text.color": INK,
-    "text.parse_math": False,  # labels are the user's: a $ is a $
+    "text.parse_math": False,  # a $ in a user's label stays a $
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text: small, and read aloud
-    "svg.hashsalt": "fedray",  # the same figure, the same bytes
+    "svg.fonttype": "none",  # text stays text: small files, readable by screen readers
+    "svg.hashsalt": "fedray",  # equal figures give equal bytes
 }
 WIDTH, HEIGHT, LEGEND_LINE = 5.6, 3.0, 0.17  # inches
-LEGEND_CHARACTERS = 76  # that fit on a line below the axes
-ROW_CHARACTERS, ROW_LINE = 32, 0.16  # on a line beside the axes, and its height in inches
+LEGEND_CHARACTERS = 76  # on a line below the axes
+ROW_CHARACTERS, ROW_LINE = 32, 0.16  # characters on a line beside the axes, and its height in inches
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure as it is saved; `words` say what it shows."""
+    """A figure as files hold it; `words` is its title."""
 
     words: str
     svg: str
@@ -62,9 +63,9 @@ class Drawing:
 
     @classmethod
     def of(cls, canvas: Canvas) -> Drawing:
-        """Call it within the style."""
+        """Render a canvas; call it inside `style()`."""
         canvas.draw_without_rendering()
-        canvas.set_layout_engine("none")  # all is in its place: not to be laid out again for each format
+        canvas.set_layout_engine("none")  # no second layout for each format
         svg, png = io.StringIO(), io.BytesIO()
         canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
         canvas.savefig(png, format="png", dpi=160, facecolor="white")
@@ -72,7 +73,7 @@ class Drawing:
         return cls(suptitle or canvas.axes[0].get_title("left"), svg.getvalue(), png.getvalue())
 
     def inline(self, name: str) -> str:
-        """The <svg> for a page: as wide as there is room, in the page's text colour, its ids apart from other figures'."""
+        """The <svg> element for a page: full width, in the page's text colour, ids prefixed with `name`."""
         text = self.svg[self.svg.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
@@ -81,41 +82,35 @@ class Drawing:
         return text.replace(INK, "currentColor").replace("<svg", '<svg role="img"', 1)
 
 
-def style() -> Any:
-    """A context in which figures are drawn and saved."""
+def style() -> AbstractContextManager[None]:
+    """The context in which figures are drawn and saved."""
     return matplotlib.rc_context(dict(STYLE))
 
 
 def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
+    """A canvas with one pair of axes and a title; `height` in inches."""
     canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
     axes = canvas.add_subplot()
     axes.set_title(words[:1].upper() + words[1:])
     return canvas, axes
 
 
-def coloured(report: Report) -> dict[Group, str]:
-    """A colour a group; of more groups than there are colours the best have one, the others are grey, and drawn first."""
-    if len(report.groups) <= len(COLOURS):
-        return dict(zip(report.groups, COLOURS, strict=False))
-    ranked = report.ranked()[: len(COLOURS)]
-    others = [group for group in report.groups if group not in ranked]
-    return dict.fromkeys(others, GREY) | dict(zip(ranked, COLOURS, strict=False))
-
-
-def one_below_the_other(canvas: Canvas, axes: Axes, labels: Sequence[str]) -> None:
-    """Rows, the first at the top; long labels take several lines, so that they leave room for what is drawn."""
+def label_rows(canvas: Canvas, axes: Axes, labels: Sequence[str]) -> None:
+    """Label horizontal bars, the first at the top; long labels take several lines."""
     folded = [textwrap.wrap(label, ROW_CHARACTERS) or [""] for label in labels]
-    canvas.set_figheight(canvas.get_figheight() + ROW_LINE * len(labels) * max(0, max(map(len, folded), default=0) - 2))
+    further_lines = max(0, max(map(len, folded), default=0) - 2)
+    canvas.set_figheight(canvas.get_figheight() + ROW_LINE * len(labels) * further_lines)
     axes.set_yticks(range(len(labels)), ["\n".join(lines) for lines in folded])
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
 
 
 def with_legend(canvas: Canvas, axes: Axes) -> Canvas:
-    """Below the axes, in as many columns as the labels leave room for."""
+    """Add a legend below the axes, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         columns = max(1, min(len(labels), LEGEND_CHARACTERS // (max(map(len, labels)) + 5)))
         canvas.set_figheight(canvas.get_figheight() + LEGEND_LINE * -(-len(labels) // columns))
-        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8, columnspacing=1.4, handlelength=1.5)
+        spacing = {"columnspacing": 1.4, "handlelength": 1.5}
+        canvas.legend(handles, labels, loc="outside lower left", ncols=columns, fontsize=8, **spacing)
     return canvas

@@ -1,4 +1,4 @@
-"""Which errors a run makes: by speaker, by length, by label, by word; and its worst utterances, word by word."""
+"""The errors of a run by speaker, length, label and word, and its worst utterances word by word."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import pyarrow as pa
 
 from fedray.report.predictions import Predictions
 
-LABELS = 12  # more values than that are no categories
-LENGTHS = ((1, 1), (2, 3), (4, 5), (6, 8), (9, 12), (13, 20), (21, None))  # words of a reference
+LABELS = 12  # a label with more values is no category
+# Words of a reference: at least, at most.
+LENGTHS = ((1, 1), (2, 3), (4, 5), (6, 8), (9, 12), (13, 20), (21, None))
 EDITS = {"equal": "same", "substitute": "substituted", "delete": "deleted", "insert": "inserted"}
 
 
 @dataclass(frozen=True)
 class Rates:
-    """A part of the test set: how large it is, and the rate (WER or accuracy, in percent) of the seed model and of the best round."""
+    """The WER or accuracy, in percent, of the seed model and of the best round on a part of the test set."""
 
     name: str
     utterances: int
@@ -30,7 +31,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Edit:
-    """Words side by side; `kind`: same | substituted | deleted | inserted."""
+    """A word of the reference beside its word of the hypothesis; `kind`: same | substituted | deleted | inserted."""
 
     kind: str
     reference: str
@@ -39,7 +40,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Utterance:
-    """A scored utterance; `edits` lead from the reference to the best round's hypothesis, `before` to the seed model's."""
+    """A scored utterance; `edits` align the best round's hypothesis with the reference, `before` the seed model's."""
 
     id: str
     speaker: str
@@ -53,13 +54,13 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one run on one split, greedily. Of the words: the commonest (reference, hypothesis, count)."""
+    """The errors of one run on one split with greedy search. Words are listed by count, the most frequent first."""
 
     split: str
     recognition: bool
     speakers: Sequence[Rates] = ()  # the worst first
     lengths: Sequence[Rates] = ()
-    labels: Sequence[Rates] = ()  # of classification: the classes
+    labels: Sequence[Rates] = ()  # for classification: the classes
     substituted: Sequence[tuple[str, str, int]] = ()
     deleted: Sequence[tuple[str, int]] = ()
     inserted: Sequence[tuple[str, int]] = ()
@@ -67,7 +68,7 @@ class Errors:
 
 
 def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 12) -> Errors | None:
-    """`most`: how many words are listed of a kind, `worst`: how many utterances. None: the split was not scored."""
+    """List `most` words of each kind of error and the `worst` worst utterances; None if the split was not scored."""
     seed, best = predictions.rows("seed", split), predictions.rows("best", split)
     if not len(best) or "errors" not in best.column_names:
         return None
@@ -75,12 +76,14 @@ def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 1
     by_speaker = rates(predictions, seed, best, names)
     labels = best["label" if predictions.recognition and "label" in best.column_names else "reference"].to_pylist()
     categories = {label for label in labels if label}
-    few = 1 < len(categories) <= LABELS or (not predictions.recognition and len(categories) > 1)
+    few = len(categories) > 1 and (len(categories) <= LABELS or not predictions.recognition)
     by_label = rates(predictions, seed, best, labels) if few else []
     if not predictions.recognition:
         confusions = Counter(zip(best["reference"].to_pylist(), best["hypothesis"].to_pylist(), strict=True))
         pairs = [(said, heard, count) for (said, heard), count in confusions.most_common() if said != heard]
-        return Errors(split, False, by_speaker, (), by_label, pairs[:most], worst=_worst(predictions, seed, best, worst))
+        return Errors(
+            split, False, by_speaker, (), by_label, pairs[:most], worst=_worst(predictions, seed, best, worst)
+        )
     by_length = rates(predictions, seed, best, [_length(words) for words in best["words"].to_pylist()])
     order = [_words(*pair) for pair in LENGTHS]
     by_length.sort(key=lambda part: order.index(part.name) if part.name in order else -1)
@@ -109,7 +112,7 @@ def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 1
 
 
 def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Sequence[str]) -> list[Rates]:
-    """Rates of the parts that `names[i]` puts utterance i into, the worst first; those without a name are left out."""
+    """Rates per name, the worst first; utterance i belongs to `names[i]`, or to none if that is empty."""
     lengths = predictions.lengths(best)
     aligned = dict(zip(seed["utterance"].to_pylist(), seed["errors"].to_pylist(), strict=True))
     before = np.array([aligned[utterance] for utterance in best["utterance"].to_pylist()])
@@ -118,7 +121,8 @@ def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Seque
     parts, index = np.unique(np.array(names, dtype=object).astype(str), return_inverse=True)
     sums = [np.bincount(index, weights, len(parts)) for weights in (lengths, before, after)]
     counts = np.bincount(index, minlength=len(parts))
-    for name, utterances, length, one, other in zip(parts.tolist(), counts.tolist(), *(column.tolist() for column in sums), strict=True):
+    columns = [column.tolist() for column in (parts, counts, *sums)]
+    for name, utterances, length, one, other in zip(*columns, strict=True):
         if name and length:
             values = [100 * wrong / length for wrong in (one, other)]
             if not predictions.recognition:
@@ -128,7 +132,7 @@ def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Seque
 
 
 def align(references: Sequence[str], hypotheses: Sequence[str]) -> list[list[Edit]]:
-    """The edits of each pair, a word at a time, by jiwer's alignment."""
+    """The edits of each pair, one word each, by jiwer's alignment."""
     if not references:
         return []
     output = jiwer.process_words(list(references), list(hypotheses))
@@ -140,7 +144,8 @@ def align(references: Sequence[str], hypotheses: Sequence[str]) -> list[list[Edi
 
 def _edits(said: Sequence[str], heard: Sequence[str], chunks: Iterable[jiwer.AlignmentChunk]) -> Iterable[Edit]:
     for chunk in chunks:
-        reference, hypothesis = said[chunk.ref_start_idx : chunk.ref_end_idx], heard[chunk.hyp_start_idx : chunk.hyp_end_idx]
+        reference = said[chunk.ref_start_idx : chunk.ref_end_idx]
+        hypothesis = heard[chunk.hyp_start_idx : chunk.hyp_end_idx]
         for position in range(max(len(reference), len(hypothesis))):
             yield Edit(
                 EDITS[chunk.type],
@@ -150,7 +155,7 @@ def _edits(said: Sequence[str], heard: Sequence[str], chunks: Iterable[jiwer.Ali
 
 
 def _worst(predictions: Predictions, seed: pa.Table, best: pa.Table, most: int) -> list[Utterance]:
-    """Those with most errors; of equals the shorter, then by name."""
+    """The utterances with most errors; of equal ones the shorter first, then by name."""
     lengths, errors = predictions.lengths(best), best["errors"].to_numpy()
     ids = best["utterance"].to_pylist()
     order = sorted(np.flatnonzero(errors).tolist(), key=lambda row: (-errors[row], lengths[row], ids[row]))[:most]
@@ -160,13 +165,24 @@ def _worst(predictions: Predictions, seed: pa.Table, best: pa.Table, most: int) 
     edits = align(references, [row["hypothesis"] for row in rows])
     earlier = align(references, [before[row["utterance"]] for row in rows])
     return [
-        Utterance(row["utterance"], row["speaker"], row.get("label") or "", row["errors"], int(length), row["reference"], after, first)
+        Utterance(
+            row["utterance"],
+            row["speaker"],
+            row.get("label") or "",
+            row["errors"],
+            int(length),
+            row["reference"],
+            after,
+            first,
+        )
         for length, row, after, first in zip(lengths[order], rows, edits, earlier, strict=True)
     ]
 
 
 def _length(words: int) -> str:
-    return next((_words(least, most) for least, most in LENGTHS if least <= words and (most is None or words <= most)), "")
+    return next(
+        (_words(least, most) for least, most in LENGTHS if least <= words and (most is None or words <= most)), ""
+    )
 
 
 def _words(least: int, most: int | None) -> str:

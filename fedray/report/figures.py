@@ -1,4 +1,4 @@
-"""What a report can draw: plain data, which sweep.json holds as {"kind": "curves", ...}. `drawing` draws it."""
+"""Descriptions of figures: plain data, which sweep.json holds as {"kind": "curves", ...}; `drawing` draws them."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedray.core import config as configuration
-from fedray.core.config import Source, kind_of, kinds, plain
+from fedray.config.schema import build, plain
+from fedray.config.source import Source
+from fedray.core.settings import kind_of, kinds
 
 BANDS = ("range", "sd")
 
 
 class Figure:
-    """Anything that a report can draw."""
+    """The description of one figure."""
 
     def described(self) -> dict[str, Any]:
-        """What JSON holds of it."""
+        """The description as a JSON object."""
         return {"kind": kind_of(self, KINDS), **plain(self)}
 
 
 @dataclass(frozen=True)
 class Curves(Figure):
-    """Metrics over the rounds: a line a group, mean over its runs, with a band (least to most, or a standard deviation each way).
+    """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
-    The seed model's score, where there is one, is round 0.
+    Round 0 is the seed model, if it was scored.
     """
 
     metrics: tuple[str, ...]
     title: str = ""
-    smooth: float = 0.0  # weight of the past in a moving average: 0.8
-    last: int | None = None  # only so many rounds at the end
+    smooth: float = 0.0  # weight of the past in a moving average, such as 0.8
+    last: int | None = None  # show this many rounds at the end; None: all
     log: bool = False
-    baseline: str | float | None = None  # a dashed line: "seed" (the seed model), the score of a group by its label, or a number
+    # A dashed line: at the seed model's score ("seed"), at the score of the group with this label, or at a number.
+    baseline: str | float | None = None
     band: str = "range"
 
     def __post_init__(self) -> None:
@@ -46,21 +48,23 @@ class Curves(Figure):
 
 @dataclass(frozen=True)
 class Trend(Figure):
-    """A result against a key that is a number, with the least and the most of the runs: a line for each value of another key, and of
-    what else the sweep sweeps."""
+    """A metric against a numeric key of the configuration, with the range over runs.
+
+    One line per value of the key `by` and of the other swept keys.
+    """
 
     key: str
     metric: str = "test/wer"
     by: str | None = None
-    log: bool = False  # the key's axis
-    percent: bool = False  # the key is a share, shown in percent
+    log: bool = False  # logarithmic axis of the key
+    percent: bool = False  # the key is a share: show it in percent
     title: str = ""
     baseline: str | float | None = None
 
 
 @dataclass(frozen=True)
 class Bars(Figure):
-    """A result of each group, with its bootstrap interval, or the least and the most of its runs where nothing can be drawn."""
+    """A metric of each group with its bootstrap interval, or the range over runs if there are no predictions."""
 
     metric: str = "test/wer"
     title: str = ""
@@ -68,11 +72,11 @@ class Bars(Figure):
 
 @dataclass(frozen=True)
 class Scatter(Figure):
-    """For random searches: a result against each key, a point a run."""
+    """For random searches: a metric against each key, a point per run."""
 
     keys: tuple[str, ...]
     metric: str = "dev/wer"
-    log: bool | None = None  # the keys' axes; None: where the values span more than a factor of 30
+    log: bool | None = None  # logarithmic axes of the keys; None: if the values span more than a factor of 30
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -89,34 +93,37 @@ class Speakers(Figure):
 
 
 @dataclass(frozen=True)
-class Own(Figure):
-    """The score of each client's own model, sorted (`evaluation.own_final`); where what all share was scored alone too, that in grey."""
+class Personal(Figure):
+    """Each client's personal score, sorted, with the score of the shared model alone in grey.
 
-    metric: str = "own/test/wer"
+    The run needs `evaluation.personal_final`.
+    """
+
+    metric: str = "personal/test/wer"
     title: str = ""
 
     def __post_init__(self) -> None:
-        if not self.metric.startswith("own/") or self.metric.count("/") != 2:
-            raise ValueError(f"metric: one of clients' own models, such as own/test/wer, not {self.metric!r}")
+        if not self.metric.startswith("personal/") or self.metric.count("/") != 2:
+            raise ValueError(f"metric: choose a personal score, such as personal/test/wer, not {self.metric!r}")
 
 
 @dataclass(frozen=True)
 class Phases(Figure):
-    """Where the time of a round goes."""
+    """The time of a round by phase."""
 
     title: str = ""
 
 
 @dataclass(frozen=True)
 class Participation(Figure):
-    """How many clients took part in how many rounds."""
+    """A histogram of the number of rounds that a client took part in."""
 
     title: str = ""
 
 
 @dataclass(frozen=True)
 class Retrievals(Figure):
-    """FedMem: what each k, lambda and temperature costs on the clients' own dev (`algorithm.costs`), mean over clients and runs."""
+    """FedMem: the dev score of each k, lambda and temperature (`algorithm.costs`), mean over clients and runs."""
 
     title: str = ""
 
@@ -127,7 +134,7 @@ KINDS: dict[str, type[Figure]] = {
     "bars": Bars,
     "scatter": Scatter,
     "speakers": Speakers,
-    "own": Own,
+    "personal": Personal,
     "phases": Phases,
     "participation": Participation,
     "retrievals": Retrievals,
@@ -136,12 +143,10 @@ KINDS: dict[str, type[Figure]] = {
 
 @dataclass(frozen=True)
 class _Section:
-    figure: Any = kinds(KINDS, None)
+    figure: Figure = kinds(KINDS)
 
 
 def from_description(description: Mapping[str, Any], where: str) -> Figure:
-    """The figure again. ValueError with `where` it stands, for a kind or a field that there is not."""
-    section = configuration.build(_Section, Source({"figure": dict(description)}, {"": where}))
-    if section.figure is None:
-        raise ValueError(f"{where}: a figure has a kind: {', '.join(KINDS)}")
+    """The figure that `described` gave. Raises ValueError, which begins with `where`, for an unknown kind or field."""
+    section = build(_Section, Source({"figure": dict(description)}, {"": where}))
     return section.figure

@@ -1,4 +1,4 @@
-"""Runs that differ in their seeds alone are one group: which settings tell the groups apart, and what a group is called."""
+"""Groups of runs that differ in their seeds only: the settings that distinguish groups, and their labels."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 
 from fedray.report import bootstrap
 from fedray.report.bootstrap import Change, Counts, Interval
-from fedray.report.recorded import Run, rising
+from fedray.report.recorded import Run
+from fedray.report.words import rising
 
 SEEDS = ("seed", "data.seed")
-BARE = ("name", "method")  # keys whose values speak for themselves, as kinds do
-ABSENT = "absent"  # the value of a key that another kind's section has
-LIST_SHOWN = 3  # entries of a list in a label
+BARE = ("name", "method")  # keys that a label shows by their value only, as it shows kinds
+ABSENT = "absent"  # the value of a key that a run's configuration lacks
+LIST_SHOWN = 3  # entries of a list that a label shows
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs by pair key (what else tells them apart: their seeds), which pairs them with another group's."""
+    """Runs with the same settings. The key of a member (its seeds) pairs it with the same member of another group."""
 
     label: str
-    settings: Mapping[str, Any]  # dotted key -> value, of the keys that tell groups apart
+    settings: Mapping[str, Any]  # dotted key -> value, for the keys that distinguish groups
     members: Mapping[tuple[str, ...], Run]
 
     @property
@@ -34,11 +35,11 @@ class Group:
         return [run for run in self.runs if run.finished]
 
     def values(self, metric: str) -> list[float]:
-        """One a run that has it; of the finished runs, if there are any, since what is unfinished has another number of rounds."""
+        """The values of the runs that have the metric: of finished runs only, if there are any."""
         return [value for run in self.finished or self.runs if (value := run.value(metric)) is not None]
 
     def score(self, metric: str, model: str = "best") -> float | None:
-        """Mean over the runs, of the best round's model or the seed model."""
+        """Mean over runs; `model` is "best" (the best round) or "seed" (the seed model)."""
         if model == "best":
             values = self.values(metric)
         else:
@@ -46,40 +47,44 @@ class Group:
         return mean(values) if values else None
 
     def change(self, metric: str) -> Change | None:
-        """Best against the run's own seed model, by paired bootstrap over speakers; None where there are no predictions to draw from.
+        """Best round against the run's seed model, by paired bootstrap over speakers; None without predictions.
 
-        A speaker is drawn for all runs alike, by name.
+        Speakers of the same name in several runs are drawn together.
         """
         return _change([(run, "seed", run, "best") for run in self.finished], metric)
 
     def against(self, baseline: Group, metric: str) -> Change | None:
-        """Best against best of another group, of the runs that have a counterpart (the same seeds) there."""
+        """Best round against that of another group, over the runs whose seeds both groups have."""
         pairs = [(baseline.members[key], run) for key, run in self.members.items() if key in baseline.members]
-        return _change([(other, "best", run, "best") for other, run in pairs if other.finished and run.finished], metric)
+        finished = [(other, run) for other, run in pairs if other.finished and run.finished]
+        return _change([(other, "best", run, "best") for other, run in finished], metric)
 
     def interval(self, metric: str, model: str = "best") -> Interval | None:
-        """The score with its interval."""
+        """The score with its interval; None unless all finished runs have predictions."""
         counts = [run.predictions.counts(model, metric) for run in self.finished if run.predictions is not None]
         known = [found for found in counts if found is not None]
         return bootstrap.rate(known) if known and len(known) == len(counts) else None
 
     def recovered(self, reference: Group, metric: str) -> Interval | None:
-        """The share of the reference's gain over the seed model; None where that gains nothing or nothing was scored."""
+        """The share of the reference's gain over the seed model; None if there is no gain or nothing was scored."""
         pairs = [(run, reference.members[key]) for key, run in self.members.items() if key in reference.members]
-        trios = [
-            (_counts(run, "seed", metric), _counts(run, "best", metric), _counts(other, "best", metric))
-            for run, other in pairs
-            if run.finished and other.finished
-        ]
-        known = [trio for trio in trios if None not in trio]
-        return bootstrap.recovered(*zip(*known, strict=True)) if known else None
+        seeds, bests, references = [], [], []
+        for run, other in pairs:
+            if run.finished and other.finished:
+                counts = _counts(run, "seed", metric), _counts(run, "best", metric), _counts(other, "best", metric)
+                if counts[0] is not None and counts[1] is not None and counts[2] is not None:
+                    seeds.append(counts[0])
+                    bests.append(counts[1])
+                    references.append(counts[2])
+        return bootstrap.recovered(seeds, bests, references) if seeds else None
 
 
 def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) -> list[Group]:
-    """The groups, in the order of their values. `first` are keys to name first (those of a sweep), with `only` the only ones.
+    """The groups, sorted by the values of their settings.
 
-    Keys of `engine` tell groups apart only if they are among `first`: they change how fast a run is, not what comes out.
-    ValueError: no run has a key that is asked for.
+    `first`: keys that labels name first (those of a sweep); with `only`, no other keys distinguish groups. Keys of
+    `engine` distinguish groups only if `first` has them: they change the speed of a run, not its result.
+    Raises ValueError if no run has a key of `first`.
     """
     for key in first:
         if not any(key in run.settings for run in runs):
@@ -92,9 +97,9 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
     for run in runs:
         pairs = members.setdefault(tuple(_text(run, key) for key in apart), {})
         pair = tuple(_text(run, key) for key in pooled)
-        pairs[pair if pair not in pairs else (*pair, run.name)] = run  # the same settings twice
+        pairs[pair if pair not in pairs else (*pair, run.name)] = run  # a repeated run
     examples = [next(iter(found.values())) for found in members.values()]
-    named = _telling(examples, apart, first)
+    named = _needed(examples, apart, first)
     labels = _labels(examples, named)
     settings = [{key: run.settings[key] for key in apart if key in run.settings} for run in examples]
     groups = [Group(*parts) for parts in zip(labels, settings, members.values(), strict=True)]
@@ -103,7 +108,10 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
 
 
 def named_group(name: str, groups: Sequence[Group]) -> Group:
-    """The group of that label, or the only one whose label has the words in it; "first" is the first. ValueError with the labels."""
+    """The group with this label, or the only one whose label contains it; "first" is the first group.
+
+    Raises ValueError with all labels if no group, or several, match.
+    """
     close = matching(name, groups)
     if len(close) != 1:
         several = "is no group" if not close else "are several groups"
@@ -112,7 +120,7 @@ def named_group(name: str, groups: Sequence[Group]) -> Group:
 
 
 def matching(name: str, groups: Sequence[Group]) -> Sequence[Group]:
-    """The group of that label, else all whose labels have it in them; "first" is the first."""
+    """The group with this label, else all groups whose label contains it; "first" is the first group."""
     if name == "first":
         return groups[:1]
     exact = [found for found in groups if found.label == name]
@@ -120,7 +128,7 @@ def matching(name: str, groups: Sequence[Group]) -> Sequence[Group]:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Each dotted key by as many of its last parts as tell it from the others; algorithm.kind is algorithm."""
+    """Each dotted key by its shortest unambiguous ending; algorithm.kind becomes algorithm."""
     cut = {key: key.removesuffix(".kind") for key in keys}
     names = {}
     for key, whole in cut.items():
@@ -132,10 +140,12 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def shown(value: Any) -> str:
-    """A value of a configuration in a label."""
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
+def shown(value: object) -> str:
+    """A value of a configuration, as a label shows it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
@@ -145,7 +155,7 @@ def shown(value: Any) -> str:
 
 
 def _keys(runs: Sequence[Run]) -> list[str]:
-    """All keys; the name first, then kinds, which decide what other keys there are, then the algorithm's, which a study is mostly about."""
+    """All keys: the name first, then kinds (they decide which other keys exist), then those of the algorithm."""
     keys = list(dict.fromkeys(key for run in runs for key in run.settings))
     return sorted(keys, key=lambda key: (key != "name", not key.endswith(".kind"), not key.startswith("algorithm.")))
 
@@ -154,8 +164,8 @@ def _text(run: Run, key: str) -> str:
     return repr(run.settings.get(key, ABSENT))
 
 
-def _telling(runs: Sequence[Run], apart: Sequence[str], always: Collection[str]) -> list[str]:
-    """As few of the keys as tell the runs apart: each one must part what those before it leave together. Those of a sweep stay."""
+def _needed(runs: Sequence[Run], apart: Sequence[str], always: Collection[str]) -> list[str]:
+    """The keys that a label needs: those in `always`, and those that distinguish runs which earlier keys do not."""
     kept: list[str] = []
     parts = 1
     for key in apart:
@@ -176,17 +186,20 @@ def _labels(runs: Sequence[Run], keys: Sequence[str]) -> list[str]:
         return value if key in BARE or key.endswith(".kind") else f"{names[key]}={value}"
 
     labels = [", ".join(word(run, key) for key in keys if key in run.settings) or run.name for run in runs]
-    return [label if labels.count(label) == 1 else f"{label} ({run.name})" for label, run in zip(labels, runs, strict=True)]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({run.name})" for label, run in zip(labels, runs, strict=True)
+    ]
 
 
 def _alone(tail: str, key: str, cut: Mapping[str, str]) -> bool:
     return not any(other != key and (whole == tail or whole.endswith(f".{tail}")) for other, whole in cut.items())
 
 
-def _order(value: Any, words: Sequence[str]) -> tuple[int, float]:
-    """Numbers by size, then words as they come."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (0, float(value)) if number else (1, words.index(shown(value)))
+def _order(value: object, words: Sequence[str]) -> tuple[int, float]:
+    """A sort key: numbers by size, then words in the order of `words`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, float(value)
+    return 1, words.index(shown(value))
 
 
 def _counts(run: Run, model: str, metric: str) -> Counts | None:
@@ -194,10 +207,11 @@ def _counts(run: Run, model: str, metric: str) -> Counts | None:
 
 
 def _change(pairs: Sequence[tuple[Run, str, Run, str]], metric: str) -> Change | None:
-    """Of (run and model before, run and model after); None where nothing was scored, or not the same by both."""
+    """The change over pairs (run, model before, run, model after); None if a pair did not score the same units."""
     found = [(_counts(one, before, metric), _counts(other, after, metric)) for one, before, other, after in pairs]
-    known = [(before, after) for before, after in found if before is not None and after is not None and bootstrap.paired(before, after)]
+    both = [(before, after) for before, after in found if before is not None and after is not None]
+    known = [(before, after) for before, after in both if bootstrap.paired(before, after)]
     if not known or len(known) < len(found):
         return None
-    befores, afters = zip(*known, strict=True)
+    befores, afters = [before for before, _ in known], [after for _, after in known]
     return bootstrap.change(befores, afters, "points" if rising(metric) else None)

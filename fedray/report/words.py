@@ -1,12 +1,10 @@
-"""How metrics are called and numbers are written, on the page, in tables and on axes."""
+"""Names of metrics and formats of numbers, for the page, the tables and the axes of figures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from statistics import mean
-
-from fedray.report.recorded import rising
 
 NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "macro_f1": "macro-F1"}
 SEARCHES = {"lm": "LM", "lexicon": "lexicon"}
@@ -15,28 +13,35 @@ WHOLE = {
     "traffic/formula_bytes": "traffic by the paper's formula",
     "traffic/up_bytes": "traffic up",
     "traffic/down_bytes": "traffic down",
-    "time/round_s": "time a round",
+    "time/round_s": "time per round",
     "time/total_s": "time",
     "train/label_wer": "WER of the clients' labels",
     "lr/client": "client learning rate",
     "clients/failed": "failed clients",
 }
+RISING = ("accuracy", "f1", "bleu")  # endings of metrics where larger is better
+
+
+def rising(metric: str) -> bool:
+    """Whether larger values of the metric are better."""
+    return metric.endswith(RISING)
 
 
 def title(metric: str) -> str:
-    """`test/wer_lm` -> `test WER, LM`."""
+    """The metric in words: `test/wer_lm` -> `test WER, LM`."""
     if metric in WHOLE:
         return WHOLE[metric]
     part, _, name = metric.rpartition("/")
     score, _, search = (name, "", "") if name in NAMES else name.partition("_")
     if score not in NAMES:
         return metric.replace("/", " ").replace("_", " ")
-    return " ".join(filter(None, (part.replace("/", " "), NAMES[score]))) + (f", {SEARCHES.get(search, search)}" if search else "")
+    words = " ".join(filter(None, (part.replace("/", " "), NAMES[score])))
+    return words + (f", {SEARCHES.get(search, search)}" if search else "")
 
 
 def start(metric: str) -> str:
-    """What a score begins with: `Run.seed_model`."""
-    return "what all share, alone" if metric.startswith("own/") else "seed model"
+    """The model whose score the metric starts from; `Run.seed_model` holds the score itself."""
+    return "shared model alone" if metric.startswith("personal/") else "seed model"
 
 
 def unit(metric: str) -> str:
@@ -51,12 +56,12 @@ def in_percent(metric: str) -> bool:
 
 
 def scaled(value: float, metric: str) -> float:
-    """In the unit that is shown."""
+    """The value in the unit that `unit` names: bytes become GB."""
     return value / 1e9 if metric.endswith("_bytes") else value
 
 
 def number(value: float | None, metric: str = "") -> str:
-    """With as many digits as mean something; empty for none."""
+    """The value with its significant digits only; empty for None."""
     if value is None:
         return ""
     if in_percent(metric):
@@ -66,18 +71,18 @@ def number(value: float | None, metric: str = "") -> str:
 
 
 def with_unit(metric: str) -> str:
-    """`test WER (%)`."""
+    """The metric in words with its unit: `test WER (%)`."""
     return title(metric) + (f" ({unit(metric)})" if unit(metric) else "")
 
 
 def span(values: Iterable[float]) -> str:
-    """Whole numbers: `21`, or `19–24`."""
+    """The range of the rounded values: `21`, or `19–24`."""
     found = sorted({round(value) for value in values})
     return "" if not found else f"{found[0]}" if len(found) == 1 else f"{found[0]}–{found[-1]}"
 
 
 def duration(seconds: Iterable[float]) -> str:
-    """The mean: `48 s`, `6.2 min`, `3.1 h`."""
+    """The mean of the durations: `48 s`, `6.2 min`, `3.1 h`; empty for none."""
     values = list(seconds)
     if not values:
         return ""
@@ -86,5 +91,5 @@ def duration(seconds: Iterable[float]) -> str:
 
 
 def minus(text: object) -> str:
-    """With the sign that typesetters use; hyphens between letters stay."""
+    """The text with typographic minus signs before numbers; hyphens between letters stay."""
     return re.sub(r"(?<![^\W_])-(?=\d)", "−", str(text))

@@ -1,13 +1,16 @@
-"""Sweeps: Ray Tune over whole runs. A file in sweeps/ is one question: a base configuration, a search space, the metric, what to draw."""
+"""Sweeps: Ray Tune over whole runs.
+
+A file in sweeps/ asks one question: it names a base configuration, a search space, a metric and figures.
+"""
 
 from __future__ import annotations
 
 import os
 
-# A trial's checkpoint is a pointer of a few bytes: it may be written after every round.
+# A trial's checkpoint is a pointer of a few bytes: writing it after every round is cheap.
 os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
 
-from fedray.tokens import show_token
+from fedray.engine.ray_auth import show_token
 
 show_token()  # before Ray is imported
 

@@ -1,4 +1,4 @@
-"""`python sweeps/question.py [options] [key=value ...]`: prepare, run all trials, report."""
+"""`python sweeps/NAME.py [options] [key=value ...]`: prepares a sweep, runs all trials, writes the report."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from ray.tune import ResultGrid
 
-from fedray import report, runs
+from fedray import report
 from fedray.core.types import RunError
 from fedray.engine import session
-from fedray.engine.folder import RunFolder
-from fedray.experiment import Config
-from fedray.programs import build_data
-from fedray.report.sweep import NAME as DESCRIPTION
-from fedray.sweep import study as studies
+from fedray.experiment import Config, build_data
+from fedray.report.sweep_description import NAME as DESCRIPTION
+from fedray.runs import places
+from fedray.runs.folder import RunFolder
 from fedray.sweep import tuning
 from fedray.sweep.prepare import prepare
 from fedray.sweep.reserve import reserve
-from fedray.sweep.study import Study, Sweep
+from fedray.sweep.space import Space, combinations, for_search, grid_values, shown, smoke
+from fedray.sweep.study import Study, Sweep, check_space, read_bases
 
 INTERRUPTED = 130
-DRAWS = 8  # trials of a search that draws, where nobody says how many
+DRAWS = 8  # default number of trials of a random or optuna search
 
 
 def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 fine, 1 trials failed or are not finished, 2 bad input, 130 interrupted."""
+    """Returns the exit status: 0 success, 1 failed or unfinished trials, 2 bad input, 130 interrupted."""
     options = _parse(sweep, arguments)
     try:
         return _sweep(sweep, options)
@@ -44,26 +44,31 @@ def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
         print(f"{sweep.name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{sweep.name}: interrupted; the same command with --resume goes on", file=sys.stderr)
+        print(f"{sweep.name}: interrupted; the same command with --resume continues", file=sys.stderr)
         return INTERRUPTED
 
 
 def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
-    swept = "\n".join(f"  {key}: {_shown(domain)}" for key, domain in sweep.space.items())
+    swept = "\n".join(f"  {key}: {shown(domain)}" for key, domain in sweep.space.items())
     parser = argparse.ArgumentParser(
         description=f"{sweep.question}\n\nSwept:\n{swept}\n\nMetric: {sweep.metric} ({sweep.mode})",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides for all trials; not of what is swept")
-    parser.add_argument("--out", metavar="DIR", help=f"the experiment's folder, or its URI (default: runs/{sweep.name})")
-    parser.add_argument("--num-samples", type=int, metavar="N", help=f"draws from the space ({DRAWS}); repeats of a grid ({sweep.samples})")
     parser.add_argument(
-        "--scheduler", choices=tuning.SCHEDULERS, default="fifo", help="asha ends bad trials early, pbt changes keys midway"
+        "overrides", nargs="*", metavar="key=value", help="dotted overrides for all trials; not for swept keys"
     )
-    parser.add_argument("--search", choices=tuning.SEARCHES, help="default: grid where the space is one, else random")
-    parser.add_argument("--max-concurrent", type=int, metavar="N", help="trials at a time (default: as many as have a core for an actor)")
-    parser.add_argument("--resume", action="store_true", help="go on: finished trials stay, failed ones are tried again")
-    parser.add_argument("--smoke", action="store_true", help="two small trials, to see that all works")
+    parser.add_argument("--out", metavar="DIR", help=f"folder or URI of the experiment (default: runs/{sweep.name})")
+    samples = f"trials of a random search (default: {DRAWS}), or repetitions of a grid (default: {sweep.samples})"
+    parser.add_argument("--num-samples", type=int, metavar="N", help=samples)
+    parser.add_argument(
+        "--scheduler", choices=tuning.SCHEDULERS, default="fifo", help="asha stops bad trials early, pbt mutates keys"
+    )
+    parser.add_argument(
+        "--search", choices=tuning.SEARCHES, help="default: grid if all keys have lists of values, else random"
+    )
+    parser.add_argument("--max-concurrent", type=int, metavar="N", help="trials at a time (default: one per core)")
+    parser.add_argument("--resume", action="store_true", help="continue: finished trials stay, failed ones run again")
+    parser.add_argument("--smoke", action="store_true", help="run two small trials as a test")
     options = parser.parse_intermixed_args(arguments)
     for override in options.overrides:
         if "=" not in override:
@@ -74,87 +79,105 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _shown(domain: Any) -> str:
-    found = studies.options(domain)
-    return ", ".join(map(str, found)) if found is not None else f"{type(domain).__name__} {domain.domain_str}"
+@dataclass(frozen=True)
+class Choices:
+    """sweep.json: the sweep, and the choices of the command line that its trials depend on."""
+
+    name: str
+    question: str
+    keys: list[str]
+    metric: str
+    mode: str
+    reference: str | None
+    figures: list[dict[str, Any]]
+    search: str
+    scheduler: str
+    samples: int
+    smoke: bool
+    overrides: list[str]
+    folder: str
+    bases: dict[str, dict[str, Any]]
 
 
 def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
-    place = runs.place(options.out) if options.out is not None else runs.usual_place(sweep.name)
+    place = places.place(options.out) if options.out is not None else places.usual_place(sweep.name)
     folder = RunFolder(place)
-    chosen = _before(sweep, folder) if options.resume else _chosen(sweep, folder, options)
-    space = studies.smoke(sweep.space) if chosen["smoke"] else tuning.space_for(sweep.space, chosen["search"])
-    settings = [*sweep.settings, *(sweep.small if chosen["smoke"] else ())]
-    own = ["engine.checkpoint_every=1"]  # what Tune names must be there
+    chosen = _earlier(sweep, folder) if options.resume else _chosen(sweep, folder, options)
+    space = smoke(sweep.space) if chosen.smoke else for_search(sweep.space, chosen.search)
     study = Study(
         os.fspath(place),
         sweep.base,
-        chosen["bases"],
+        chosen.bases,
         sweep.names,
-        settings,
-        chosen["overrides"],
-        chosen["folder"],
+        [*sweep.settings, *(sweep.small if chosen.smoke else ())],
+        chosen.overrides,
+        chosen.folder,
         sweep.metric,
         tuning.KEEP,
-        own,
+        fixed=["engine.checkpoint_every=1"],  # Tune may come back to the checkpoint of any round
     )
     first = study.check(space)
     session.connect()
-    study, at_once = _reserved(study, space, first, chosen["samples"], options.max_concurrent or sweep.at_once)
+    study, at_once = _reserved(study, space, first, chosen.samples, options.max_concurrent or sweep.at_once)
     if folder.root is not None:
         folder.root.mkdir(parents=True, exist_ok=True)
     with folder.locked():
-        folder.write_json(DESCRIPTION, chosen)
+        folder.write_json(DESCRIPTION, asdict(chosen))
         began = options.resume and folder.exists(tuning.STATE)
-        if not began:  # or it was killed before the first trial
+        if not began:  # a resumed sweep too, if it was killed before its first trial
             prepare(study, space, at_once)
-        plan = tuning.Plan(space, chosen["search"], chosen["scheduler"], chosen["samples"], at_once, first.rounds)
+        plan = tuning.Plan(space, chosen.search, chosen.scheduler, chosen.samples, at_once, first.rounds)
         results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
         return _ended(sweep, folder, results)
 
 
-def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> dict[str, Any]:
-    """All that the trials depend on: sweep.json."""
+def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Choices:
+    """The choices of a new sweep. Raises ValueError if the folder is not free, or the space cannot be swept."""
     if folder.exists(DESCRIPTION):
-        shown = quote(folder.place)
-        raise ValueError(f"{folder.place} holds a sweep already: go on with --resume --out {shown}, or choose another folder with --out")
-    studies.check_space(sweep, options.overrides)
-    grid = all(studies.is_grid(domain) for domain in sweep.space.values()) and options.scheduler != "pbt"
+        resume = f"continue it with --resume --out {quote(folder.place)}"
+        raise ValueError(f"{folder.place} holds a sweep already: {resume}, or choose another folder with --out")
+    folder.check_free()
+    check_space(sweep, options.overrides)
+    grid = all(grid_values(domain) is not None for domain in sweep.space.values()) and options.scheduler != "pbt"
     search = options.search or ("grid" if grid else "random")
-    return {
-        "name": sweep.name,
-        "question": sweep.question,
-        "keys": list(sweep.space),
-        "metric": sweep.metric,
-        "mode": sweep.mode,
-        "reference": sweep.reference,
-        "figures": [figure.described() for figure in sweep.figures],
-        "search": search,
-        "scheduler": options.scheduler,
-        "samples": 1 if options.smoke else options.num_samples or (sweep.samples if search == "grid" else max(sweep.samples, DRAWS)),
-        "smoke": options.smoke,
-        "overrides": options.overrides,
-        "folder": os.getcwd(),
-        "bases": studies.read_bases(sweep, Path(sys.argv[0])),
-    }
+    samples = options.num_samples or (sweep.samples if search == "grid" else max(sweep.samples, DRAWS))
+    return Choices(
+        name=sweep.name,
+        question=sweep.question,
+        keys=list(sweep.space),
+        metric=sweep.metric,
+        mode=sweep.mode,
+        reference=sweep.reference,
+        figures=[figure.described() for figure in sweep.figures],
+        search=search,
+        scheduler=options.scheduler,
+        samples=1 if options.smoke else samples,
+        smoke=options.smoke,
+        overrides=options.overrides,
+        folder=os.getcwd(),
+        bases=read_bases(sweep, Path(sys.argv[0])),
+    )
 
 
-def _before(sweep: Sweep, folder: RunFolder) -> dict[str, Any]:
-    """What the experiment began with."""
+def _earlier(sweep: Sweep, folder: RunFolder) -> Choices:
+    """The choices of the sweep that the folder holds. Raises ValueError if it holds none, or another one."""
     if not folder.exists(DESCRIPTION):
-        raise ValueError(f"{folder.place} holds no sweep to go on with: leave out --resume")
-    chosen = dict(json.loads(folder.read_text(DESCRIPTION)))
-    if (chosen["name"], chosen["keys"]) != (sweep.name, list(sweep.space)):
-        raise ValueError(f"{folder.place} holds the sweep {chosen['name']} of {', '.join(chosen['keys'])}: that is another question")
+        raise ValueError(f"{folder.place} holds no sweep to continue: leave out --resume")
+    values = json.loads(folder.read_text(DESCRIPTION))
+    chosen = Choices(**{field.name: values[field.name] for field in fields(Choices)})
+    if (chosen.name, chosen.keys) != (sweep.name, list(sweep.space)):
+        raise ValueError(
+            f"{folder.place} holds the sweep {chosen.name} of {', '.join(chosen.keys)}: choose another --out"
+        )
     return chosen
 
 
-def _reserved(study: Study, space: Mapping[str, Any], config: Config, samples: int, most: int | None) -> tuple[Study, int]:
-    """The study with what each trial reserves, and how many trials run at once."""
-    grids = [len(domain["grid_search"]) for domain in space.values() if studies.is_grid(domain)]
+def _reserved(study: Study, space: Space, config: Config, samples: int, most: int | None) -> tuple[Study, int]:
+    """The study with the resources that each trial reserves, and how many trials run at once."""
+    grids = [len(values) for domain in space.values() if (values := grid_values(domain)) is not None]
     population = None
     if config.engine.placement == "dedicated":
-        data, _ = build_data(*study.config(next(studies.combinations(space, []))))
+        data, _ = build_data(*study.config(next(combinations(space, []))))
         population = len(data.client_ids())
     share, at_once = reserve(config.engine, session.resources(), samples * math.prod(grids), most, population)
     return replace(study, share=share), at_once
@@ -166,7 +189,8 @@ def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid) -> int:
             print(f"{sweep.name}: {result.path} failed: {result.error}", file=sys.stderr)
     left = len(results) - results.num_terminated
     if left:
-        print(f"{sweep.name}: {left} of {len(results)} trials are not finished: the same command with --resume goes on", file=sys.stderr)
+        unfinished = f"{left} of {len(results)} trials are not finished"
+        print(f"{sweep.name}: {unfinished}: the same command with --resume continues", file=sys.stderr)
     if results.num_terminated:
         page = report.write([folder.place])
         print(f"report: {page}")

@@ -1,55 +1,59 @@
-"""What does not depend on the swept keys is made once, before the trials: corpus, features, seed models, client states (labels)."""
+"""Prepares once what trials share: corpus, features, seed models and client states (pseudo-labels)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
-from fedray import experiment, runs
+from fedray import experiment
+from fedray.config.schema import plain
 from fedray.core.algorithm import Algorithm
-from fedray.core.config import plain
-from fedray.core.storage import below
 from fedray.core.types import FederatedData, RunError
-from fedray.data.federated import SpeechData
+from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import cohort as cohorts
 from fedray.engine import driver as drivers
 from fedray.engine import session
 from fedray.engine.driver import Assignment
-from fedray.engine.folder import RunFolder
-from fedray.engine.progress import Display
-from fedray.experiment import Config
-from fedray.programs import build_data, build_program
-from fedray.sweep.study import Study, combinations, is_key, options
+from fedray.engine.pool import DEATHS, eviction
+from fedray.engine.telemetry.progress import Display
+from fedray.experiment import Config, build_data, build_program
+from fedray.runs import places
+from fedray.runs.folder import RunFolder
+from fedray.storage.base import below
+from fedray.sweep.space import Space, Values, combinations, options
+from fedray.sweep.study import Study, is_key
 
-FOLDER = ".prepare"  # of the experiment, while it lasts
+FOLDER = ".prepare"  # in the experiment's folder, during the preparation
 POLL_SECONDS = 0.5
 
 
-def prepare(study: Study, space: Mapping[str, Any], at_once: int) -> None:
-    """Fill the caches that the trials read, on all cores. What changes with a key that is no list of values is left to the trials."""
-    federations: dict[str, SpeechData] = {}
-    work: dict[tuple[Path | None, Path | None], tuple[Assignment, set[str]]] = {}  # by cache: the clients that the rounds draw
+def prepare(study: Study, space: Space, at_once: int) -> None:
+    """Fill the caches that the trials read, on all cores.
 
-    def build(values: Mapping[str, Any]) -> Algorithm:
+    Trials prepare for themselves what depends on a key with a range of values.
+    """
+    federations: dict[str, SpeechData] = {}
+    work: dict[tuple[Path | None, Path | None], tuple[Assignment, set[str]]] = {}  # caches -> clients of all cohorts
+
+    def build(values: Values) -> Algorithm:
         config, source = study.config(values)
         described = str([plain(config.data), plain(config.features), plain(config.task)])
         if described not in federations:
             federations[described], _ = build_data(config, source)
-        where = runs.place(below(study.place, f"{FOLDER}/{len(work)}"))
+        where = places.place(below(study.place, f"{FOLDER}/{len(work)}"))
         program = build_program(config, federations[described], RunFolder(where), study.share.gpus)
         cache = (program.init_cache, program.prepare_cache)
         if cache not in work:
             work[cache] = (experiment.assign(config, program, study.share, where, {}), set())
-        work[cache][1].update(_drawn(config, program.data))
+        work[cache][1].update(_participants(config, program.data))
         return program.algorithm
 
-    (anyone,) = combinations(space, [])
-    keys = [key for key in space if _matters(key, build(anyone))]
+    (first_trial,) = combinations(space, [])
+    keys = [key for key in space if _matters(key, build(first_trial))]
     if any(options(space[key]) is None for key in keys):
         return
     for values in combinations(space, keys):
@@ -60,26 +64,30 @@ def prepare(study: Study, space: Mapping[str, Any], at_once: int) -> None:
             together = queue[first : first + at_once]
             share = replace(study.share, actors=study.share.actors * at_once // len(together))
             _play([(replace(assignment, share=share), clients) for assignment, clients in together], display)
-    RunFolder(runs.place(study.place)).remove(FOLDER)
+    RunFolder(places.place(study.place)).remove(FOLDER)
 
 
 def _matters(key: str, algorithm: Algorithm) -> bool:
-    """Whether theta_0, the client states, who gets one, or the data depend on a swept key."""
+    """Whether the data, the seed model or the prepared client states depend on a swept key."""
     names = ["data", "features", "task", *algorithm.init_depends, *algorithm.prepare_depends]
     if algorithm.overrides("client_prepare"):
         names += ["cohort", "rounds"]
-    return not is_key(key) or any(key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for name in names)
+    return not is_key(key) or any(
+        key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for name in names
+    )
 
 
-def _drawn(config: Config, data: FederatedData) -> set[str]:
+def _participants(config: Config, data: FederatedData) -> set[str]:
+    """The clients that a run prepares."""
     ids = data.client_ids()
     if config.engine.prepare == "all":
         return set(ids)
-    return {client for t in range(config.rounds) for client in cohorts.sample(ids, config.cohort, data.cost, config.seed, t)}
+    rounds = (cohorts.sample(ids, config.cohort, data.cost, config.seed, t) for t in range(config.rounds))
+    return {client for cohort in rounds for client in cohort}
 
 
 def _play(queue: Sequence[tuple[Assignment, list[str]]], display: Display) -> None:
-    """These side by side, each on the client actors of a trial."""
+    """Prepare several trials in parallel, each on the client actors of a trial; shows their progress."""
     started = [drivers.start(assignment) for assignment, _ in queue]
     seen = [0] * len(started)
     try:
@@ -91,8 +99,10 @@ def _play(queue: Sequence[tuple[Assignment, list[str]]], display: Display) -> No
                     display.show(event)
                     seen[place] = event.number + 1
             ray.get(done)
-    except RayActorError as error:
-        raise RunError(f"the driver that prepares the trials died: {error}; the same command goes on") from None
+    except DEATHS as error:
+        raise RunError(
+            f"the driver that prepares the trials died: {eviction(error) or error}; the same command continues"
+        ) from None
     except RayTaskError as error:
         raise session.cause_of(error) from None
     finally:

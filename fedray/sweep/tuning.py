@@ -1,34 +1,34 @@
-"""Search, scheduler and Tuner of a sweep."""
+"""Tune's search algorithm, scheduler and Tuner for a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search import BasicVariantGenerator, SearchAlgorithm, Searcher
 
-from fedray.core.storage import parent
+from fedray.storage.base import parent
 from fedray.sweep import reserve
-from fedray.sweep.study import Study, Sweep, is_grid, options
-from fedray.sweep.tables import Board, Csv, Json
+from fedray.sweep.loggers import Board, Csv, Json
+from fedray.sweep.space import Space, options
+from fedray.sweep.study import Study, Sweep
 from fedray.sweep.trial import Trial
 
 SCHEDULERS = ("fifo", "asha", "pbt")
 SEARCHES = ("grid", "random", "optuna")
-STATE = "tuner.pkl"  # Tune's own, in the experiment's folder
-KEEP = 3  # checkpoints of a trial that Tune can come back to
-REDUCTION = 3  # ASHA: one trial in so many goes on at each rung
-SEED = 0  # of what is drawn from the space
+STATE = "tuner.pkl"  # written by Tune to the experiment's folder
+KEEP = 3  # checkpoints that Tune keeps per trial
+REDUCTION = 3  # ASHA: at each rung the best third of the trials continues
+SEED = 0  # of draws from the space
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the space is searched."""
+    """How Tune searches the space."""
 
-    space: Mapping[str, Any]
+    space: Space
     search: str
     scheduler: str
     samples: int
@@ -36,18 +36,8 @@ class Plan:
     rounds: int
 
 
-def space_for(space: Mapping[str, Any], search: str) -> dict[str, Any]:
-    """The space as the search wants it: a grid is drawn from where the search draws; what is no list cannot stand in a grid."""
-    if search == "grid":
-        for key, domain in space.items():
-            if options(domain) is None:
-                raise ValueError(f"--search grid: {key} is drawn from a range, so it has no grid: choose random or optuna")
-        return {key: tune.grid_search(options(domain)) for key, domain in space.items()}
-    return {key: tune.choice(domain["grid_search"]) if is_grid(domain) else domain for key, domain in space.items()}
-
-
 def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
-    """A new experiment at `study.place`."""
+    """The Tuner of a new experiment at `study.place`."""
     storage, name = parent(study.place)
     return tune.Tuner(
         trainable(study),
@@ -58,7 +48,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
             search_alg=_search(sweep, plan),
             scheduler=_scheduler(sweep, plan),
             num_samples=plan.samples,
-            max_concurrent_trials=plan.at_once if plan.search == "optuna" else None,  # the other search counts for itself
+            max_concurrent_trials=plan.at_once if plan.search == "optuna" else None,  # other searches limit themselves
             reuse_actors=True,
             trial_dirname_creator=_number if plan.scheduler == "pbt" else _number_and_values,
         ),
@@ -74,12 +64,14 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
 
 
 def again(study: Study, plan: Plan) -> tune.Tuner:
-    """The experiment at `study.place` as it was left: finished trials stay, failed ones go on from their checkpoints."""
+    """The Tuner of the interrupted experiment at `study.place`; failed trials resume from their checkpoints."""
     return tune.Tuner.restore(study.place, trainable(study), resume_errored=True, param_space=dict(plan.space))
 
 
-def trainable(study: Study) -> Any:
-    return tune.with_resources(tune.with_parameters(Trial, study=study), reserve.group(study.share))
+def trainable(study: Study) -> type[Trial]:
+    """`Trial` with its study and its resources."""
+    found: type[Trial] = tune.with_resources(tune.with_parameters(Trial, study=study), reserve.group(study.share))
+    return found
 
 
 def _search(sweep: Sweep, plan: Plan) -> Searcher | SearchAlgorithm:
@@ -96,24 +88,25 @@ def _search(sweep: Sweep, plan: Plan) -> Searcher | SearchAlgorithm:
 def _scheduler(sweep: Sweep, plan: Plan) -> TrialScheduler | None:
     if plan.scheduler == "asha":
         grace = max(1, plan.rounds // REDUCTION**2)
-        return ASHAScheduler(time_attr="round", max_t=plan.rounds, grace_period=grace, reduction_factor=REDUCTION)
+        rungs = {"max_t": plan.rounds, "grace_period": grace, "reduction_factor": REDUCTION}
+        return ASHAScheduler(time_attr="round", **rungs)
     if plan.scheduler == "pbt":
         mutations = {key: options(domain) or domain for key, domain in plan.space.items()}
         return PopulationBasedTraining(
             time_attr="round",
             perturbation_interval=max(1, plan.rounds // 5),
             hyperparam_mutations=mutations,
-            synch=True,  # who takes over from whom depends on the scores, not on which trial is faster
+            synch=True,  # the speed of trials has no influence on which trial takes over from which
         )
     return None
 
 
-def _number(trial: Any) -> str:
+def _number(trial: TuneTrial) -> str:
     return str(trial.trial_id.rpartition("_")[2])
 
 
-def _number_and_values(trial: Any) -> str:
-    """A folder that a person can read; the number makes it different for every trial."""
+def _number_and_values(trial: TuneTrial) -> str:
+    """A readable name for a trial's folder; the number makes it unique."""
     values = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in trial.evaluated_params.items())
     safe = "".join(letter if letter.isalnum() or letter in "=,.-" else "_" for letter in values)
     return f"{_number(trial)}_{safe}"[:100].rstrip(",._")

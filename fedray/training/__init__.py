@@ -1,0 +1,1 @@
+"""Tasks, local training, pseudo-labels and decoding."""

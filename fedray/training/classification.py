@@ -1,7 +1,11 @@
-"""Classification of clips as a task: cross-entropy, accuracy and macro-F1 in percent, by whole clips or by the mean over their windows."""
+"""Classification of clips as a task: cross-entropy, accuracy and macro-F1 in percent.
+
+The logits of a clip come from the whole clip, or are the mean over its windows.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import weakref
 from collections.abc import Mapping
@@ -10,87 +14,99 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedray.core.cache import write_atomically
-from fedray.core.config import positive
 from fedray.core.metrics import Metrics
+from fedray.core.settings import Choice, positive
 from fedray.core.types import Evaluation, Vector
-from fedray.data.augment import SpecAugment, SpecAugmentSettings
-from fedray.data.dataset import Batch, Utterances, batches, codes
-from fedray.data.features import FeatureSettings
-from fedray.data.federated import SpeechData
+from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
+from fedray.data.features.dataset import Batch, Utterances, batches, codes
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
-from fedray.models import audio_cnn, crnn
-from fedray.training.task import Task
+from fedray.models import MODELS, audio_cnn, crnn
+from fedray.storage.files import write_atomically
+from fedray.training.task import Targets, Task
 from fedray.training.windows import all_windows, random_window
 
 EVALUATION_BATCH = 64
 COLUMNS = ("label", "text")
+ClassNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ClassificationSettings:
-    label: str = "label"  # label | text: the column of the manifest that is the class
-    classes: list[str] | None = None  # null: all that server and clients have, sorted
-    window: float | None = None  # seconds: trained on a random window a clip, judged by the mean logits of all; null: by whole clips
+    """Classes, windows and masks."""
+
+    label: str = "label"  # label | text: the column of the manifest that holds the class
+    classes: list[str] | None = None  # null: all classes of the server and the clients, sorted
+    # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
+    window: float | None = None
     augment: SpecAugmentSettings = field(default_factory=lambda: SpecAugmentSettings(time_masks=0, frequency_masks=0))
 
     def __post_init__(self) -> None:
         if self.label not in COLUMNS:
-            raise ValueError(f"label is one of {', '.join(COLUMNS)}, not {self.label!r}")
+            raise ValueError(f"label must be {' or '.join(COLUMNS)}, not {self.label!r}")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
-            raise ValueError(f"classes are two or more different labels, not {self.classes}")
+            raise ValueError(f"classes must be two or more different labels, not {self.classes}")
         positive(window=self.window)
 
 
 class Classification(Task):
-    """One class a clip. Models give logits [B, classes] for features [B, T, bins] and lengths [B]."""
+    """One class for each clip. Models map features [B, T, bins] and lengths [B] to logits [B, classes]."""
 
     Settings = ClassificationSettings
     settings: ClassificationSettings
-    # The clients' labels are among the classes, so what they have decides how many outputs a model has, and in which order.
+    # The clients' labels are among the classes, so they decide the number and the order of the model's outputs.
     init_depends = ("task.kind", "task.label", "task.classes", "task.window", "task.augment")
     best = ("dev/accuracy", "max")
 
-    def __init__(self, settings: ClassificationSettings, model: Any, features: FeatureSettings, data: SpeechData) -> None:
-        """ValueError for a label that is not among the classes, wherever in the federation, and for a clip to be scored without one."""
-        super().__init__(settings, model, features)
-        if hasattr(self.model_class, "ctc"):
-            raise ValueError(
-                f"task.kind classification cannot train {self.model_class.__name__}, a recogniser: set model.kind crnn or audio_cnn"
-            )
+    def __init__(
+        self, settings: ClassificationSettings, model: Choice, features: FeatureSettings, data: SpeechData
+    ) -> None:
+        """ValueError: a label of the federation is not among the classes, or a clip of dev or test has no label."""
+        super().__init__(settings, model, features, data)
         training = data.training()
         self.classes = settings.classes or sorted(set().union(*(part.distinct(settings.label) for part in training)))
         if len(self.classes) < 2:
             raise ValueError(
-                f"a classification needs two classes, but the {settings.label}s of the training data are {self.classes}: "
+                f"classification needs two classes, but the {settings.label}s of the training data are {self.classes}: "
                 "name the column of the labels in data.options, or set task.label=text"
             )
         self.outputs = len(self.classes)
         self._augment = SpecAugment(settings.augment)
         self._window = None if settings.window is None else features.frames(settings.window)
-        self._known: weakref.WeakKeyDictionary[Manifest, np.ndarray] = weakref.WeakKeyDictionary()
+        self._class_numbers: weakref.WeakKeyDictionary[Manifest, ClassNumbers] = weakref.WeakKeyDictionary()
         for part in training:
             self._ids(part, unlabelled=True)
         for split in data.splits():
             self._ids(data.evaluation(split))
 
+    @classmethod
+    def check_setup(cls, settings: ClassificationSettings, model: Choice, features: FeatureSettings) -> None:
+        super().check_setup(settings, model, features)
+        model_class = MODELS[model.kind]
+        if hasattr(model_class, "ctc"):
+            raise ValueError(
+                f"task.kind classification cannot train {model_class.__name__}: set model.kind=crnn or audio_cnn"
+            )
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_known": None}
+        return {**super().__getstate__(), "_class_numbers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        self._known = weakref.WeakKeyDictionary()
+        self._class_numbers = weakref.WeakKeyDictionary()
 
-    def targets(self, data: Utterances) -> np.ndarray:
-        """Class numbers, int64 [len(data)]; ValueError names an utterance without a label, or with one that is no class."""
+    def targets(self, data: Utterances) -> ClassNumbers:
+        """Class numbers [len(data)]. ValueError names an utterance without a label, or with a label of no class."""
         return self._ids(data)
 
-    def known(self, data: Utterances) -> np.ndarray:
-        """The same with -1 for an utterance without a label: what a simulation scores pseudo-labels against."""
+    def known(self, data: Utterances) -> ClassNumbers:
+        """Class numbers [len(data)], -1 for an utterance without a label: the truth for scores of pseudo-labels."""
         return self._ids(data, unlabelled=True)
 
     def augment(self, batch: Batch) -> Batch:
@@ -99,46 +115,55 @@ class Classification(Task):
             batch = random_window(batch, self._window)
         return self._augment(batch) if masks.time_masks or masks.frequency_masks else batch
 
-    def loss(self, model: Any, batch: Batch, targets: np.ndarray) -> Tensor:
-        return cross_entropy(model(batch.features, batch.lengths), torch.from_numpy(targets).to(batch.features.device))
+    def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
+        """The mean cross-entropy."""
+        assert isinstance(targets, np.ndarray)
+        logits = model(batch.features, batch.lengths)
+        return cross_entropy(logits, torch.from_numpy(targets).to(batch.features.device))
 
-    def classes_of(self, batch: Batch, targets: np.ndarray) -> Tensor:
-        """The class numbers of a batch, int64 [batch], from those of all utterances."""
+    def classes_of(self, batch: Batch, targets: ClassNumbers) -> Tensor:
+        """The class numbers of a batch, int64 [batch], on its device. `targets`: those of all utterances."""
         return torch.from_numpy(targets[batch.positions]).to(batch.features.device)
 
-    def logits(self, params: Vector, data: Utterances, device: str) -> np.ndarray:
-        """float32 [len(data), classes], in the order of `data`."""
+    def logits(self, params: Vector, data: Utterances, device: str) -> npt.NDArray[np.float32]:
+        """The logits of each clip, [len(data), classes], in the order of `data`."""
         flat = self.flat(device)
         flat.load(params)
         flat.model.eval()
-        found = np.empty((len(data), self.outputs), np.float32)
+        of_clips = np.empty((len(data), self.outputs), np.float32)
         with torch.no_grad():
             for batch in batches(data, EVALUATION_BATCH, None):
                 windows, clips = (batch, None) if self._window is None else all_windows(batch, self._window)
                 moved = windows.to(device)
                 logits = flat.model(moved.features, moved.lengths).cpu().numpy()
-                found[batch.positions] = logits if clips is None else np.add.reduceat(logits, _firsts(clips)) / np.bincount(clips)[:, None]
-        return found
+                of_clips[batch.positions] = logits if clips is None else mean_of_windows(logits, clips)
+        return of_clips
 
-    def evaluate(self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool) -> Evaluation:
-        """accuracy and macro_f1 in percent, and loss, the mean cross-entropy; `final` adds a row an utterance, its `errors` 0 or 1.
+    def evaluate(
+        self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
+    ) -> Evaluation:
+        """`accuracy` and `macro_f1` in percent, and `loss`, the mean cross-entropy.
 
-        Macro-F1 is the plain mean over the classes that occur among targets or answers, each from counts of all clips (as scikit-learn's).
+        Macro-F1 is the plain mean over the classes among targets or answers, each from the counts of all clips, as in
+        scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
         """
         if not len(data):
             return Evaluation(Metrics())
         targets, logits = self.targets(data), self.logits(params, data, device)
         answers = logits.argmax(1)
+        correct = answers == targets
         losses = cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(targets), reduction="sum")
-        metrics = Metrics(accuracy=(100.0 * int((answers == targets).sum()), len(data)), loss=(float(losses), len(data)))
-        right = np.bincount(targets[answers == targets], minlength=self.outputs)
-        both = np.bincount(targets, minlength=self.outputs) + np.bincount(answers, minlength=self.outputs)  # 2 TP + FP + FN
-        metrics += Metrics.of({f"macro_f1|{name}": (200.0 * right[place], both[place]) for place, name in enumerate(self.classes)})
+        metrics = Metrics(accuracy=(100.0 * int(correct.sum()), len(data)), loss=(float(losses), len(data)))
+        true_positives = np.bincount(targets[correct], minlength=self.outputs)
+        # 2 TP + FP + FN
+        both = np.bincount(targets, minlength=self.outputs) + np.bincount(answers, minlength=self.outputs)
+        f1 = zip(self.classes, true_positives, both, strict=True)
+        metrics += Metrics.of({f"macro_f1|{name}": (200.0 * positives, count) for name, positives, count in f1})
         rows = zip(data.ids, data.speakers, targets.tolist(), answers.tolist(), strict=True) if final else ()
         return Evaluation(metrics, [self._row(*row) for row in rows])
 
     def export(self, params: Vector, folder: Path) -> None:
-        """model.pt (a state dict), classes.json, and for a model of ours example.py, which needs torch alone."""
+        """Write model.pt (a state dict), classes.json, and for a model of fedray example.py, which needs torch only."""
         flat = self.flat("cpu")
         flat.load(params)
         folder.mkdir(parents=True, exist_ok=True)
@@ -150,32 +175,40 @@ class Classification(Task):
         elif isinstance(flat.model, audio_cnn.AudioCNN):
             texts["example.py"] = audio_cnn.example(self.described_features(), self._window)
         for name, text in texts.items():
-            write_atomically(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
+            write_atomically(folder / name, functools.partial(Path.write_text, data=text, encoding="utf-8"))
 
-    def _row(self, utterance: str, speaker: str, target: int, answer: int) -> dict[str, Any]:
+    def _row(self, utterance: str, speaker: str, target: int, answer: int) -> dict[str, object]:
         words = {"reference": self.classes[target], "hypothesis": self.classes[answer]}
         return {"utterance": utterance, "speaker": speaker, **words, "errors": int(target != answer)}
 
-    def _ids(self, data: Utterances, unlabelled: bool = False) -> np.ndarray:
-        """Class numbers, -1 where there is no label, which is an error unless `unlabelled`."""
-        known = self._known.get(data.manifest)
-        if known is None:  # looked up once for all utterances: clients come and go, their manifest stays
-            known = self._known[data.manifest] = codes(data.manifest, self.settings.label, self.classes)
-        ids = known[data.rows]
+    def _ids(self, data: Utterances, unlabelled: bool = False) -> ClassNumbers:
+        """Class numbers; with `unlabelled`, -1 where there is no label, else ValueError."""
+        of_manifest = self._class_numbers.get(data.manifest)
+        if of_manifest is None:  # computed once for the whole manifest, which all its clients share
+            of_manifest = codes(data.manifest, self.settings.label, self.classes)
+            self._class_numbers[data.manifest] = of_manifest
+        ids = of_manifest[data.rows]
         if ids.size and ids.min() < 0:
             self._refuse(data, np.flatnonzero(ids < 0), unlabelled)
         return ids
 
-    def _refuse(self, data: Utterances, positions: np.ndarray, unlabelled: bool) -> None:
-        odd = data.take(positions)
-        for utterance, label in zip(odd.ids, odd.column(self.settings.label), strict=True):
+    def _refuse(self, data: Utterances, positions: ClassNumbers, unlabelled: bool) -> None:
+        """Raise ValueError for a label of no class, and unless `unlabelled` for an utterance without a label."""
+        without_class, column = data.take(positions), self.settings.label
+        for utterance, label in zip(without_class.ids, without_class.column(column), strict=True):
             if label is not None:
-                known = ", ".join(self.classes)
-                raise ValueError(f"utterance {utterance}: its {self.settings.label} {label!r} is none of the classes {known}")
+                raise ValueError(
+                    f"utterance {utterance}: its {column} {label!r} is none of the classes {', '.join(self.classes)}: "
+                    "add it to task.classes, or leave the row out"
+                )
             if not unlabelled:
-                raise ValueError(f"utterance {utterance} has no {self.settings.label}, and its class is asked for")
+                raise ValueError(
+                    f"utterance {utterance} has no {column}, which its class is read from: add it, or leave the row out"
+                )
 
 
-def _firsts(clips: np.ndarray) -> np.ndarray:
-    """Where each clip's windows begin."""
-    return np.flatnonzero(np.diff(clips, prepend=-1))
+def mean_of_windows(logits: npt.NDArray[np.float32], clips: ClassNumbers) -> npt.NDArray[np.float64]:
+    """The mean logits of each clip, [clips, classes], from those of its windows. `clips`: each window's, ascending."""
+    first_windows = np.flatnonzero(np.diff(clips, prepend=-1))
+    means: npt.NDArray[np.float64] = np.add.reduceat(logits, first_windows) / np.bincount(clips)[:, None]
+    return means

@@ -1,6 +1,7 @@
-"""Contrastive pre-training of an audio encoder on clips without labels (COLA), whose result `model.init` starts from.
+"""Contrastive pre-training of an audio encoder on clips without labels (COLA); `model.init` loads its weights.
 
-Saeed, Grangier, Zeghidour. Contrastive Learning of General-Purpose Audio Representations. ICASSP 2021; as FedSTAR uses it, section 4.4.
+Saeed, Grangier, Zeghidour. Contrastive Learning of General-Purpose Audio Representations. ICASSP 2021; as in FedSTAR,
+section 4.4.
 
     for each batch of B clips:
         a_i, b_i <- two random segments of clip i
@@ -9,42 +10,45 @@ Saeed, Grangier, Zeghidour. Contrastive Learning of General-Purpose Audio Repres
         loss     <- mean_i -log softmax(S_i)_i                      # the other clips' segments are the negatives
         f, g, W  <- Adam(gradient)
 
-g and W are dropped afterwards. What is drawn follows from the seed and the epoch, so a training that is cut between epochs and gone on
-with gives the same bits.
+Pre-training drops g and W at its end. All random numbers follow from the seed and the epoch, so a training that stops
+between epochs and continues gives the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedray.core.config import positive
 from fedray.core.seeds import numpy_generator, seed_all
+from fedray.core.settings import positive
 from fedray.core.types import State
-from fedray.data.dataset import Batch, Utterances, batches
+from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.training.local import finite
 from fedray.training.windows import random_window
 
 
 @dataclass(frozen=True)
 class ContrastiveSettings:
-    """The paper: FSD50K, batches of 1,024, 500 epochs. Such a batch of audio_cnn takes some 15 GB: its segments are compared at once."""
+    """The defaults are the paper's, for FSD50K.
+
+    A batch of 1,024 clips takes about 15 GB with audio_cnn, since the loss compares all its segments at once.
+    """
 
     epochs: int = 500
-    batch: int = 1024  # clips; its size less one is the number of negatives
+    batch: int = 1024  # clips; each has batch - 1 negatives
     lr: float = 1e-3
-    window: float = 1.0  # seconds of a segment; clips must be longer, or their two segments are the same
-    units: int = 256  # of the head g
+    window: float = 1.0  # seconds of a segment; a clip must be longer, or its two segments are the same
+    units: int = 256  # outputs of the head g
 
     def __post_init__(self) -> None:
         positive(epochs=self.epochs, lr=self.lr, window=self.window, units=self.units)
         if self.batch < 2:
-            raise ValueError(f"batch: {self.batch} clips have no others to be told apart from: at least 2")
+            raise ValueError(f"batch must be at least 2, not {self.batch}: the loss compares clips with each other")
 
 
 class Head(nn.Module):
@@ -55,41 +59,63 @@ class Head(nn.Module):
         self.linear = nn.Linear(width, units)
         self.norm = nn.LayerNorm(units)
         self.bilinear = nn.Linear(units, units, bias=False)
-        # W starts as the identity [ours]: with a random one even two equal segments are not alike, and the first that Adam finds
-        # is to make all clips the same, from where it does not come back (loss log B for ever, on small sets).
+        # W starts as the identity [ours]. With a random W even equal segments are not similar. On small sets Adam then
+        # maps all clips to one embedding and stays there, at the loss log B.
         nn.init.eye_(self.bilinear.weight)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Two embeddings of each clip, [B, width] -> similarities [B, B], a row for each of the first."""
+        """Two embeddings of each clip, [B, width] each -> similarities [B, B], one row for each first embedding."""
         a, b = (self.norm(self.linear(x)).tanh() for x in (first, second))
         similarities: Tensor = a @ self.bilinear(b).T
         return similarities
 
 
+class Encoder(Protocol):
+    """A network with embeddings, such as audio_cnn."""
+
+    head: str  # the name of the last layer, which `embed` leaves out
+    width: int  # dimensions of an embedding
+
+    def embed(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """Features [B, T, bins] and lengths [B] in frames -> embeddings [B, width]."""
+        ...
+
+
 class Contrastive:
-    """A training under way: `epoch()` after `epoch()`, with `state()` between them."""
+    """A training in steps of one epoch; `state()` between epochs lets another process continue it."""
 
     def __init__(
-        self, make: Callable[[], Any], data: Utterances, frames: int, settings: ContrastiveSettings, seed: int, device: str = "cpu"
+        self,
+        make: Callable[[], nn.Module],
+        data: Utterances,
+        frames: int,
+        settings: ContrastiveSettings,
+        seed: int,
+        device: str = "cpu",
     ) -> None:
-        """`make`: a new model with `embed` and `width`, such as audio_cnn, drawn from torch's global generator; `frames` of a segment.
+        """`make`: builds a model with an `Encoder`'s attributes, from torch's global generator. `frames`: of a segment.
 
-        ValueError where there is nothing to learn from: too few clips, or none longer than a segment.
+        ValueError: there are fewer than two clips, no clip is longer than a segment, or the model has no `embed`.
         """
         if len(data) < 2:
-            raise ValueError(f"contrastive pre-training compares clips, and there are {len(data)}")
+            raise ValueError(
+                f"contrastive pre-training compares clips, but there are {len(data)}: take a larger corpus"
+            )
         if int(data.lengths.max()) <= frames:
             raise ValueError(
-                f"contrastive.window: no clip is longer than {settings.window} s, so both segments would be the same: shorten it, "
-                "or take other clips"
+                f"contrastive.window: no clip is longer than {settings.window} s, so both segments would be the same: "
+                "shorten it, or take longer clips"
             )
         self.data, self.frames, self.settings, self.seed, self.device = data, frames, settings, seed, device
         seed_all(seed, "contrastive", "weights")
         self.model = make().to(device)
         if not hasattr(self.model, "embed"):
-            raise ValueError(f"contrastive pre-training cannot train {type(self.model).__name__}: set model.kind=audio_cnn")
-        self.head = Head(self.model.width, settings.units).to(device)
-        self.parameters = [p for name, p in self.model.named_parameters() if name.split(".")[0] != self.model.head]
+            raise ValueError(
+                f"contrastive pre-training cannot train {type(self.model).__name__}: set model.kind=audio_cnn"
+            )
+        self.encoder = cast(Encoder, self.model)
+        self.head = Head(self.encoder.width, settings.units).to(device)
+        self.parameters = [p for name, p in self.model.named_parameters() if name.split(".")[0] != self.encoder.head]
         self.parameters += list(self.head.parameters())
         self.optimizer = torch.optim.Adam(self.parameters, lr=settings.lr)
         self.done = 0  # epochs
@@ -97,13 +123,13 @@ class Contrastive:
 
     @property
     def steps(self) -> int:
-        """Of an epoch."""
+        """The number of batches in an epoch."""
         return -(-len(self.data) // self.settings.batch)
 
     def epoch(self, progress: Callable[[int], None] = lambda done: None) -> float:
-        """One more pass over the clips; the mean loss a clip. `progress` hears how many batches are done.
+        """Train one epoch and return the mean loss per clip. `progress` receives the number of finished batches.
 
-        A last batch of one clip, which has no negative, is left out. ValueError when the loss is no number any more.
+        A batch of one clip is left out, since it has no negative. ValueError when the loss is NaN or infinite.
         """
         seed_all(self.seed, "contrastive", self.done)
         self.model.train()
@@ -122,17 +148,18 @@ class Contrastive:
     def _step(self, batch: Batch) -> float:
         moved = batch.to(self.device)
         pair = [random_window(moved, self.frames) for _ in range(2)]
-        segments, lengths = torch.cat([segment.features for segment in pair]), torch.cat([segment.lengths for segment in pair])
-        first, second = self.model.embed(segments, lengths).chunk(2)
+        segments = torch.cat([segment.features for segment in pair])
+        lengths = torch.cat([segment.lengths for segment in pair])
+        first, second = self.encoder.embed(segments, lengths).chunk(2)
         loss = cross_entropy(self.head(first, second), torch.arange(len(batch), device=self.device))
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         value = finite(float(loss.detach()))
         self.optimizer.step()
         return value
 
     def state(self) -> dict[str, Any]:
-        """All that the next epoch depends on besides the data and the settings; for `torch.save`."""
+        """What the next epoch depends on besides the data and the settings; for `torch.save`."""
         return {
             "epochs": self.done,
             "losses": list(self.losses),
@@ -142,17 +169,19 @@ class Contrastive:
         }
 
     def load(self, state: State) -> None:
-        """Go on from a `state()` of the same training."""
+        """Continue from a `state()` of the same training."""
         self.done, self.losses = int(state["epochs"]), list(state["losses"])
         self.model.load_state_dict(state["model"])
         self.head.load_state_dict(state["head"])
         groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": {place: _copied(m) for place, m in state["optimizer"].items()}, "param_groups": groups})
+        moments = {place: _copied(tensors) for place, tensors in state["optimizer"].items()}
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
     def weights(self) -> dict[str, Tensor]:
-        """What `model.init` starts from: the network without its last layer."""
-        return {name: value.cpu() for name, value in _copied(self.model.state_dict()).items() if name.split(".")[0] != self.model.head}
+        """The weights for `model.init`: the network without its last layer."""
+        state = _copied(self.model.state_dict())
+        return {name: value.cpu() for name, value in state.items() if name.split(".")[0] != self.encoder.head}
 
 
-def _copied(tensors: Any) -> dict[str, Tensor]:
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in tensors.items()}

@@ -1,98 +1,52 @@
-"""Training on one data set in one process: SGD or Adam for clients, SGD for the server's pass, AdamW for models that start from nothing."""
+"""Training on one data set in one process: SGD, Adam or AdamW steps of a task's model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules.conv import _ConvNd
 
-from fedray.core.config import positive
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
-from fedray.core.types import State
-from fedray.data.dataset import Batch, Utterances, batches
+from fedray.core.settings import positive
+from fedray.core.types import State, Vector
+from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
-from fedray.training.task import Task
+from fedray.training.task import Targets, Task
+
+OPTIMIZERS = ("sgd", "adam")
+Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
 
 
 @dataclass(frozen=True)
-class LocalSettings:
-    """SGD without momentum: a cross-device client keeps no optimiser state (FedNST, section 4)."""
+class ClientSettings:
+    """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
     lr: float = 0.1
     batch: int = 6
     epochs: int = 1
-    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient
+    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+    optimizer: str = "sgd"  # sgd, without momentum | adam
+    l2: float = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, epochs=self.epochs, clip=self.clip)
-
-
-OPTIMIZERS = ("sgd", "adam")
-
-
-@dataclass(frozen=True)
-class ClientSettings(LocalSettings):
-    """The same with a choice of the optimiser. It starts afresh in each round, so a client keeps no state of it either."""
-
-    optimizer: str = "sgd"  # sgd | adam
-    l2: float = 0.0  # the loss has l2 times the sum of the squares of the convolutions' weights besides (as Keras' regulariser)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
         if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer is {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
+            raise ValueError(f"optimizer must be {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
         if self.l2 < 0:
             raise ValueError(f"l2 must not be below 0, not {self.l2}")
 
 
-class Steps:
-    """Steps of a flat model in place by its gradient: L2 added, clipped, then SGD or a fresh Adam."""
-
-    def __init__(self, flat: FlatModel, settings: LocalSettings, lr: float) -> None:
-        self.flat, self.clip, self.lr = flat, settings.clip, lr
-        self._weights = flat.values[: flat.layout.trainable]
-        self._adam: torch.optim.Adam | None = None
-        self._slope: Tensor | None = None  # of the L2 term, for a weight of 1
-        if isinstance(settings, ClientSettings):
-            if settings.optimizer == "adam":
-                parameter = torch.nn.Parameter(self._weights)
-                parameter.grad = flat.gradient
-                self._adam = torch.optim.Adam([parameter], lr=lr)
-            if settings.l2:
-                self._slope = torch.zeros_like(flat.gradient)
-                convolutions = {f"{name}.weight" for name, module in flat.model.named_modules() if isinstance(module, _ConvNd)}
-                for entry in flat.layout.entries:
-                    if entry.name in convolutions:
-                        self._slope[entry.start : entry.stop] = 2 * settings.l2
-
-    def backward(self, loss: Tensor) -> float:
-        """Leave the clipped gradient in `flat.gradient`; returns the loss, without the L2 term."""
-        self.flat.gradient.zero_()
-        loss.backward()
-        value = finite(float(loss.detach()))
-        if self._slope is not None:
-            self.flat.gradient.addcmul_(self._weights, self._slope)
-        clip_gradient(self.flat, self.clip)
-        return value
-
-    def step(self) -> None:
-        if self._adam is not None:
-            self._adam.step()
-        else:
-            self._weights.add_(self.flat.gradient, alpha=-self.lr)
-
-
 @dataclass(frozen=True)
 class AdamWSettings:
-    """AdamW with linear warm-up, then half a cosine down to nothing."""
+    """AdamW with a linear warm-up, then half a cosine down to zero."""
 
     lr: float = 3e-3
     warmup: int = 100  # steps
@@ -103,39 +57,36 @@ class AdamWSettings:
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, clip=self.clip)
         if min(self.warmup, self.weight_decay) < 0:
-            raise ValueError("warmup and weight_decay must not be below 0")
+            raise ValueError(f"warmup and weight_decay must not be below 0, not {self.warmup} and {self.weight_decay}")
 
     def rate(self, done: int, steps: int) -> float:
-        """The learning rate of the next of so many steps."""
+        """The learning rate of the next step, after `done` of `steps` steps."""
         warm = min(1.0, (done + 1) / max(1, self.warmup))
         decay = max(0, done - self.warmup) / max(1, steps - self.warmup)
         return self.lr * warm * 0.5 * (1 + math.cos(math.pi * decay))
 
-    def optimizer(self, flat: FlatModel) -> torch.optim.AdamW:
-        parameter = torch.nn.Parameter(flat.values[: flat.layout.trainable])
-        parameter.grad = flat.gradient
-        return torch.optim.AdamW([parameter], lr=self.lr, weight_decay=self.weight_decay)
-
 
 @dataclass(frozen=True)
 class PretrainSettings(AdamWSettings):
-    steps: int = 2600  # 0: keep the initial weights
+    """Training of the seed model."""
+
+    steps: int = 2600  # 0: no training, the initial weights are the seed model
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < 0:
-            raise ValueError("steps must not be below 0")
+            raise ValueError(f"steps must not be below 0, not {self.steps}")
 
 
 @dataclass(frozen=True)
 class WarmUpSettings(AdamWSettings):
-    """Adam on a client that may remember: linear warm-up, then a constant rate."""
+    """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant rate."""
 
     lr: float = 1e-3
     warmup: int = 50
     weight_decay: float = 0.0
     epochs: int = 1
-    keep: bool = True  # the client keeps moments and count between its rounds: a warm-up that starts again each round may never end
+    keep: bool = True  # keep moments and step count between rounds; false: each round starts with a warm-up
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,126 +96,188 @@ class WarmUpSettings(AdamWSettings):
         return self.lr * min(1.0, (done + 1) / max(1, self.warmup))
 
 
-def train(
-    task: Task,
-    data: Utterances,
-    targets: Sequence[Any],
-    settings: LocalSettings,
-    lr: float,
-    seed: int,
-    frozen: bool,
-    device: str,
-    proximal: float = 0.0,
-) -> Metrics:
-    """Train the task's model in place on utterances with their targets, by position; returns the mean loss an utterance.
+class Optimizer(Protocol):
+    """Changes the weights of a flat model in place."""
 
-    `frozen`: batch norm keeps its running statistics; `proximal`: the weight mu of mu / 2 ||w - w_0||^2 (FedProx), w_0 the model as it is.
-    Raises ValueError when the loss is no number any more.
+    def step(self) -> None:
+        """Take one step along the gradient in `flat.gradient`, where `loss.backward()` leaves it."""
+        ...
+
+
+class ClientOptimizer:
+    """SGD or a new Adam. A step adds the gradient of the L2 term, clips, calls `adjust`, and applies the result."""
+
+    def __init__(self, flat: FlatModel, settings: ClientSettings, adjust: Adjust | None = None) -> None:
+        self._flat, self._settings, self._adjust = flat, settings, adjust
+        self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr) if settings.optimizer == "adam" else None
+        self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
+
+    def step(self) -> None:
+        weights, gradient = self._flat.weights, self._flat.gradient
+        if self._l2 is not None:
+            gradient.addcmul_(weights, self._l2)
+        clip_gradient(self._flat, self._settings.clip)
+        if self._adjust is not None:
+            self._adjust(gradient, weights)
+        if self._adam is not None:
+            self._adam.step()
+        else:
+            weights.add_(gradient, alpha=-self._settings.lr)
+
+
+class AdamW:
+    """AdamW that can continue from an earlier pass."""
+
+    def __init__(self, flat: FlatModel, settings: AdamWSettings, steps: int, moments: State) -> None:
+        """`steps`: of all passes together. `moments`: from `moments()` of the earlier pass, {} in the first one."""
+        self._flat, self._settings, self._steps, self._done = flat, settings, steps, int(moments.get("step", 0))
+        self._adamw = torch.optim.AdamW([_parameter(flat)], lr=settings.lr, weight_decay=settings.weight_decay)
+        if moments:
+            # Copies, since torch changes its state in place.
+            copies = {name: torch.as_tensor(value).clone() for name, value in moments.items()}
+            groups = self._adamw.state_dict()["param_groups"]
+            self._adamw.load_state_dict({"state": {0: copies}, "param_groups": groups})
+
+    def step(self) -> None:
+        clip_gradient(self._flat, self._settings.clip)
+        self._adamw.param_groups[0]["lr"] = self._settings.rate(self._done, self._steps)
+        self._adamw.step()
+        self._done += 1
+
+    def moments(self) -> dict[str, Tensor]:
+        """Both moments and the number of steps, as a client state."""
+        state: dict[str, Tensor] = self._adamw.state_dict()["state"][0]
+        return state
+
+
+class LocalModel:
+    """theta_i: the task's model on this process' device, which starts from theta_t.
+
+    A process holds one model for each task and device: a LocalModel is valid until the next one of the same task.
     """
-    flat = task.flat(device)
-    generator = np.random.default_rng(seed)
-    total, count = 0.0, 0
-    weights = flat.values[: flat.layout.trainable]
-    start = weights.clone() if proximal else None
-    steps = Steps(flat, settings, lr)
-    flat.model.train()
-    with frozen_statistics(flat.model) if frozen else nullcontext():
-        for _ in range(settings.epochs):
-            for batch in batches(data, settings.batch, generator):
-                loss = steps.backward(batch_loss(task, flat, batch, targets, device))
-                if start is not None:
-                    flat.gradient.add_(weights - start, alpha=proximal)
-                steps.step()
-                total += loss * len(batch)
-                count += len(batch)
-    return Metrics(loss=(total, count))
+
+    def __init__(self, task: Task, start: Vector, device: str, frozen: bool = False) -> None:
+        """`start`: theta_t. `frozen`: batch norm keeps its running statistics, and `delta` leaves them out."""
+        self.task, self.start, self.device, self.frozen = task, start, device, frozen
+        self.flat = task.flat(device)
+        self.flat.load(start)
+        self.steps = 0
+
+    def params(self) -> Vector:
+        """theta_i, [size], as a copy."""
+        return self.flat.read()
+
+    def delta(self) -> Vector:
+        """theta_i - theta_t of the trainable parameters, followed by the running statistics unless `frozen`."""
+        return self.flat.difference(self.start, buffers=not self.frozen)
+
+    def training(self) -> AbstractContextManager[None]:
+        """Switch to training mode, in which frozen running statistics stay as they are."""
+        self.flat.model.train()
+        return frozen_statistics(self.flat.model) if self.frozen else nullcontext()
+
+    def logits(self, batch: Batch) -> Tensor:
+        """The model's outputs for a batch of features."""
+        outputs: Tensor = self.flat.model(batch.features, batch.lengths)
+        return outputs
+
+    def augmented(self, batch: Batch) -> Batch:
+        """The batch on the model's device, with the task's masks."""
+        return self.task.augment(batch.to(self.device))
+
+    def descend(self, loss: Tensor, optimizer: Optimizer) -> float:
+        """Take one step down the gradient of `loss`, and return the loss. ValueError when it is NaN or infinite."""
+        self.flat.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        value = finite(float(loss.detach()))
+        optimizer.step()
+        self.steps += 1
+        return value
+
+    def fit(
+        self,
+        data: Utterances,
+        targets: Targets,
+        settings: ClientSettings,
+        seed: int,
+        adjust: Adjust | None = None,
+    ) -> Metrics:
+        """Train for `settings.epochs` epochs. Returns `loss`, the mean over utterances.
+
+        `targets`: those of the utterances, by position. `adjust` changes the gradient of each step after clipping.
+        """
+        optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
+        total = Mean()
+        with self.training():
+            for _ in range(settings.epochs):
+                for batch, loss in self.losses(data, targets, settings.batch, generator):
+                    total.add(self.descend(loss, optimizer), len(batch))
+        return Metrics(loss=total.pair())
+
+    def fit_epoch(
+        self, data: Utterances, targets: Targets, settings: AdamWSettings, optimizer: AdamW, seed: int
+    ) -> Metrics:
+        """Train one epoch with an optimiser that the caller keeps. Returns `loss`, the mean over utterances."""
+        total = Mean()
+        with self.training():
+            for batch, loss in self.losses(data, targets, settings.batch, np.random.default_rng(seed)):
+                total.add(self.descend(loss, optimizer), len(batch))
+        return Metrics(loss=total.pair())
+
+    def losses(
+        self, data: Utterances, targets: Targets, size: int, generator: np.random.Generator
+    ) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield the batches of one epoch, of `size` utterances, each with the task's mean loss."""
+        for batch in batches(data, size, generator):
+            at = batch.positions
+            of_batch: Targets = (
+                targets[at] if isinstance(targets, np.ndarray) else [targets[position] for position in at]
+            )
+            yield batch, self.task.loss(self.flat.model, self.augmented(batch), of_batch)
 
 
-def step(task: Task, flat: FlatModel, batch: Batch, targets: Sequence[Any], clip: float | None, device: str) -> float:
-    """One forward and backward pass: leaves the clipped gradient in `flat.gradient`, returns the loss."""
-    flat.gradient.zero_()
-    loss = batch_loss(task, flat, batch, targets, device)
-    loss.backward()
-    value = finite(float(loss.detach()))
-    clip_gradient(flat, clip)
-    return value
+class Mean:
+    """The mean over utterances, from the means of batches."""
 
+    def __init__(self) -> None:
+        self._total, self._count = 0.0, 0
 
-def batch_loss(task: Task, flat: FlatModel, batch: Batch, targets: Sequence[Any], device: str) -> Tensor:
-    """The mean loss of an augmented batch, `targets` being those of all utterances."""
-    chosen = targets[batch.positions] if isinstance(targets, np.ndarray) else [targets[i] for i in batch.positions]
-    return task.loss(flat.model, task.augment(batch.to(device)), chosen)
+    def add(self, mean: float, count: int) -> None:
+        self._total += mean * count
+        self._count += count
+
+    def pair(self) -> tuple[float, float]:
+        """(sum, count), as `Metrics` holds a value."""
+        return self._total, self._count
 
 
 def finite(loss: float) -> float:
-    """The loss; ValueError when it is no number any more."""
+    """The loss; ValueError when it is NaN or infinite."""
     if not math.isfinite(loss):
         raise ValueError(f"the training loss is {loss}: lower the learning rate (lr), or clip gradients (clip)")
     return loss
 
 
 def clip_gradient(flat: FlatModel, largest: float | None) -> None:
-    """Scale `flat.gradient` down to this Euclidean norm where it is above."""
+    """Scale `flat.gradient` down to the Euclidean norm `largest` if its norm is larger."""
     if largest is not None:
         norm = float(torch.linalg.vector_norm(flat.gradient))
         if norm > largest:
             flat.gradient.mul_(largest / norm)
 
 
-def pretrain(
-    task: Task,
-    data: Utterances,
-    targets: Sequence[Any],
-    settings: PretrainSettings,
-    seed: int,
-    device: str,
-    progress: Callable[[int, int, str], None],
-) -> None:
-    """Train the task's model in place, from its weights as they are."""
-    if not len(data):
-        raise ValueError("there is no utterance to train the seed model on")
-    flat = task.flat(device)
-    optimizer = settings.optimizer(flat)
-    generator = np.random.default_rng(seed)
-    flat.model.train()
-    done = 0
-    while done < settings.steps:
-        for batch in batches(data, settings.batch, generator):
-            optimizer.param_groups[0]["lr"] = settings.rate(done, settings.steps)
-            step(task, flat, batch, targets, settings.clip, device)
-            optimizer.step()
-            done += 1
-            progress(done, settings.steps, "training the seed model")
-            if done == settings.steps:
-                break
+def _parameter(flat: FlatModel) -> torch.nn.Parameter:
+    """All trainable weights as one parameter, for torch's optimisers."""
+    parameter = torch.nn.Parameter(flat.weights)
+    parameter.grad = flat.gradient
+    return parameter
 
 
-def adamw(
-    task: Task,
-    data: Utterances,
-    targets: Sequence[Any],
-    settings: AdamWSettings,
-    moments: State,
-    steps: int,
-    seed: int,
-    frozen: bool,
-    device: str,
-) -> tuple[Metrics, State]:
-    """One pass that may be one of many: trains as `train` does; returns the mean loss an utterance, and the moments for the next pass.
-
-    `moments`: what the pass before returned, empty at first. `steps`: of all passes together; the rate has come down to nothing then.
-    """
-    flat = task.flat(device)
-    optimizer = settings.optimizer(flat)
-    if moments:
-        copies = {name: torch.as_tensor(value).clone() for name, value in moments.items()}  # what came in stays as it is
-        optimizer.load_state_dict({"state": {0: copies}, "param_groups": optimizer.state_dict()["param_groups"]})
-    done, total = int(moments.get("step", 0)), 0.0
-    flat.model.train()
-    with frozen_statistics(flat.model) if frozen else nullcontext():
-        for batch in batches(data, settings.batch, np.random.default_rng(seed)):
-            optimizer.param_groups[0]["lr"] = settings.rate(done, steps)
-            total += step(task, flat, batch, targets, settings.clip, device) * len(batch)
-            optimizer.step()
-            done += 1
-    return Metrics(loss=(total, len(data))), optimizer.state_dict()["state"][0]
+def _l2_slope(flat: FlatModel, l2: float) -> Tensor:
+    """The factor of each weight in the gradient of the L2 term, [trainable]: 2 l2 in convolutions, else 0."""
+    slope = torch.zeros_like(flat.gradient)
+    convolutions = {f"{name}.weight" for name, module in flat.model.named_modules() if isinstance(module, _ConvNd)}
+    for entry in flat.layout.entries:
+        if entry.name in convolutions:
+            slope[entry.start : entry.stop] = 2 * l2
+    return slope

@@ -1,4 +1,4 @@
-"""Tasks by the name that `task.kind` calls them."""
+"""The tasks by their names in `task.kind`."""
 
 from __future__ import annotations
 

@@ -1,31 +1,37 @@
-"""Windows of one length cut from clips of many: a random one a clip to train on, all of them side by side to judge a clip by."""
+"""Windows of one length from clips of any length: a random one of each clip for training, all of them for scoring."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedray.data.dataset import Batch
+from fedray.data.features.dataset import Batch
 
 
 def random_window(batch: Batch, frames: int) -> Batch:
-    """One window of `frames` a clip, drawn from torch's global generator; a shorter clip is centred between zeros. A new batch."""
+    """A batch with one window of `frames` from each clip, at a place drawn from torch's global generator.
+
+    A shorter clip is centred between zeros.
+    """
     if bool((batch.lengths == frames).all()) and batch.features.shape[1] == frames:
         return batch
     room = (batch.lengths - frames).clamp(min=0)
     starts = (torch.rand(len(batch)) * (room.cpu() + 1)).long()
-    return Batch(cut(batch, range(len(batch)), starts.tolist(), frames), torch.full_like(batch.lengths, frames), batch.positions)
+    windows = cut(batch, range(len(batch)), starts.tolist(), frames)
+    return Batch(windows, torch.full_like(batch.lengths, frames), batch.positions)
 
 
-def all_windows(batch: Batch, frames: int) -> tuple[Batch, np.ndarray]:
-    """As few windows of `frames` as cover each clip, evenly spread, and the clip of each (its place in the batch), int64 [windows].
+def all_windows(batch: Batch, frames: int) -> tuple[Batch, npt.NDArray[np.int64]]:
+    """The fewest windows of `frames` that cover each clip, evenly spread, and each window's clip, int64 [windows].
 
-    The positions of the windows are those of their clips.
+    A clip counts by its place in the batch. The positions of the windows are those of their clips.
     """
-    clips, starts = [], []
+    clips: list[int] = []
+    starts: list[int] = []
     for place, length in enumerate(batch.lengths.tolist()):
         count = max(1, -(-length // frames))
         clips += [place] * count
@@ -35,7 +41,7 @@ def all_windows(batch: Batch, frames: int) -> tuple[Batch, np.ndarray]:
 
 
 def cut(batch: Batch, clips: Sequence[int], starts: Sequence[int], frames: int) -> Tensor:
-    """[windows, frames, bins]: of each of these clips `frames` from its start on, what is missing being zeros on both sides."""
+    """Cut `frames` of each of these clips from its start on, [windows, frames, bins]; zeros surround a shorter clip."""
     windows = batch.features.new_zeros(len(clips), frames, batch.features.shape[2])
     lengths = batch.lengths.tolist()
     for place, (clip, start) in enumerate(zip(clips, starts, strict=True)):

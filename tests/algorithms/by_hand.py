@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from fedray import experiment, programs
+from fedray import experiment
+from fedray.config.schema import pick, plain
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Client, Received, Server, ServerState
-from fedray.data.federated import SpeechData
+from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import work
+from fedray.experiment.config import Config
+
+SEED_MODELS: dict[str, ServerState] = {}  # by `seed_name`; clear it to train them again
 
 
 def build(settings: Mapping[str, Any]) -> tuple[Algorithm, SpeechData, ServerState]:
+    """The algorithm, its federation, and the state before round 0. Tests with the same settings share a seed model."""
     config, source = experiment.load(settings)
-    data, _ = programs.build_data(config, source)
-    algorithm = programs.build_algorithm(config, data)
-    return algorithm, data, algorithm.begin(algorithm.init(Server(data.server(), None, 1)), 1)
+    experiment.check_setup(config, source)
+    data, _ = experiment.build_data(config, source)
+    algorithm = experiment.build_algorithm(config, data)
+    name = seed_name(config, algorithm)
+    if name not in SEED_MODELS:
+        SEED_MODELS[name] = algorithm.init(Server(data.server(), None, 1))
+    theta_0 = replace(SEED_MODELS[name], params=SEED_MODELS[name].params.copy())
+    return algorithm, data, algorithm.begin(theta_0, 1)
 
 
-def arrived(algorithm: Algorithm, state: ServerState, round: int = 0) -> Received:
+def seed_name(config: Config, algorithm: Algorithm) -> str:
+    """The keys that theta_0 depends on (`init_depends`), and the classes of the algorithm and its model."""
+    classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in (type(algorithm), algorithm.task.model_class)]
+    values = plain(config)
+    return json.dumps([classes, values["data"], pick(values, algorithm.init_depends)], sort_keys=True)
+
+
+def arrived(algorithm: Algorithm, state: ServerState, round: int = 0, data: Any = None) -> Received:
     broadcast = algorithm.broadcast(state, round)
-    return Received(broadcast.params, broadcast.settings, round, algorithm.assets())
+    return Received(broadcast.params, broadcast.settings, round, algorithm.assets(data), vectors=broadcast.vectors)
 
 
 def client(data: SpeechData, position: int = 0, state: Any = None) -> Client:

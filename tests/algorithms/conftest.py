@@ -1,4 +1,4 @@
-"""Algorithms are tested without Ray."""
+"""Algorithms are tested without Ray, on corpora that all tests share and none changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from fedray.core.parallel import serial
 from fedray.engine import session
-from tests import speech
+from tests import keywords, speech
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,8 +19,18 @@ def no_ray(cache: Path) -> Any:
         yield
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder)
-    return folder
+@pytest.fixture(scope="session")
+def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a corpus for recognition."""
+    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
+
+
+@pytest.fixture(scope="session")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a corpus for classification."""
+    return keywords.write_corpus(tmp_path_factory.mktemp("keywords")).parent
+
+
+@pytest.fixture
+def folder(tones: Path) -> Path:
+    return tones

@@ -1,4 +1,4 @@
-"""SL and NST on tones, without Ray: golden losses, the parts of an epoch, AdamW over rounds, the labels."""
+"""SL and NST on tones, without Ray: golden losses, the parts of an epoch, AdamW over rounds, the pseudo-labels."""
 
 from __future__ import annotations
 
@@ -11,25 +11,32 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.core import serialize
+from fedray.config.source import ConfigError
 from fedray.core.algorithm import Algorithm
-from fedray.core.config import ConfigError
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Change, ServerState
-from fedray.data.dataset import batches
-from fedray.data.federated import SpeechData
+from fedray.data.features.dataset import batches
+from fedray.data.federation.speech_data import SpeechData
+from fedray.storage import serialize
 from tests import speech
 from tests.algorithms.by_hand import arrived, build, client
 
 
 def central(folder: Path, kind: str, **settings: Any) -> tuple[Algorithm, SpeechData, ServerState]:
     data = {**speech.settings(folder)["data"], "clients": {"by": "pooled"}}
-    algorithm = {"kind": kind, "adamw": {"warmup": 2, "batch": 4}, "pretrain": {"steps": 30, "warmup": 5, "batch": 4}, **settings}
+    algorithm = {
+        "kind": kind,
+        "adamw": {"warmup": 2, "batch": 4},
+        "pretrain": {"steps": 30, "warmup": 5, "batch": 4},
+        **settings,
+    }
     return build(speech.settings(folder, data=data, algorithm=algorithm, cohort={"size": 1}))
 
 
-def rounds(algorithm: Algorithm, data: SpeechData, state: ServerState, count: int) -> tuple[list[float], ServerState, Any]:
-    """Rounds by hand: the losses, and what is left on the server and on the client."""
+def rounds(
+    algorithm: Algorithm, data: SpeechData, state: ServerState, count: int
+) -> tuple[list[float], ServerState, Any]:
+    """Rounds by hand: the losses, the last server state and the last client state."""
     kept, losses = None, []
     if algorithm.overrides("client_prepare"):
         kept = algorithm.client_prepare(client(data), arrived(algorithm, state))
@@ -40,7 +47,7 @@ def rounds(algorithm: Algorithm, data: SpeechData, state: ServerState, count: in
     return losses, state, kept
 
 
-# Golden: what this version gave when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
 @pytest.mark.parametrize(("kind", "golden"), [("sl", [1.063303, 0.682956]), ("nst", [1.799041, 1.484432])])
 def test_golden_losses(folder: Path, kind: str, golden: list[float]) -> None:
     losses, _, _ = rounds(*central(folder, kind), 2)
@@ -64,7 +71,7 @@ def test_every_utterance_is_seen_once_an_epoch(folder: Path) -> None:
 
 
 def test_rounds_are_one_course_of_adamw(folder: Path) -> None:
-    """Moments and learning rate go on from round to round as if there were none."""
+    """Moments and learning rate continue from round to round as in one uninterrupted training."""
     settings = {"lr": 0.001, "warmup": 3, "batch": 4, "weight_decay": 0.1, "clip": None}
     algorithm, data, state = central(folder, "sl", adamw=settings)
     _, after, _ = rounds(algorithm, data, state, 3)
@@ -96,7 +103,10 @@ def test_a_state_may_go_to_disk_between_rounds(folder: Path) -> None:
     prepared = algorithm.client_prepare(client(data), arrived(algorithm, state))
     first = algorithm.client_update(client(data, state=prepared), arrived(algorithm, state))
     restored = serialize.loads(serialize.dumps(first.state), "state")
-    here, there = (algorithm.client_update(client(data, state=kept), arrived(algorithm, state, 1)) for kept in (first.state, restored))
+    here, there = (
+        algorithm.client_update(client(data, state=kept), arrived(algorithm, state, 1))
+        for kept in (first.state, restored)
+    )
     np.testing.assert_array_equal(here.delta, there.delta)
     assert serialize.dumps(here.state) == serialize.dumps(there.state)
 
@@ -109,10 +119,14 @@ def test_a_noisy_student_believes_transcripts_and_its_teacher(folder: Path) -> N
     assert [text for text, mine in zip(labels["texts"], known, strict=True) if mine] == data.server().texts
     assert np.isfinite(labels["confidence"]).tolist() == [not mine for mine in known]
     theirs = pool.take(np.flatnonzero(~np.array(known)))
-    (hypotheses,) = algorithm.task.transcribe(state.params, theirs, [algorithm.task.search(algorithm.assets())], "cpu")
+    (hypotheses,) = algorithm.task.transcribe(
+        state.params, theirs, [algorithm.task.search(algorithm.assets(data))], "cpu"
+    )
     assert [text for text, mine in zip(labels["texts"], known, strict=True) if not mine] == [h.text for h in hypotheses]
 
 
 def test_central_training_wants_everything_in_one_place(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"algorithm.kind sl trains in one place: set data.clients.by=pooled and cohort.size=1"):
+    with pytest.raises(
+        ConfigError, match=r"algorithm.kind sl trains in one place: set data.clients.by=pooled and cohort.size=1"
+    ):
         build(speech.settings(folder, algorithm={"kind": "sl"}))

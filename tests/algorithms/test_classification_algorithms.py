@@ -1,4 +1,4 @@
-"""FedAvg on keywords, without Ray: golden losses, plain SGD, layers, and that it learns."""
+"""FedAvg on keywords, without Ray: golden losses, plain SGD, layers, accuracy after eight rounds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Layer, ServerState
-from fedray.data.dataset import batches
-from fedray.data.federated import SpeechData
+from fedray.data.features.dataset import batches
+from fedray.data.federation.speech_data import SpeechData
 from fedray.models import MODELS
 from fedray.models.crnn import CRNNSettings
 from tests import keywords
@@ -22,18 +22,16 @@ from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
+@pytest.fixture
+def folder(words: Path) -> Path:
+    return words
 
 
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
     return by_hand.build(keywords.settings(folder, **changes))
 
 
-# Golden: what this version gave when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder)
     received = arrived(algorithm, state)
@@ -42,14 +40,21 @@ def test_golden_losses(folder: Path) -> None:
 
 
 def test_an_update_is_plain_sgd_on_the_same_batches(folder: Path) -> None:
-    settings = {"kind": "fedavg", "client": {"lr": 0.1, "batch": 3, "epochs": 2, "clip": None}, "pretrain": {"steps": 0}}
+    settings = {
+        "kind": "fedavg",
+        "client": {"lr": 0.1, "batch": 3, "epochs": 2, "clip": None},
+        "pretrain": {"steps": 0},
+    }
     algorithm, data, state = build(folder, algorithm=settings)
     update = algorithm.client_update(client(data), arrived(algorithm, state))
     model = algorithm.task.model()
     model.load_state_dict(algorithm.task.flat("cpu").layout.cut(state.params))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     who = client(data)  # which seeds dropout anew
-    targets, generator = torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]), np.random.default_rng(who.seed)
+    targets, generator = (
+        torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]),
+        np.random.default_rng(who.seed),
+    )
     total = 0.0
     for _ in range(2):
         for batch in batches(who.data, 3, generator):
@@ -65,17 +70,21 @@ def test_an_update_is_plain_sgd_on_the_same_batches(folder: Path) -> None:
 
 def test_the_best_round_is_the_most_accurate(folder: Path) -> None:
     algorithm, data, state = build(folder)
-    assert algorithm.best == ("dev/accuracy", "max") and algorithm.assets() == {}
+    assert algorithm.best == ("dev/accuracy", "max") and algorithm.assets(data) == {}
     assert "task.classes" in algorithm.init_depends
 
 
 def test_it_learns(folder: Path) -> None:
-    """Eight rounds of all six clients: from chance, 25 %, to most of a speaker nobody has trained on."""
-    algorithm, data, state = build(folder, algorithm={"kind": "fedavg", "client": {"lr": 0.2, "batch": 2}, "pretrain": {"steps": 0}})
+    """Eight rounds of all six clients: from chance, 25 %, to most clips of an unseen speaker."""
+    algorithm, data, state = build(
+        folder, algorithm={"kind": "fedavg", "client": {"lr": 0.2, "batch": 2}, "pretrain": {"steps": 0}}
+    )
     dev = data.evaluation("dev")
     for round in range(8):
         received = arrived(algorithm, state, round)
-        updates = [algorithm.client_update(client(data, position), received) for position in range(len(data.client_ids()))]
+        updates = [
+            algorithm.client_update(client(data, position), received) for position in range(len(data.client_ids()))
+        ]
         state = algorithm.server_update(state, Change(np.mean([update.delta for update in updates], axis=0)), round)
     assert algorithm.evaluate(dev, arrived(algorithm, state), False).metrics["accuracy"] >= 75.0
 

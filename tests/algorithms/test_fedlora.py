@@ -1,4 +1,4 @@
-"""FedLoRA on tones, without Ray: what travels, what stays with the client, and that merging gives the same recogniser."""
+"""FedLoRA on tones, without Ray: traffic, client states, and the merged recogniser."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
-from fedray import experiment, programs
+from fedray import experiment
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
-from fedray.data.federated import SpeechData
-from fedray.engine.folder import RunFolder
+from fedray.data.federation.speech_data import SpeechData
 from fedray.models.weights import load_weights
+from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -31,16 +30,13 @@ def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerSt
     return by_hand.build(speech.settings(folder, algorithm={**FEDLORA, **changes}))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
-
-
 def test_it_starts_as_the_seed_model(folder: Path) -> None:
     algorithm, data, state = build(folder)
-    plain, _, seed = by_hand.build(speech.settings(folder, algorithm={"kind": "fedavg", "pretrain": FEDLORA["pretrain"]}))
-    assert np.array_equal(algorithm.merge(state.params), seed.params)
-    dev, assets = data.evaluation("dev"), algorithm.assets()
+    plain, _, seed = by_hand.build(
+        speech.settings(folder, algorithm={"kind": "fedavg", "pretrain": FEDLORA["pretrain"]})
+    )
+    assert np.array_equal(algorithm.merged(state.params), seed.params)
+    dev, assets = data.evaluation("dev"), algorithm.assets(data)
     adapted = algorithm.task.evaluate(state.params, dev, assets, "cpu", False).metrics
     assert adapted == plain.task.evaluate(seed.params, dev, assets, "cpu", False).metrics
 
@@ -48,8 +44,8 @@ def test_it_starts_as_the_seed_model(folder: Path) -> None:
 def test_all_ranks_and_other_algorithms_share_a_seed_model(folder: Path, tmp_path: Path) -> None:
     def cache(**algorithm: Any) -> Path | None:
         config, source = experiment.load(speech.settings(folder, algorithm=algorithm))
-        data, _ = programs.build_data(config, source)
-        return programs.build_program(config, data, RunFolder(tmp_path), 0).init_cache
+        data, _ = experiment.build_data(config, source)
+        return experiment.build_program(config, data, RunFolder(tmp_path), 0).init_cache
 
     plain = cache(kind="fedavg", pretrain=FEDLORA["pretrain"])
     assert plain is not None
@@ -61,7 +57,7 @@ def test_adapters_alone_travel_and_the_model_once(folder: Path) -> None:
     algorithm, data, state = build(folder)
     layout = algorithm.task.flat("cpu").layout
     broadcast = algorithm.broadcast(state, 0)
-    assert broadcast.constant == algorithm.plain.flat("cpu").layout.size
+    assert broadcast.constant == algorithm.backbone.flat("cpu").layout.size
     assert broadcast.params.size - broadcast.constant == layout.trainable
     update = algorithm.client_update(client(data), arrived(algorithm, state))
     assert update.delta.shape == (layout.trainable,) and update.delta.any()
@@ -83,6 +79,7 @@ def test_the_client_keeps_its_optimiser_if_it_is_to(folder: Path) -> None:
 
 def test_the_same_bits_again(folder: Path) -> None:
     one, data, state = build(folder)
+    by_hand.SEED_MODELS.clear()
     other, _, again = build(folder)
     assert np.array_equal(state.params, again.params)
     updates = [algorithm.client_update(client(data), arrived(algorithm, state)).delta for algorithm in (one, other)]
@@ -95,7 +92,7 @@ def test_what_is_exported_is_the_merged_model(folder: Path, tmp_path: Path) -> N
     after = algorithm.server_update(state, Change(10 * update.delta), 0)
     algorithm.export(after, tmp_path)
     (weights,) = tmp_path.glob("*.pt")
-    model = algorithm.plain.model()
+    model = algorithm.backbone.model()
     load_weights(model, weights)
     batch = next(iter(speech_batches(data)))
     algorithm.task.flat("cpu").load(after.params)
@@ -106,14 +103,17 @@ def test_what_is_exported_is_the_merged_model(folder: Path, tmp_path: Path) -> N
 
 
 def speech_batches(data: SpeechData) -> Any:
-    from fedray.data.dataset import batches
+    from fedray.data.features.dataset import batches
 
     return batches(data.evaluation("dev"), 4, None)
 
 
 def test_a_model_for_each_device(folder: Path) -> None:
-    """Who asks for the layout builds a model on the CPU, and an actor on a GPU trains on that all the same."""
+    """The layout comes from a model on the CPU, and an actor on a GPU trains with the same layout."""
     algorithm, _, _ = build(folder)
     layout = algorithm.task.layout
-    assert algorithm.task.flat("cpu").values.device.type == "cpu" and algorithm.task.flat("meta").values.device.type == "meta"
+    assert (
+        algorithm.task.flat("cpu").values.device.type == "cpu"
+        and algorithm.task.flat("meta").values.device.type == "meta"
+    )
     assert algorithm.task.flat("cpu") is algorithm.task.flat("cpu") and algorithm.task.layout == layout

@@ -1,4 +1,4 @@
-"""What FedLoRA sends and averages besides the paper's way: fewer bits, products, the whole model; and what the paper says it costs."""
+"""FedLoRA's variants: fewer bits, averaged products, the whole model; and the costs in the paper's tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fedray.algorithms.fedlora import cost
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
-from fedray.data.federated import SpeechData
+from fedray.data.federation.speech_data import SpeechData
 from fedray.models.adapters import factorised, pairs, products
 from tests import speech
 from tests.algorithms import by_hand
@@ -22,17 +22,12 @@ GIB = 2**30
 M = 1e6
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
-
-
 def updates(algorithm: Algorithm, data: SpeechData, state: ServerState, **kept: Any) -> list[Any]:
     return [algorithm.client_update(client(data, place), arrived(algorithm, state)) for place in range(2)]
 
 
 def test_the_papers_costs() -> None:
-    """Tables 1, 3 and 4, in GiB, from their parameters in millions, clients and rounds."""
+    """Tables 1, 3 and 4 in GiB, from millions of parameters, clients and rounds."""
     tables = [
         (140, 140, 4, 82, 344.22),
         (140, 4.5, 4, 74, 12.01),
@@ -58,13 +53,13 @@ def test_products_have_no_moments(folder: Path) -> None:
 
 
 def test_the_mean_of_products(folder: Path) -> None:
-    """Of rank 4 the mean of two clients' products of rank 2 is reached exactly, where their factors' mean is off."""
+    """At rank 4 the mean of two clients' products of rank 2 is exact; the mean of their factors is not."""
     algorithm, data, start = build(folder, averaging="product", lora={"rank": 4, "alpha": 8.0})
     layout = algorithm.task.flat("cpu").layout
     generator = np.random.default_rng(0)
 
     def adapters(before: np.ndarray) -> np.ndarray:
-        """Others whose products have rank 2."""
+        """Random adapters whose products have rank 2."""
         found = before.copy()
         for pair in pairs(layout):
             a, b = pair.factors(generator.standard_normal(layout.trainable).astype(np.float32))
@@ -75,7 +70,7 @@ def test_the_mean_of_products(folder: Path) -> None:
 
     before = start.params[: layout.trainable]
     one, other = adapters(before), adapters(before)
-    folded = [algorithm.folded(each - before, start.params) for each in (one, other)]
+    folded = [algorithm.averaged(each - before, start.params) for each in (one, other)]
     after = algorithm.server_update(start, Change(np.mean(folded, axis=0, dtype=np.float32)), 0)
     reached = products(after.params[: layout.trainable], layout)
     mean = (products(one, layout) + products(other, layout)) / 2
@@ -115,19 +110,27 @@ def test_fewer_bits(folder: Path) -> None:
         algorithm, _, _ = build(folder, upload={"kind": kind})
         first = algorithm.client_update(client(data), arrived(algorithm, state))
         assert first.sent <= share * 4 * trainable
-        assert np.allclose(first.delta + first.state["lost"], exact, atol=1e-7) and np.asarray(first.state["lost"]).any()
+        assert (
+            np.allclose(first.delta + first.state["lost"], exact, atol=1e-7) and np.asarray(first.state["lost"]).any()
+        )
         second = algorithm.client_update(client(data, state=first.state), arrived(algorithm, state))
-        without = algorithm.client_update(client(data, state={"moments": first.state["moments"]}), arrived(algorithm, state))
+        without = algorithm.client_update(
+            client(data, state={"moments": first.state["moments"]}), arrived(algorithm, state)
+        )
         change = without.delta + without.state["lost"]
-        assert np.allclose(second.delta + second.state["lost"], change + first.state["lost"], atol=1e-7), "what was lost went along"
+        assert np.allclose(second.delta + second.state["lost"], change + first.state["lost"], atol=1e-7), (
+            "what was lost went along"
+        )
     alone, _, _ = build(folder, upload={"kind": "int8", "feedback": False})
     assert set(alone.client_update(client(data), arrived(alone, state)).state) == {"moments"}
 
 
 def test_without_adapters_the_whole_model_travels(folder: Path) -> None:
     algorithm, data, state = build(folder, lora={"rank": 0})
-    seed = by_hand.build(speech.settings(folder, algorithm={"kind": "fedavg", "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}))[2]
-    assert np.array_equal(state.params, seed.params) and np.array_equal(algorithm.merge(state.params), seed.params)
+    seed = by_hand.build(
+        speech.settings(folder, algorithm={"kind": "fedavg", "pretrain": {"steps": 30, "warmup": 5, "batch": 4}})
+    )[2]
+    assert np.array_equal(state.params, seed.params) and np.array_equal(algorithm.merged(state.params), seed.params)
     update = algorithm.client_update(client(data), arrived(algorithm, state))
     assert update.delta.size == state.params.size and update.state["moments"]["step"] == 4
 

@@ -1,4 +1,4 @@
-"""FedMem on tones, without Ray: what is remembered, that it speaks, and that without a share it is silent."""
+"""FedMem on tones, without Ray: the memory's pairs, decoding with it, and no effect at lambda = 0."""
 
 from __future__ import annotations
 
@@ -11,37 +11,40 @@ import torch
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Received, ServerState
-from fedray.data.dataset import Utterances, batches
-from fedray.data.federated import SpeechData
+from fedray.data.features.dataset import Utterances, batches
+from fedray.data.federation.speech_data import SpeechData
 from fedray.models.memory import MemorySettings
-from fedray.training.decoding import greedy
-from fedray.training.memory import Remembering, Retrieval, WithMemory, encoded, fingerprint, remember, rescored, word_errors
+from fedray.training.decoding.search import greedy
+from fedray.training.knn.building import build_memory, fingerprint
+from fedray.training.knn.decoding import ModelWithMemory, Retrieval, SearchWithMemory, word_errors
+from fedray.training.knn.selection import setting_costs
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
 
-FEDMEM = {"kind": "fedmem", "k": [1], "share": [1.0], "temperature": [1.0], "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}
+FEDMEM = {
+    "kind": "fedmem",
+    "k": [1],
+    "share": [1.0],
+    "temperature": [1.0],
+    "pretrain": {"steps": 30, "warmup": 5, "batch": 4},
+}
 
 
-EVERYBODY = {"cohort": {"fraction": 1.0}, "evaluation": {"own_final": True}}
+EVERYBODY = {"cohort": {"fraction": 1.0}, "evaluation": {"personal_final": True}}
 
 
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
     return by_hand.build(speech.settings(folder, algorithm={**FEDMEM, **changes}, rounds=1) | EVERYBODY)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
-
-
 def scored(algorithm: Algorithm, data: SpeechData, received: Received, parts: dict[str, Utterances]) -> dict[str, Any]:
     update = algorithm.client_update(client(data), received)
-    return dict(algorithm.client_evaluate(client(data, state=update.state), received, parts))
+    return dict(algorithm.evaluate_personal(client(data, state=update.state), received, parts))
 
 
 def test_what_it_has_heard_it_knows_by_heart(folder: Path) -> None:
-    """The nearest frame is the frame itself, and the alignment of a transcript reads as the transcript."""
+    """The nearest frame of a stored frame is the frame itself, whose label spells the transcript."""
     algorithm, data, state = build(folder)
     received = arrived(algorithm, state)
     mine = data.load(data.client_ids()[0])
@@ -54,7 +57,7 @@ def test_nothing_leaves_the_client_and_nothing_changes(folder: Path) -> None:
     broadcast = algorithm.broadcast(state, 0)
     assert broadcast.constant == state.params.size
     update = algorithm.client_update(client(data), arrived(algorithm, state))
-    assert update.sent == 0 and not update.delta.any()
+    assert update.delta.size == 0 and not update.vectors
     assert algorithm.server_update(state, Change(update.delta), 0) is state
     frames = update.metrics.total("pairs")[0]
     assert frames == len(update.state["tokens"]) > 0 and update.metrics.total("left_out")[0] == 0
@@ -63,9 +66,9 @@ def test_nothing_leaves_the_client_and_nothing_changes(folder: Path) -> None:
 def test_without_a_share_it_is_the_model_alone(folder: Path) -> None:
     algorithm, data, state = build(folder, share=[0.0])
     received, dev = arrived(algorithm, state), data.evaluation("dev")
-    memory, _ = remember(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    memory, _ = build_memory(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
     alone = algorithm.task.greedy()
-    both = [WithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone]
+    both = [SearchWithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone]
     one, other = algorithm.task.transcribe(state.params, dev, both, "cpu")
     assert one == other, "bit for bit, scores too"
     scores = scored(algorithm, data, received, {"dev": dev})["dev"]
@@ -75,30 +78,34 @@ def test_without_a_share_it_is_the_model_alone(folder: Path) -> None:
 def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> None:
     algorithm, data, state = build(folder)
     received, dev = arrived(algorithm, state), data.evaluation("dev")
-    memory, _ = remember(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
-    settings = [Retrieval(k, share, temperature) for k in (1, 4, 8) for share in (0.0, 0.3, 1.0) for temperature in (0.1, 10.0)]
-    together = rescored(algorithm.task, state.params, dev, memory, settings, "cpu")
+    memory, _ = build_memory(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    settings = [
+        Retrieval(k, share, temperature) for k in (1, 4, 8) for share in (0.0, 0.3, 1.0) for temperature in (0.1, 10.0)
+    ]
+    together = setting_costs(algorithm.task, state.params, dev, memory, settings, "cpu")
     search = algorithm.task.greedy()
     for one, errors in zip(settings, together, strict=True):
-        found = word_errors(algorithm.task, received, dev, {"wer": WithMemory(search, memory, one)})
+        found = word_errors(algorithm.task, received, dev, {"wer": SearchWithMemory(search, memory, one)})
         assert found["wer"] == pytest.approx(errors, abs=1e-9)
     assert len(set(together.tolist())) > 1
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.45, 0.5, 0.9, 1.0])
-def test_frames_beyond_doubt_and_behind_the_end_are_not_looked_up(folder: Path, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And greedy decoding says the same as if they were."""
+def test_frames_beyond_doubt_and_behind_the_end_are_not_looked_up(
+    folder: Path, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Greedy decoding gives the same tokens as with a look-up of every frame."""
     algorithm, data, state = build(folder, pretrain={**FEDMEM["pretrain"], "steps": 60})
     task, dev = algorithm.task, data.evaluation("dev")
-    memory, _ = remember(task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    memory, _ = build_memory(task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
     asked: list[int] = []
     search = memory.search
     monkeypatch.setattr(memory, "search", lambda queries, k: (asked.append(len(queries)), search(queries, k))[1])
     one = Retrieval(4, share, 1.0)
-    (found,) = task.transcribe(state.params, dev, [WithMemory(task.greedy(), memory, one)], "cpu")
+    (found,) = task.transcribe(state.params, dev, [SearchWithMemory(task.greedy(), memory, one)], "cpu")
     asked_for, total = sum(asked), 0
-    for _, hidden, lengths, model in encoded(task, state.params, dev, "cpu"):
-        both = Remembering(model, memory, one, torch.full_like(lengths, hidden.shape[1])).ctc(hidden)
+    for _, hidden, lengths, model in task.encoded(state.params, dev, "cpu"):
+        both = ModelWithMemory(model, memory, one, torch.full_like(lengths, hidden.shape[1])).ctc(hidden)
         total += int(lengths.sum())
         assert greedy(both, lengths) == [list(hypothesis.tokens) for hypothesis in found]
     assert asked_for < 0.9 * total if share < 0.4 else asked_for == total or share < 0.5
@@ -118,13 +125,18 @@ def test_the_memory_of_another_model_is_refused(folder: Path) -> None:
     received = arrived(algorithm, state)
     update = algorithm.client_update(client(data), received)
     other = Received(received.params + np.float32(1e-3), {}, 0, received.assets)
-    with pytest.raises(ValueError, match=f"made by the model {fingerprint(state.params)}, not by"):
-        algorithm.client_evaluate(client(data, state=update.state), other, {"dev": data.evaluation("dev")})
+    with pytest.raises(ValueError, match=f"is of the model {fingerprint(state.params)}, not of"):
+        algorithm.evaluate_personal(client(data, state=update.state), other, {"dev": data.evaluation("dev")})
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [({"k": []}, "a value each"), ({"k": [0]}, "at least 1"), ({"share": [1.5]}, "from 0 to 1"), ({"temperature": [0.0]}, "above 0")],
+    [
+        ({"k": []}, "a value each"),
+        ({"k": [0]}, "at least 1"),
+        ({"share": [1.5]}, "from 0 to 1"),
+        ({"temperature": [0.0]}, "above 0"),
+    ],
 )
 def test_wrong_settings(folder: Path, wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -139,8 +151,8 @@ def test_it_plays_one_round(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"evaluation": {}}, "fedmem is seen in the clients' own scores alone: set evaluation.own_final=true"),
-        ({"cohort": {"size": 2}}, "fedmem asks every client once: set cohort={size: null, fraction: 1.0}"),
+        ({"evaluation": {}}, "fedmem is judged by personal scores alone: set evaluation.personal_final=true"),
+        ({"cohort": {"size": 2}}, "fedmem needs every client in its round: set cohort={size: null, fraction: 1.0}"),
     ],
 )
 def test_nobody_waits_for_scores_that_do_not_come(folder: Path, changes: dict[str, Any], words: str) -> None:
@@ -154,7 +166,10 @@ def test_scores_are_called_as_those_of_the_model_that_all_share(folder: Path) ->
         task = {**wanted["task"], "decode": {"search": search, "beam": 2}, "ctc_weight": 0.5}
         algorithm, data, state = by_hand.build(wanted | {"task": task, "model": DECODER})
         received, dev = arrived(algorithm, state), data.evaluation("dev")
-        own, shared = scored(algorithm, data, received, {"dev": dev})["dev"], algorithm.evaluate(dev, received, True).metrics
+        own, shared = (
+            scored(algorithm, data, received, {"dev": dev})["dev"],
+            algorithm.evaluate(dev, received, True).metrics,
+        )
         assert {name for name in own if name.startswith("wer")} == names | {f"{name}_alone" for name in names}
         assert all(own[f"{name}_alone"] == shared[name] for name in names)
 
@@ -163,39 +178,54 @@ STATES = {"keys": "states"}
 DECODER = {"d_model": 32, "ffn": 64, "layers": 1, "kernel": 7, "decoder_layers": 1}
 
 
-def with_decoder(folder: Path, search: dict[str, Any] | None = None, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
+def with_decoder(
+    folder: Path, search: dict[str, Any] | None = None, **changes: Any
+) -> tuple[Algorithm, SpeechData, ServerState]:
     wanted = speech.settings(folder, algorithm={**FEDMEM, "memory": STATES, **changes}, rounds=1, model=DECODER)
-    wanted["task"] = wanted["task"] | {"ctc_weight": 0.5, "decode": {"search": "attention", "beam": 3, **(search or {})}}
+    wanted["task"] = wanted["task"] | {
+        "ctc_weight": 0.5,
+        "decode": {"search": "attention", "beam": 3, **(search or {})},
+    }
     return by_hand.build(wanted | EVERYBODY)
 
 
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "ctc_weight": 0.0, "lm_weight": 0.0}])
 def test_the_decoder_remembers_what_followed(folder: Path, search: dict[str, Any]) -> None:
-    algorithm, data, state = with_decoder(folder, search, share=[0.99])  # at 1 a beam's rivals are impossible, and end it
+    algorithm, data, state = with_decoder(
+        folder, search, share=[0.99]
+    )  # at 1 a beam's rivals are impossible, and end it
     received = arrived(algorithm, state)
     mine = data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)
-    assert len(update.state["tokens"]) == sum(len(target) + 1 for target in algorithm.task.targets(mine)), "every token and every end"
-    scores = dict(algorithm.client_evaluate(client(data, state=update.state), received, {"mine": mine}))["mine"]
-    assert scores["wer_lm_alone"] > 20 and scores["wer_lm"] == 0 and "wer" not in scores, "which is CTC's, that asks no decoder"
+    assert len(update.state["tokens"]) == sum(len(target) + 1 for target in algorithm.task.targets(mine)), (
+        "every token and every end"
+    )
+    scores = dict(algorithm.evaluate_personal(client(data, state=update.state), received, {"mine": mine}))["mine"]
+    assert scores["wer_lm_alone"] > 20 and scores["wer_lm"] == 0 and "wer" not in scores, (
+        "which is CTC's, that asks no decoder"
+    )
 
 
 def test_the_decoder_alone_without_a_share(folder: Path) -> None:
     algorithm, data, state = with_decoder(folder, share=[0.0])
     received, dev = arrived(algorithm, state), data.evaluation("dev")
-    memory, _ = remember(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu")
+    memory, _ = build_memory(
+        algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu"
+    )
     alone = algorithm.task.search(received.assets)
-    one, other = algorithm.task.transcribe(state.params, dev, [WithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone], "cpu")
+    one, other = algorithm.task.transcribe(
+        state.params, dev, [SearchWithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone], "cpu"
+    )
     assert one == other, "bit for bit, scores too"
 
 
 def test_a_setting_costs_what_the_decoder_says_of_the_transcripts(folder: Path) -> None:
-    """One by one, from the definition in float64."""
+    """Each setting by itself, from the definition in float64."""
     algorithm, data, state = with_decoder(folder)
     task, dev = algorithm.task, data.evaluation("dev")
-    memory, _ = remember(task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu")
+    memory, _ = build_memory(task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu")
     settings = [Retrieval(k, share, temperature) for k in (1, 4) for share in (0.0, 0.3) for temperature in (1.0, 10.0)]
-    together = rescored(task, state.params, dev, memory, settings, "cpu")
+    together = setting_costs(task, state.params, dev, memory, settings, "cpu")
     model = task.flat("cpu").model
     for one, cost in zip(settings, together, strict=True):
         expected = 0.0
@@ -224,15 +254,17 @@ def test_what_each_setting_costs_goes_along_if_wanted(folder: Path) -> None:
 def test_states_need_a_decoder(folder: Path) -> None:
     with pytest.raises(ValueError, match="set model.decoder_layers and task.decode.search=attention"):
         build(folder, memory=STATES)
-    with pytest.raises(ValueError, match="memory.keys is frames or states, not 'words'"):
+    with pytest.raises(ValueError, match="memory.keys must be frames or states, not 'words'"):
         build(folder, memory={"keys": "words"})
 
 
 def test_a_client_without_dev_costs_nobody_the_results(folder: Path) -> None:
-    """Costs are those of dev alone, and what one client does not have is no column of the others."""
+    """Costs come from dev only, and a client without dev takes no column from the others."""
     algorithm, data, state = build(folder, share=[0.0, 1.0], costs=True)
     mine = data.load(data.client_ids()[0])
     scores = scored(algorithm, data, arrived(algorithm, state), {"dev": mine.take(np.zeros(0, np.int64)), "test": mine})
     assert not any(name.startswith("k=") for part in scores.values() for name in part)
     scores = scored(algorithm, data, arrived(algorithm, state), {"dev": mine, "test": mine})
-    assert any(name.startswith("k=1 ") for name in scores["dev"]) and not any(name.startswith("k=1 ") for name in scores["test"])
+    assert any(name.startswith("k=1 ") for name in scores["dev"]) and not any(
+        name.startswith("k=1 ") for name in scores["test"]
+    )

@@ -1,4 +1,4 @@
-"""FedMLAC and FedProx on keywords, without Ray: golden losses, their steps by hand with torch's optimisers, and what travels."""
+"""FedMLAC and FedProx on keywords, without Ray: golden losses, steps by hand with torch's optimisers, traffic."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy, softmax
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Client, ServerState
-from fedray.data.dataset import batches
-from fedray.data.federated import SpeechData
+from fedray.data.features.dataset import batches
+from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import work
 from tests import keywords, speech
 from tests.algorithms import by_hand
@@ -23,17 +23,17 @@ from tests.algorithms.by_hand import arrived, client
 LOCAL = {"lr": 0.1, "batch": 3, "epochs": 2, "clip": None}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
+@pytest.fixture
+def folder(words: Path) -> Path:
+    return words
 
 
 def build(folder: Path, **algorithm: Any) -> tuple[Algorithm, SpeechData, ServerState]:
     model = {"kind": "crnn", "size": "tiny", "dropout": 0.0}
     return by_hand.build(
-        keywords.settings(folder, model=model, algorithm={"kind": "fedmlac", "sizes": ["lite"], "client": LOCAL, **algorithm})
+        keywords.settings(
+            folder, model=model, algorithm={"kind": "fedmlac", "sizes": ["lite"], "client": LOCAL, **algorithm}
+        )
     )
 
 
@@ -44,7 +44,7 @@ def prepared(algorithm: Algorithm, data: SpeechData, state: ServerState, positio
     return client(data, position, first)
 
 
-# Golden: what this version gave when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder)
     received = arrived(algorithm, state)
@@ -65,7 +65,10 @@ def test_both_models_learn_from_the_labels_and_from_each_other(folder: Path, ord
     personal.load_state_dict(algorithm.personal["lite"].flat("cpu").layout.cut(who.state["params"]))
     plugin.load_state_dict(algorithm.task.flat("cpu").layout.cut(state.params))
     steps = {model: torch.optim.SGD(model.parameters(), lr=0.1) for model in (personal, plugin)}
-    targets, generator = torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]), np.random.default_rng(who.seed)
+    targets, generator = (
+        torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]),
+        np.random.default_rng(who.seed),
+    )
 
     def taught(logits: torch.Tensor, teacher: torch.Tensor, classes: torch.Tensor, weight: float) -> torch.Tensor:
         q, p = softmax(logits / 3, 1), softmax(teacher.detach() / 3, 1)
@@ -121,7 +124,7 @@ def test_a_clients_own_model_is_scored(folder: Path) -> None:
     received, dev = arrived(algorithm, state), data.evaluation("dev")
     who = prepared(algorithm, data, state)
     update = algorithm.client_update(who, received)
-    found = algorithm.client_evaluate(Client(who.id, who.data, 1, update.state), received, {"dev": dev, "again": dev})
+    found = algorithm.evaluate_personal(Client(who.id, who.data, 1, update.state), received, {"dev": dev, "again": dev})
     assert dict(found["dev"]) == dict(found["again"]) and update.state is not None
     by_itself = algorithm.personal["lite"].evaluate(update.state["params"], dev, {}, "cpu", False).metrics
     assert dict(found["dev"]) == dict(by_itself) and {"accuracy", "macro_f1"} <= set(by_itself)
@@ -132,13 +135,17 @@ def test_where_a_client_keeps_none_it_is_the_trained_global_model(folder: Path) 
     algorithm, data, state = by_hand.build(settings)
     received, dev, who = arrived(algorithm, state), data.evaluation("dev"), client(data)
     params = state.params + algorithm.client_update(who, received).delta
-    found = algorithm.client_evaluate(client(data), received, {"dev": dev})["dev"]
-    assert found["loss"] == pytest.approx(algorithm.task.evaluate(params, dev, {}, "cpu", False).metrics["loss"], rel=1e-5)
+    found = algorithm.evaluate_personal(client(data), received, {"dev": dev})["dev"]
+    assert found["loss"] == pytest.approx(
+        algorithm.task.evaluate(params, dev, {}, "cpu", False).metrics["loss"], rel=1e-5
+    )
 
 
 def test_fedprox_by_hand(folder: Path) -> None:
-    """SGD on the loss plus mu / 2 times the squared distance to the model that was sent."""
-    settings = keywords.settings(folder, algorithm={"kind": "fedprox", "mu": 0.3, "client": LOCAL, "pretrain": {"steps": 0}})
+    """SGD on the loss plus mu / 2 times the squared distance to the broadcast model."""
+    settings = keywords.settings(
+        folder, algorithm={"kind": "fedprox", "mu": 0.3, "client": LOCAL, "pretrain": {"steps": 0}}
+    )
     algorithm, data, state = by_hand.build(settings)
     update = algorithm.client_update(client(data), arrived(algorithm, state))
     model = algorithm.task.model()
@@ -146,7 +153,10 @@ def test_fedprox_by_hand(folder: Path) -> None:
     start = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     who = client(data)
-    targets, generator = torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]), np.random.default_rng(who.seed)
+    targets, generator = (
+        torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]),
+        np.random.default_rng(who.seed),
+    )
     for _ in range(2):
         for batch in batches(who.data, 3, generator):
             optimizer.zero_grad()
@@ -165,5 +175,5 @@ def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="order is together or personal_first, not 'first'"):
         build(folder, mutual={"order": "first"})
     speech.write_corpus(tmp_path)
-    with pytest.raises(ValueError, match="fedmlac teaches classifiers of several sizes: set task.kind=classification"):
+    with pytest.raises(ValueError, match="fedmlac trains classifiers of several sizes: set task.kind=classification"):
         by_hand.build(speech.settings(tmp_path, algorithm={"kind": "fedmlac"}))

@@ -1,4 +1,4 @@
-"""FedSTAR and its supervised federation on keywords, without Ray: golden losses, steps by hand with torch's Adam, what clients lack."""
+"""FedSTAR and its supervised baseline on keywords, without Ray: golden losses, steps by hand, missing labels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softmax
 
-from fedray.algorithms.fedstar import ThresholdSettings
+from fedray.algorithms.fedstar import ThresholdSettings, pseudo_labels, pseudo_loss
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Client, ServerState
-from fedray.data.dataset import Utterances, batches, collate
-from fedray.data.federated import SpeechData
-from fedray.training.self_training import guessed_loss, pseudo_labels
+from fedray.data.features.dataset import Utterances, batches, collate
+from fedray.data.federation.speech_data import SpeechData
 from tests import keywords, speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -27,11 +26,9 @@ LOCAL = {"lr": 0.01, "batch": 3, "epochs": 2, "clip": None, "optimizer": "adam",
 SUPERVISED = {"kind": "fedavg", "labelled_only": True, "client": LOCAL, "pretrain": {"steps": 0}}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
+@pytest.fixture
+def folder(words: Path) -> Path:
+    return words
 
 
 def build(
@@ -44,7 +41,7 @@ def build(
     return by_hand.build(settings)
 
 
-# Golden: what this version gave when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder, {"threshold": {"first": 0.26}}, model={"kind": "audio_cnn"})
     received = arrived(algorithm, state)
@@ -56,8 +53,13 @@ def test_golden_losses(folder: Path) -> None:
 
 @pytest.mark.parametrize("labelled_batch", [None, 2])
 def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | None) -> None:
-    """Two passes over five unlabelled clips in batches of three, three labelled ones repeated beside them; thresholds that divide them."""
-    settings = {"beta": 0.7, "temperature": 0.5, "threshold": {"first": 0.3, "last": 0.8}, "labelled_batch": labelled_batch}
+    """Two passes over five unlabelled clips in batches of three, with three labelled clips that repeat."""
+    settings = {
+        "beta": 0.7,
+        "temperature": 0.5,
+        "threshold": {"first": 0.3, "last": 0.8},
+        "labelled_batch": labelled_batch,
+    }
     algorithm, data, state = build(folder, settings)
     received = arrived(algorithm, state, 1)
     tau = 0.8 - 0.25 * (1 + math.cos(math.pi / 3))
@@ -101,14 +103,14 @@ def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | No
 
 
 def test_pseudo_labels() -> None:
-    """Three classes, T = 2: the middle one of each is above its neighbours by 4, 2 and 0, so p = e^2 / (e^2 + 2), e / (e + 2), 1/3."""
+    """T = 2, and the middle of three logits leads by 4, 2 and 0: p = e^2 / (e^2 + 2), e / (e + 2), 1/3."""
     logits = torch.tensor([[0.0, 4.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]], requires_grad=True)
     sure, less = math.e**2 / (math.e**2 + 2), math.e / (math.e + 2)
-    assert pseudo_labels(logits, 2.0, less - 1e-4).kept.tolist() == [True, True, False]
-    found = pseudo_labels(logits, 2.0, sure - 1e-4)
-    assert found.labels.tolist()[:2] == [1, 1] and found.kept.tolist() == [True, False, False]
-    assert not pseudo_labels(torch.zeros(1, 4), 1.0, 0.25).kept.any(), "a threshold is to be exceeded"
-    loss = guessed_loss(logits, found)
+    assert pseudo_labels(logits, 2.0, less - 1e-4)[1].tolist() == [True, True, False]
+    labels, kept = pseudo_labels(logits, 2.0, sure - 1e-4)
+    assert labels.tolist()[:2] == [1, 1] and kept.tolist() == [True, False, False]
+    assert not pseudo_labels(torch.zeros(1, 4), 1.0, 0.25)[1].any(), "a threshold is to be exceeded"
+    loss = pseudo_loss(logits, labels, kept)
     assert float(loss.detach()) == pytest.approx(-math.log(math.e**4 / (math.e**4 + 2)) / 3, rel=1e-4)
     loss.backward()
     assert logits.grad is not None and (logits.grad[1:] == 0).all() and (logits.grad[0] != 0).all()
@@ -129,13 +131,19 @@ def test_without_unlabelled_clips_it_is_fedavg(folder: Path) -> None:
     model.load_state_dict(algorithm.task.flat("cpu").layout.cut(state.params))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     who = client(data)
-    targets, generator = torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]), np.random.default_rng(who.seed)
+    targets, generator = (
+        torch.tensor([keywords.WORDS.index(label) for label in who.data.labels]),
+        np.random.default_rng(who.seed),
+    )
     for _ in range(2):
         order = generator.permutation(8)
         for part in (order[:3], order[3:6], order[6:]):
             batch = collate(who.data, part)
             optimizer.zero_grad()
-            (cross_entropy(model(batch.features, batch.lengths), targets[part]) + 0.02 * model.conv[0].weight.square().sum()).backward()
+            (
+                cross_entropy(model(batch.features, batch.lengths), targets[part])
+                + 0.02 * model.conv[0].weight.square().sum()
+            ).backward()
             optimizer.step()
     np.testing.assert_allclose(
         state.params + update.delta, algorithm.task.flat("cpu").layout.join(model.state_dict()), rtol=1e-4, atol=1e-5
@@ -143,14 +151,18 @@ def test_without_unlabelled_clips_it_is_fedavg(folder: Path) -> None:
 
 
 def test_without_labelled_clips_pseudo_labels_are_all(folder: Path) -> None:
-    """One of two clients is labelled, the other not: with nothing above the threshold it learns nothing but small weights."""
+    """A client without labels and with no pseudo-label above the threshold: only the L2 term changes its weights."""
     algorithm, data, state = build(folder, {"threshold": {"first": 1.0, "last": 1.0}}, labelled={"clients": 0.5})
     received = arrived(algorithm, state)
     none = next(position for position, name in enumerate(data.client_ids()) if not data.load(name).labelled.any())
     update = algorithm.client_update(client(data, none), received)
     flat = algorithm.task.flat("cpu").layout
     changed = {entry.name for entry in flat.entries if update.delta[entry.start : entry.stop].any()}
-    assert changed == {"conv.0.weight"} and update.report == {"examples": 8, "loss": 0.0} and update.metrics["labels_kept"] == 0.0
+    assert (
+        changed == {"conv.0.weight"}
+        and update.report == {"examples": 8, "loss": 0.0}
+        and update.metrics["labels_kept"] == 0.0
+    )
     algorithm, data, state = build(folder, {"threshold": {"first": 0.0, "last": 0.0}}, labelled={"clients": 0.5})
     update = algorithm.client_update(client(data, none), arrived(algorithm, state))
     assert update.metrics["labels_kept"] == 100.0 and update.delta[-1] != 0
@@ -167,13 +179,15 @@ def test_the_accuracy_is_of_those_whose_truth_is_known(folder: Path, monkeypatch
     assert (unknown.delta == whole.delta).all(), "nothing learns from the truth"
     one = np.where(np.arange(8) == who.data.unlabelled[0], truth, -1)
     monkeypatch.setattr(algorithm.task, "known", lambda data: one)
-    assert algorithm.client_update(client(data), received).metrics.total("label_accuracy")[1] == 2, "one clip, in two passes"
+    assert algorithm.client_update(client(data), received).metrics.total("label_accuracy")[1] == 2, (
+        "one clip, in two passes"
+    )
 
 
 def test_the_saved_model_says_the_same_without_fedray(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By windows that are shorter than some clips and longer than others; features are kept in 16 bits here, there in 32."""
+    """Windows are shorter than some clips and longer than others. Features have 16 bits in fedray, 32 in example.py."""
     algorithm, data, state = build(folder, model={"kind": "audio_cnn"}, task={"kind": "classification", "window": 0.26})
     algorithm.export(state, tmp_path)
     test = data.evaluation("test")
@@ -188,7 +202,7 @@ def test_the_saved_model_says_the_same_without_fedray(
 
 
 def test_a_random_window_of_each_clip(folder: Path) -> None:
-    """Ten-frame windows: what is drawn follows torch's generator, which is seeded by names."""
+    """Windows of ten frames: their places follow torch's generator, which is seeded by names."""
     task = {"kind": "classification", "window": 0.12}
     algorithm, data, state = build(folder, task=task)
     seen: list[Any] = []
@@ -210,7 +224,10 @@ def test_the_supervised_federation_learns_from_the_labelled_part_alone(folder: P
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     who = client(data)
     mine: Utterances = who.data.take(np.flatnonzero(who.data.labelled))
-    targets, generator = torch.tensor([keywords.WORDS.index(label) for label in mine.labels]), np.random.default_rng(who.seed)
+    targets, generator = (
+        torch.tensor([keywords.WORDS.index(label) for label in mine.labels]),
+        np.random.default_rng(who.seed),
+    )
     for _ in range(2):
         for batch in batches(mine, 3, generator):
             optimizer.zero_grad()
@@ -228,8 +245,12 @@ def test_the_supervised_federation_learns_from_the_labelled_part_alone(folder: P
 
 
 def test_it_learns_from_what_nobody_labelled(folder: Path) -> None:
-    """Ten rounds of all six clients, an eighth labelled."""
-    settings = {"threshold": {"first": 0.4, "last": 0.6}, "temperature": 1.0, "client": {**LOCAL, "epochs": 1, "l2": 0.0}}
+    """Ten rounds of all six clients, with an eighth of the clips labelled."""
+    settings = {
+        "threshold": {"first": 0.4, "last": 0.6},
+        "temperature": 1.0,
+        "client": {**LOCAL, "epochs": 1, "l2": 0.0},
+    }
     algorithm, data, state = build(folder, settings, labelled={"utterances": 0.25})
     dev, accuracies = data.evaluation("dev"), []
     for round in range(10):
@@ -243,16 +264,16 @@ def test_it_learns_from_what_nobody_labelled(folder: Path) -> None:
 
 def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
     for algorithm, words in (({}, "algorithm.kind fedstar needs"), (SUPERVISED, "algorithm.labelled_only needs")):
-        with pytest.raises(ValueError, match=f"{words} clients some of whose utterances are labelled: set data.labelled.share"):
+        with pytest.raises(ValueError, match=f"{words} clients with some labelled utterances: set data.labelled.share"):
             build(folder, algorithm, labelled={})
     with pytest.raises(ValueError, match=r"threshold.last: 1.5 is a probability, from 0 to 1"):
         build(folder, {"threshold": {"last": 1.5}})
     with pytest.raises(ValueError, match="beta must not be below 0, not -1"):
         build(folder, {"beta": -1})
-    with pytest.raises(ValueError, match="optimizer is sgd or adam, not 'adamw'"):
+    with pytest.raises(ValueError, match="optimizer must be sgd or adam, not 'adamw'"):
         build(folder, {"client": {"optimizer": "adamw"}})
     with pytest.raises(ValueError, match="l2 must not be below 0"):
         build(folder, {"client": {"l2": -1}})
     speech.write_corpus(tmp_path)
-    with pytest.raises(ValueError, match="algorithm.kind fedstar teaches classifiers: set task.kind=classification"):
+    with pytest.raises(ValueError, match="algorithm.kind fedstar trains classifiers: set task.kind=classification"):
         by_hand.build(speech.settings(tmp_path, algorithm={"kind": "fedstar"}))

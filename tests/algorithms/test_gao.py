@@ -1,4 +1,4 @@
-"""Gao et al. on tones, without Ray: golden losses, what a client's WER is measured on, fine-tuning on the server, batch norm."""
+"""Gao et al. on tones, without Ray: golden losses, the clients' WER on dev, fine-tuning on the server, batch norm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fedray.core.algorithm import Algorithm
 from fedray.core.seeds import seed_all
 from fedray.core.types import Change, Server, ServerState
-from fedray.data.federated import SpeechData
+from fedray.data.federation.speech_data import SpeechData
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -36,17 +36,20 @@ def build(folder: Path, strategy: str = "by_wer", **changes: Any) -> tuple[Algor
     return by_hand.build(speech.settings(folder, algorithm={**GAO, **changes}, strategy={"kind": strategy}, **own))
 
 
-# Golden: what this version gave when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
 @pytest.mark.parametrize(("model", "golden"), [({}, 1.092942), (CRDNN, 1.720407)], ids=["conformer", "crdnn"])
 def test_golden_losses(folder: Path, model: dict[str, Any], golden: float) -> None:
     algorithm, data, state = build(folder, **({"model": model} if model else {}))
-    losses = [algorithm.client_update(client(data, position), arrived(algorithm, state)).report["loss"] for position in range(2)]
+    losses = [
+        algorithm.client_update(client(data, position), arrived(algorithm, state, data=data)).report["loss"]
+        for position in range(2)
+    ]
     assert np.mean(losses) == pytest.approx(golden, rel=1e-3)
 
 
 def test_the_wer_is_that_of_the_clients_own_model_on_a_part_of_dev(folder: Path) -> None:
     algorithm, data, state = build(folder)
-    received = arrived(algorithm, state)
+    received = arrived(algorithm, state, data=data)
     update = algorithm.client_update(client(data), received)
     half = data.evaluation("dev", 0, 2)
     assert len(half) == 2 and len(data.evaluation("dev")) == 4
@@ -66,7 +69,9 @@ def test_without_fine_tuning_it_is_fedavg(folder: Path) -> None:
     updates = [one.client_update(client(data), arrived(one, state)) for one in (algorithm, fedavg)]
     np.testing.assert_array_equal(updates[0].delta, updates[1].delta)
     change = Change(updates[0].delta)
-    np.testing.assert_array_equal(algorithm.server_update(state, change, 0).params, fedavg.server_update(state, change, 0).params)
+    np.testing.assert_array_equal(
+        algorithm.server_update(state, change, 0).params, fedavg.server_update(state, change, 0).params
+    )
     assert algorithm.server_finish(server_of(data, 3), state) is state
 
 
@@ -75,25 +80,33 @@ def test_the_server_fine_tunes_on_a_few_utterances_drawn_anew(folder: Path, buff
     algorithm, data, state = build(folder, buffers=buffers, model=CRDNN)
     tuned, again, other = (algorithm.server_finish(server_of(data, seed), state).params for seed in (3, 3, 4))
     trainable = algorithm.task.flat("cpu").layout.trainable
-    assert (tuned == again).all() and (tuned != other).any() and (tuned[:trainable] != state.params[:trainable]).mean() > 0.9
+    assert (
+        (tuned == again).all()
+        and (tuned != other).any()
+        and (tuned[:trainable] != state.params[:trainable]).mean() > 0.9
+    )
     assert (tuned[trainable:] != state.params[trainable:]).any() == (buffers == "averaged")
 
 
 def test_batch_norm_follows_the_rule_for_buffers(folder: Path) -> None:
-    """Averaged, a client's running statistics are part of its update; frozen, they are those of the broadcast."""
+    """Averaged: running statistics are part of the update. Frozen: they stay those of the broadcast."""
     for buffers in ("averaged", "frozen"):
         algorithm, data, state = build(folder, "by_examples", buffers=buffers, model=CRDNN)
         layout = algorithm.task.flat("cpu").layout
         statistics = [entry.name for entry in layout.entries if entry.start >= layout.trainable]
         assert statistics == ["encoder.DNN.block_0.norm.norm.running_mean", "encoder.DNN.block_0.norm.norm.running_var"]
-        delta = algorithm.client_update(client(data), arrived(algorithm, state)).delta
+        delta = algorithm.client_update(client(data), arrived(algorithm, state, data=data)).delta
         assert delta.size == (state.params.size if buffers == "averaged" else layout.trainable)
 
 
 def test_what_is_missing_is_named(folder: Path) -> None:
     base = speech.settings(folder)["data"]
-    with pytest.raises(ValueError, match="server_finetune needs data of the server: set data.server, or server_finetune=false"):
+    with pytest.raises(
+        ValueError, match="server_finetune needs data of the server: set data.server, or server_finetune=false"
+    ):
         build(folder, data={**base, "server": {}}, pretrain={"steps": 0})
     options = {**base["options"], "split_names": {"dev": "test"}}
-    with pytest.raises(ValueError, match="by_wer measures clients on a part of dev, and there is none: set data.dev_share"):
+    with pytest.raises(
+        ValueError, match="by_wer measures clients on a part of dev, and there is none: set data.dev_share"
+    ):
         build(folder, data={**base, "options": options})

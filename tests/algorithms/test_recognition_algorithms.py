@@ -1,4 +1,4 @@
-"""FedNST and FedAvg on tones, without Ray: golden losses, the mixing, the labels, the rule for buffers."""
+"""FedNST and FedAvg on tones, without Ray: golden losses, the server's share, pseudo-labels, running statistics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import nn
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Client, ServerState
-from fedray.data.dataset import Utterances
-from fedray.data.federated import SpeechData
+from fedray.data.features.dataset import Utterances
+from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import COLUMNS, Manifest
-from fedray.data.scoring import edit_counts
+from fedray.data.text.error_rates import edit_counts
 from fedray.models import MODELS
 from fedray.models.conformer import ConformerSettings
 from fedray.training import pseudo_labels
@@ -31,7 +31,7 @@ def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerSt
     return by_hand.build(speech.settings(folder, **changes))
 
 
-# Golden: what these versions gave when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
 @pytest.mark.parametrize(("algorithm", "golden"), [({}, 3.387900), (SFL, 1.140373)], ids=["fednst", "fedavg"])
 def test_golden_losses(folder: Path, algorithm: dict[str, Any], golden: float) -> None:
     built, data, state = build(folder, **({"algorithm": algorithm} if algorithm else {}))
@@ -47,7 +47,9 @@ def test_golden_losses(folder: Path, algorithm: dict[str, Any], golden: float) -
 def test_the_change_is_mixed_as_in_the_paper(folder: Path) -> None:
     algorithm, data, state = build(folder)
     algorithm.settings = replace(algorithm.settings, alpha=0.3)
-    clients, server = (np.random.default_rng(i).standard_normal(state.params.shape).astype(np.float32) for i in range(2))
+    clients, server = (
+        np.random.default_rng(i).standard_normal(state.params.shape).astype(np.float32) for i in range(2)
+    )
     after = algorithm.server_update(state, Change(clients, server), 0)
     np.testing.assert_allclose(after.params, state.params + 0.3 * server + 0.7 * clients, rtol=1e-5, atol=1e-6)
     alone = algorithm.server_update(state, Change(None, server), 0)
@@ -55,7 +57,7 @@ def test_the_change_is_mixed_as_in_the_paper(folder: Path) -> None:
 
 
 def test_an_update_does_not_depend_on_what_the_process_did_before(folder: Path) -> None:
-    """An actor builds its model at its first client: that must not shift what dropout and masks draw."""
+    """An actor builds its model at its first client, which must not shift the random numbers of dropout and masks."""
     algorithm, data, state = build(folder, algorithm=SFL)
     received = arrived(algorithm, state)
     warm = algorithm.client_update(client(data), received)
@@ -81,8 +83,12 @@ def test_labels_are_made_once_from_theta_0(folder: Path) -> None:
     assert len(truth) == len(labels["texts"])
 
 
-@pytest.mark.parametrize(("relabel", "rounds", "labelled"), [("once", [0, 1, 2, 3], [0, 0, 0, 0]), (2, [0, 1, 2, 3], [0, 0, 2, 2])])
-def test_labels_are_made_anew_when_they_are_old(folder: Path, relabel: Any, rounds: list[int], labelled: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("relabel", "rounds", "labelled"), [("once", [0, 1, 2, 3], [0, 0, 0, 0]), (2, [0, 1, 2, 3], [0, 0, 2, 2])]
+)
+def test_labels_are_made_anew_when_they_are_old(
+    folder: Path, relabel: Any, rounds: list[int], labelled: list[int]
+) -> None:
     algorithm, data, state = build(folder)
     algorithm.settings = replace(algorithm.settings, relabel=relabel)
     who = client(data)
@@ -116,11 +122,18 @@ def labelled(folder: Path, **shares: float) -> dict[str, Any]:
 
 
 def test_with_all_labelled_it_is_training_on_the_truth(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FedAvg's update, bit for bit; nothing is decoded."""
-    common = {"client": {"lr": 0.2, "batch": 2}, "schedule": {"kind": "constant"}, "buffers": "frozen", "pretrain": SFL["pretrain"]}
+    """FedNST's update is FedAvg's, bit for bit, without any decoding."""
+    common = {
+        "client": {"lr": 0.2, "batch": 2},
+        "schedule": {"kind": "constant"},
+        "buffers": "frozen",
+        "pretrain": SFL["pretrain"],
+    }
     deltas = []
     for kind in ("fednst", "fedavg"):
-        algorithm, data, state = build(folder, data=labelled(folder, utterances=1.0), algorithm={"kind": kind, **common})
+        algorithm, data, state = build(
+            folder, data=labelled(folder, utterances=1.0), algorithm={"kind": kind, **common}
+        )
         with monkeypatch.context() as patch:
             patch.setattr(algorithm.task.model_class, "encode", None)
             kept = algorithm.client_prepare(client(data), arrived(algorithm, state))
@@ -158,14 +171,16 @@ def test_a_labelled_utterance_needs_its_transcript(folder: Path) -> None:
 def test_a_seed_model_learns(folder: Path) -> None:
     algorithm, data, state = build(folder)
     received = arrived(algorithm, state)
-    untrained = algorithm.task.evaluate(np.zeros_like(state.params), data.evaluation("dev"), received.assets, "cpu", True)
+    untrained = algorithm.task.evaluate(
+        np.zeros_like(state.params), data.evaluation("dev"), received.assets, "cpu", True
+    )
     assert untrained.metrics["wer"] == 100.0
     rows = untrained.predictions
     assert sum(row["errors"] for row in rows) == sum(row["words"] for row in rows)
 
 
 class NormedNet(nn.Module):
-    """A recogniser with batch norm, which SpeechBrain's Conformer has not."""
+    """A recogniser with batch norm, which SpeechBrain's Conformer lacks."""
 
     Settings = type("NormedSettings", (ConformerSettings,), {})
 
@@ -183,7 +198,9 @@ class NormedNet(nn.Module):
 @pytest.mark.parametrize("buffers", ["frozen", "averaged"])
 def test_running_statistics_follow_the_rule(folder: Path, monkeypatch: pytest.MonkeyPatch, buffers: str) -> None:
     monkeypatch.setitem(MODELS, "normed", NormedNet)
-    algorithm, data, state = build(folder, model={"kind": "normed"}, algorithm={**SFL, "buffers": buffers, "client": {"lr": 0.01}})
+    algorithm, data, state = build(
+        folder, model={"kind": "normed"}, algorithm={**SFL, "buffers": buffers, "client": {"lr": 0.01}}
+    )
     layout = algorithm.task.flat("cpu").layout
     assert layout.size == layout.trainable + 2 * 20, "mean and variance of 20 bins travel, the integer count does not"
     update = algorithm.client_update(client(data), arrived(algorithm, state))
@@ -194,10 +211,14 @@ def test_running_statistics_follow_the_rule(folder: Path, monkeypatch: pytest.Mo
         assert update.delta.size == layout.size and moved.any()
         np.testing.assert_array_equal(update.delta[layout.trainable :], moved)
     counts = [
-        module.num_batches_tracked.item() for module in algorithm.task.flat("cpu").model.modules() if hasattr(module, "num_batches_tracked")
+        module.num_batches_tracked.item()
+        for module in algorithm.task.flat("cpu").model.modules()
+        if hasattr(module, "num_batches_tracked")
     ]
     again = algorithm.client_update(client(data), arrived(algorithm, state))
     np.testing.assert_array_equal(update.delta, again.delta)
     after = algorithm.server_update(state, Change(update.delta), 0)
-    np.testing.assert_allclose(after.params[: update.delta.size], state.params[: update.delta.size] + update.delta, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        after.params[: update.delta.size], state.params[: update.delta.size] + update.delta, rtol=1e-5, atol=1e-7
+    )
     assert counts and after.params.size == layout.size

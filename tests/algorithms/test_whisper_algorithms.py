@@ -1,4 +1,4 @@
-"""FedLoRA and FedMem with a Whisper made at random, without Ray: that adapters learn, that memories speak, that the folder loads again."""
+"""FedLoRA and FedMem with a random Whisper, without Ray: adapters, memories, the exported folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
-from fedray.data.federated import SpeechData
-from fedray.training.memory import Remembering
+from fedray.data.federation.speech_data import SpeechData
+from fedray.training.knn.decoding import ModelWithMemory
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -42,9 +42,16 @@ TASK = {
 
 
 def settings(folder: Path, **algorithm: Any) -> dict[str, Any]:
-    wanted = speech.settings(folder, algorithm=algorithm, rounds=1) | {"cohort": {"fraction": 1.0}, "evaluation": {"own_final": True}}
+    wanted = speech.settings(folder, algorithm=algorithm, rounds=1) | {
+        "cohort": {"fraction": 1.0},
+        "evaluation": {"personal_final": True},
+    }
     features = {"kind": "whisper", "bins": 80, "normalise": "none"}
-    return wanted | {"features": features, "task": TASK, "model": {"kind": "whisper", "folder": str(folder / "whisper"), "seconds": 1.5}}
+    return wanted | {
+        "features": features,
+        "task": TASK,
+        "model": {"kind": "whisper", "folder": str(folder / "whisper"), "seconds": 1.5},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -74,29 +81,35 @@ def test_adapters_learn_and_are_merged_into_a_checkpoint(folder: Path, tmp_path:
     assert losses[2] < losses[0] - 0.03
     algorithm.export(state, tmp_path / "model")
     again = transformers.WhisperForConditionalGeneration.from_pretrained(tmp_path / "model")
-    merged = algorithm.plain.flat("cpu").layout.cut(algorithm.merge(state.params))
+    merged = algorithm.backbone.flat("cpu").layout.cut(algorithm.merged(state.params))
     for name, value in again.state_dict().items():
         if (ours := merged.get(f"whisper.{name}")) is not None:
             assert np.array_equal(value, ours), name
     assert (tmp_path / "model" / "tokenizer.json").is_file()
     for name in ("generation_config.json", "preprocessor_config.json"):
-        assert (tmp_path / "model" / name).read_bytes() == (folder / "whisper" / name).read_bytes(), "as generate and pipelines want it"
+        assert (tmp_path / "model" / name).read_bytes() == (folder / "whisper" / name).read_bytes(), (
+            "as generate and pipelines want it"
+        )
     heard: list[torch.Tensor] = []
-    model = algorithm.plain.flat("cpu").model
+    model = algorithm.backbone.flat("cpu").model
     handle = model.whisper.model.encoder.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
     mine = data.load(data.client_ids()[0])
-    (ours,) = algorithm.plain.transcribe(algorithm.merge(state.params), mine, [algorithm.plain.greedy()], "cpu")
+    (ours,) = algorithm.backbone.transcribe(algorithm.merged(state.params), mine, [algorithm.backbone.greedy()], "cpu")
     handle.remove()
     theirs = again.generate(heard[0], language="en", task="transcribe")
-    assert len(ours) == len(theirs) > 1 and [list(each.tokens) for each in ours] == theirs.tolist(), "transformers hear the same"
+    assert len(ours) == len(theirs) > 1 and [list(each.tokens) for each in ours] == theirs.tolist(), (
+        "transformers hear the same"
+    )
 
 
 def test_a_memory_of_states_speaks(folder: Path) -> None:
-    algorithm, data, state = build(folder, kind="fedmem", k=[1], share=[0.99], temperature=[0.01], memory={"keys": "states"})
+    algorithm, data, state = build(
+        folder, kind="fedmem", k=[1], share=[0.99], temperature=[0.01], memory={"keys": "states"}
+    )
     received = arrived(algorithm, state)
     mine = data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)
-    scores = dict(algorithm.client_evaluate(client(data, state=update.state), received, {"mine": mine}))["mine"]
+    scores = dict(algorithm.evaluate_personal(client(data, state=update.state), received, {"mine": mine}))["mine"]
     assert scores["wer_alone"] >= 100 and scores["wer"] == 0, "what it has heard it knows by heart"
 
 
@@ -122,23 +135,27 @@ def test_what_does_not_fit_is_named(folder: Path, section: dict[str, Any], words
 def test_what_it_cannot_hear_or_say_is_named(folder: Path) -> None:
     wanted = settings(folder, kind="fedlora", lora=ADAPTERS, pretrain={"steps": 0})
     algorithm, data, state = by_hand.build(wanted | {"model": {**wanted["model"], "seconds": 0.4}})
-    with pytest.raises(ValueError, match=r"utterance .* is 0.\d+ s long, and 4 are longer than the 0.4 s that Whisper hears"):
+    with pytest.raises(
+        ValueError, match=r"utterance .* is 0.\d+ s long, and 4 utterances exceed Whisper's window of 0.4 s"
+    ):
         algorithm.client_update(client(data), arrived(algorithm, state))
     algorithm.task.limits = (300, 5)
-    with pytest.raises(ValueError, match=r"utterance .* has 5 tokens, and Whisper says at most 4"):
+    with pytest.raises(ValueError, match=r"utterance .* has 5 tokens, but Whisper writes at most 4"):
         algorithm.client_update(client(data), arrived(algorithm, state))
 
 
 def test_features_and_model_belong_together(folder: Path) -> None:
     wanted = settings(folder, kind="fedlora", lora=ADAPTERS, pretrain={"steps": 0})
-    with pytest.raises(ValueError, match="model.kind whisper hears features.kind=whisper, not logmel"):
+    with pytest.raises(ValueError, match="model.kind whisper needs features.kind=whisper, not logmel"):
         by_hand.build(wanted | {"features": {"bins": 80}})
-    with pytest.raises(ValueError, match="model.kind conformer hears features.kind=logmel, not whisper"):
+    with pytest.raises(ValueError, match="model.kind conformer needs features.kind=logmel, not whisper"):
         by_hand.build(speech.settings(folder, features={"kind": "whisper", "bins": 80, "normalise": "none"}))
 
 
 def test_a_memory_leaves_its_tokens_alone(folder: Path) -> None:
-    """Token 0, which is CTC's blank elsewhere, is a character of Whisper's, with a memory as without."""
-    algorithm, data, state = build(folder, kind="fedmem", k=[1], share=[0.5], temperature=[1.0], memory={"keys": "states"})
+    """Token 0, the blank of CTC models, is a character of Whisper, with and without a memory."""
+    algorithm, data, state = build(
+        folder, kind="fedmem", k=[1], share=[0.5], temperature=[1.0], memory={"keys": "states"}
+    )
     model = algorithm.task.flat("cpu").model
-    assert not hasattr(model, "ctc_head") and not hasattr(Remembering(model, None, None, None), "ctc_head")
+    assert not hasattr(model, "ctc_head") and not hasattr(ModelWithMemory(model, None, None, None), "ctc_head")

@@ -1,11 +1,13 @@
-"""A cluster of three hosts for real: `ray up`, `ray submit` of a sweep, a host cut off in the middle of a round, `ray down`.
+"""A cluster of three hosts for real: `ray up`, `ray submit` of a sweep, a host cut off in the middle of a round, `ray
+down`.
 
-    make cluster-check                       # as root; Debian's openssh-server, iproute2 and rsync; about ten minutes on two cores
+make cluster-check                       # as root; Debian's openssh-server, iproute2 and rsync; about ten minutes on
+two cores
 
-What it shows: cluster-local.yaml as it stands starts three hosts (tests/cluster/hosts.py); the smoke sweep of fednst_lambda ends with
-the bits that it has on one host; so does a run whose third host loses its link in a round and gets it back; `ray down` leaves workers.
-Only what a place has of its own is changed in the file: addresses, user and key, the shared folder, and how fedray is installed.
-No part of `make test`.
+What it shows: cluster-local.yaml as it stands starts three hosts (tests/cluster/hosts.py); the smoke sweep of
+fednst_lambda ends with the bits that it has on one host; so does a run whose third host loses its link in a round and
+gets it back; `ray down` leaves workers. Only what a place has of its own is changed in the file: addresses, user and
+key, the shared folder, and how fedray is installed. No part of `make test`.
 """
 
 from __future__ import annotations
@@ -59,7 +61,12 @@ class Laptop:
         self.file = file
         home = folder / "laptop"
         home.mkdir()
-        self.environment = {**os.environ, "HOME": str(home), "RAY_TMPDIR": str(home), "RAY_UP_enable_autoscaler_v2": "0"}
+        self.environment = {
+            **os.environ,
+            "HOME": str(home),
+            "RAY_TMPDIR": str(home),
+            "RAY_UP_enable_autoscaler_v2": "0",
+        }
         self.environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "PYTHONPATH"):
             self.environment.pop(name, None)
@@ -67,16 +74,21 @@ class Laptop:
 
     def start(self, *command: str, log: Path) -> subprocess.Popen[str]:
         with log.open("w") as out:
-            return subprocess.Popen(["ray", *command], cwd=ROOT, env=self.environment, stdout=out, stderr=out, text=True)
+            return subprocess.Popen(
+                ["ray", *command], cwd=ROOT, env=self.environment, stdout=out, stderr=out, text=True
+            )
 
     def run(self, *command: str) -> str:
-        done = subprocess.run(["ray", *command], cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=60 * MINUTES)
+        done = subprocess.run(
+            ["ray", *command], cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=60 * MINUTES
+        )
         if done.returncode:
             raise RuntimeError(f"ray {' '.join(command)}:\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}")
         return done.stdout
 
     def nodes(self) -> int:
-        asked = 'python -c "import ray; ray.init(log_to_driver=False); print(\\"alive\\", sum(node[\\"Alive\\"] for node in ray.nodes()))"'
+        count = 'sum(node[\\"Alive\\"] for node in ray.nodes())'
+        asked = f'python -c "import ray; ray.init(log_to_driver=False); print(\\"alive\\", {count})"'
         return int(self.run("exec", str(self.file), asked).partition("alive ")[2].split()[0])
 
     def await_nodes(self, count: int, seconds: float) -> None:
@@ -89,9 +101,13 @@ class Laptop:
 
 def here(*command: str, cache: Path) -> None:
     """On this machine alone, in a Ray and with a cache of its own."""
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS" and not name.startswith("FEDRAY_")}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "RAY_ADDRESS" and not name.startswith("FEDRAY_")
+    }
     environment |= {"FEDRAY_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60 * MINUTES)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60 * MINUTES
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
 
@@ -118,7 +134,9 @@ def cut_off(laptop: Laptop, host: Host, run: Path, log: Path) -> None:
             time.sleep(0.1)
         return time.monotonic() - since
 
-    playing = laptop.start("exec", str(laptop.file), f"fedray run ~/fedray/{RUN} {' '.join([*SMALL, *LONG])} --out {run}", log=log)
+    playing = laptop.start(
+        "exec", str(laptop.file), f"fedray run ~/fedray/{RUN} {' '.join([*SMALL, *LONG])} --out {run}", log=log
+    )
     until(1)
     time.sleep(1.5)
     host.cut()
@@ -157,7 +175,9 @@ def main() -> None:
             say(f"  {trial.parent.name}: {rounds} rounds on {on} hosts, the bits of one host")
 
         cut_off(laptop, network.hosts[2], shared / "runs" / "cut", network.folder / "cut.log")
-        say(f"cut: {same(shared / 'runs' / 'cut', alone / 'cut')} rounds, the bits of one host that nothing happened to")
+        say(
+            f"cut: {same(shared / 'runs' / 'cut', alone / 'cut')} rounds, the bits of one host that nothing happened to"
+        )
         laptop.await_nodes(len(network.hosts), 240)
         say(f"{len(network.hosts)} nodes again: Ray was started anew on {network.hosts[2].name}")
 

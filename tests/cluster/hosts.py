@@ -1,6 +1,8 @@
-"""Hosts in network namespaces of this machine: each with its own address, ssh, processes, home, temporary folder and shared memory.
+"""Hosts in network namespaces of this machine: each with its own address, ssh, processes, home, temporary folder and
+shared memory.
 
-As root, with Debian's openssh-server, iproute2 and rsync. All see the same disk, where `Network.folder` is; what differs is bound over it.
+As root, with Debian's openssh-server, iproute2 and rsync. All see the same disk, where `Network.folder` is; what
+differs is bound over it.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ class Host:
                 return
             except OSError:
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"{self.name} does not answer: {(self.folder / 'sshd.log').read_text()}") from None
+                    raise RuntimeError(
+                        f"{self.name} does not answer: {(self.folder / 'sshd.log').read_text()}"
+                    ) from None
                 time.sleep(0.1)
 
     def cut(self) -> None:
@@ -109,7 +113,9 @@ class Host:
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
-                if os.readlink(path / "ns" / "pid") == mine and word in (line := (path / "cmdline").read_text().replace("\0", " ")):
+                if os.readlink(path / "ns" / "pid") == mine and word in (
+                    line := (path / "cmdline").read_text().replace("\0", " ")
+                ):
                     found.append(line)
             except OSError:  # it has ended
                 continue
@@ -125,7 +131,10 @@ class Network:
 
     def __init__(self, names: Sequence[str]) -> None:
         if os.geteuid() or (missing := [tool for tool in TOOLS if shutil.which(tool) is None]):
-            raise SystemExit(f"hosts in namespaces need root and {', '.join(TOOLS)}" + ("" if os.geteuid() else f": {missing} missing"))
+            raise SystemExit(
+                f"hosts in namespaces need root and {', '.join(TOOLS)}"
+                + ("" if os.geteuid() else f": {missing} missing")
+            )
         self.names = names
         self.hosts: list[Host] = []
 
@@ -140,7 +149,9 @@ class Network:
             sh("ip", "addr", "add", f"{SUBNET}.1/24", "dev", BRIDGE)
             sh("ip", "link", "set", BRIDGE, "up")
             for number, name in enumerate(self.names):
-                self.hosts.append(Host(name, f"{SUBNET}.{number + 10}", self.folder / name, self.key.with_suffix(".pub")))
+                self.hosts.append(
+                    Host(name, f"{SUBNET}.{number + 10}", self.folder / name, self.key.with_suffix(".pub"))
+                )
             for host in self.hosts:
                 host.answers()
         except BaseException:
@@ -148,7 +159,9 @@ class Network:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""The cluster files: Ray takes them, nothing is open but ssh, every process asks for the token, and no secret stands in them."""
+"""The cluster files: Ray takes them, nothing is open but ssh, every process asks for the token, and no secret stands in
+them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_ray_takes_it(described: dict[str, Any]) -> None:
     prepared = prepare_config(described)
     validate_config(prepared)
     workers = [kind for name, kind in prepared["available_node_types"].items() if name != "head"]
-    assert all(kind["max_workers"] >= kind["min_workers"] > 0 for kind in workers), "a run counts the machines when it begins"
+    assert all(kind["max_workers"] >= kind["min_workers"] > 0 for kind in workers), (
+        "a run counts the machines when it begins"
+    )
 
 
 def test_ray_refuses_what_it_does_not_know(described: dict[str, Any]) -> None:
@@ -58,7 +62,9 @@ def test_only_ssh_is_open(described: dict[str, Any]) -> None:
 def test_the_token_is_on_and_no_secret_stands_in_the_file(file: Path, described: dict[str, Any]) -> None:
     assert described["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
     (environment,) = [command for command in described["setup_commands"] if "RAY_AUTH_MODE=token" in command]
-    assert environment.endswith("> ~/.fedray.sh") and any("'. ~/.fedray.sh' >> ~/.bashrc" in c for c in described["setup_commands"])
+    assert environment.endswith("> ~/.fedray.sh") and any(
+        "'. ~/.fedray.sh' >> ~/.bashrc" in c for c in described["setup_commands"]
+    )
     text = file.read_text()
     assert not re.search(r"AKIA|BEGIN .*KEY|(?i:secret|password|RAY_AUTH_TOKEN)|[0-9a-f]{32}", text)
 
@@ -80,4 +86,6 @@ def test_the_environment_is_what_runs_need(described: dict[str, Any]) -> None:
     said = " ".join([*described["setup_commands"], *described["head_setup_commands"]])
     for name in ("FEDRAY_RUNS", "FEDRAY_SHARED_CACHE", "FEDRAY_CACHE", "OMP_NUM_THREADS=1", "RAY_ADDRESS=auto"):
         assert f" {name}" in said
-    assert not any("RAY_ADDRESS" in command for command in described["setup_commands"]), "the workers' Ray is told where the head is"
+    assert not any("RAY_ADDRESS" in command for command in described["setup_commands"]), (
+        "the workers' Ray is told where the head is"
+    )

@@ -9,7 +9,9 @@ from fedray.core.metrics import Metrics
 
 
 def test_pooled_not_averaged() -> None:
-    """A federated WER is sum(errors) / sum(words): 3 of 10 words and 1 of 90 are 4 %, where the mean of 30 % and 1.1 % is 15.6 %."""
+    """A federated WER is sum(errors) / sum(words): 3 of 10 words and 1 of 90 are 4 %, where the mean of 30 % and 1.1 %
+    is 15.6 %.
+    """
     pooled = Metrics(wer=(300, 10)) + Metrics(wer=(100, 90))
     assert pooled["wer"] == 400 / 100
     assert pooled.total("wer") == (400.0, 100.0)

@@ -12,7 +12,9 @@ from fedray.core.parameters import FlatModel, Layout
 
 
 class Speech(nn.Module):
-    """A bit of everything: frozen and trainable parameters, batch norm, a GRU, a table, a counter, a buffer that is not saved."""
+    """A bit of everything: frozen and trainable parameters, batch norm, a GRU, a table, a counter, a buffer that is not
+    saved.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +70,12 @@ def test_trainable_first_then_float_buffers_then_what_is_frozen(model: Speech) -
 
 def test_keep_chooses_what_travels(model: Speech) -> None:
     layout = Layout.of(model, lambda name: name.startswith("norm."))
-    assert [entry.name for entry in layout.entries] == ["norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"]
+    assert [entry.name for entry in layout.entries] == [
+        "norm.weight",
+        "norm.bias",
+        "norm.running_mean",
+        "norm.running_var",
+    ]
     assert (layout.trainable, layout.size) == (8, 16)
     nothing = Layout.of(model, lambda name: False)
     assert (nothing.trainable, nothing.size, nothing.join({}).shape) == (0, 0, (0,))
@@ -90,7 +97,9 @@ def test_join_and_cut(model: Speech) -> None:
     assert vector.dtype == np.float32 and vector.shape == (layout.size,)
     tensors = layout.cut(vector)
     state = model.state_dict()
-    assert all(torch.equal(tensor, state[name]) and tensor.shape == state[name].shape for name, tensor in tensors.items())
+    assert all(
+        torch.equal(tensor, state[name]) and tensor.shape == state[name].shape for name, tensor in tensors.items()
+    )
     assert np.array_equal(layout.join(tensors), vector)
     tensors["out.bias"] += 1  # tensors of their own
     assert np.array_equal(layout.join(model.state_dict()), vector)
@@ -121,7 +130,9 @@ def test_the_vector_is_the_memory_of_the_model(model: Speech) -> None:
 
 
 def test_training_is_that_of_torch(model: Speech) -> None:
-    """One operation on the flat tensors against torch.optim.SGD on an ordinary copy: the same parameters and the same buffers."""
+    """One operation on the flat tensors against torch.optim.SGD on an ordinary copy: the same parameters and the same
+    buffers.
+    """
     ordinary = copy.deepcopy(model)
     optimizer = torch.optim.SGD([p for p in ordinary.parameters() if p.requires_grad], lr=0.1)
     train(ordinary, optimizer.zero_grad, optimizer.step)
@@ -144,9 +155,13 @@ def test_the_difference_is_what_training_changed(model: Speech) -> None:
     assert {"norm.running_mean", "norm.running_var"} < changed and "table" not in changed
 
 
-@pytest.mark.parametrize("keep", [lambda name: True, lambda name: "running" not in name], ids=["averaged statistics", "frozen statistics"])
+@pytest.mark.parametrize(
+    "keep", [lambda name: True, lambda name: "running" not in name], ids=["averaged statistics", "frozen statistics"]
+)
 def test_nothing_of_a_client_stays(model: Speech, keep: Callable[[str], bool]) -> None:
-    """Two clients on one actor: the second finds every buffer, integer ones and unsaved ones included, as the first did."""
+    """Two clients on one actor: the second finds every buffer, integer ones and unsaved ones included, as the first
+    did.
+    """
     flat = FlatModel(model, keep)
     start = flat.read()
     model.norm.num_batches_tracked += 5  # say, by a loader; only what follows the construction counts
@@ -157,4 +172,8 @@ def test_nothing_of_a_client_stays(model: Speech, keep: Callable[[str], bool]) -
         train(model, flat.gradient.zero_, lambda: flat.values[: flat.layout.trainable].add_(flat.gradient, alpha=-0.1))
         assert model.norm.num_batches_tracked == 3 and model.seen[0] == 3 and model.norm.running_mean.any()
     assert all(torch.equal(found[0][name], tensor) for name, tensor in found[1].items())
-    assert found[1]["norm.num_batches_tracked"] == 0 and not found[1]["norm.running_mean"].any() and not found[1]["seen"].any()
+    assert (
+        found[1]["norm.num_batches_tracked"] == 0
+        and not found[1]["norm.running_mean"].any()
+        and not found[1]["seen"].any()
+    )

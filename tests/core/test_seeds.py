@@ -11,7 +11,9 @@ from fedray.core.seeds import derive, numpy_generator, seed_all, torch_generator
 
 
 def test_a_seed_is_the_hash_of_its_names() -> None:
-    """The rule spelt out, so that no refactor changes every run there is: length, type and name, one after the other."""
+    """The rule spelt out, so that no refactor changes every run there is: length, type and name, one
+    after the other.
+    """
     data = b"".join(len(name).to_bytes(8, "little") + name for name in (b"i7", b"scohort", b"i12"))
     expected = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
     assert derive(7, "cohort", 12) == expected

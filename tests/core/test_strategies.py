@@ -6,12 +6,14 @@ import pickle
 import numpy as np
 import pytest
 
-from fedray.core.strategies import STRATEGIES, ByExamples, ByLoss, ByWer, OnePass
+from fedray.core.strategies import STRATEGIES, ByExamples, ByLoss, ByWer, OnePass, Uniform
 from fedray.core.sums import WeightedSum
 
 
 def weights(strategy: OnePass, reports: list[dict[str, float]]) -> np.ndarray:
-    """The share of each client, as the engine makes it: client i sends the i-th unit vector, so the mean holds the weights."""
+    """The share of each client, as the engine makes it: client i sends the i-th unit vector, so the mean holds the
+    weights.
+    """
     total = WeightedSum()
     for place, report in enumerate(reports):
         delta = np.zeros(len(reports), np.float32)
@@ -31,6 +33,12 @@ def test_by_examples() -> None:
     counts = np.array([1, 10, 0, 389])
     found = weights(ByExamples(), [{"examples": float(n)} for n in counts])
     assert np.allclose(found, counts / 400, rtol=1e-6) and found[2] == 0
+
+
+def test_uniform() -> None:
+    """Every client weighs the same, even one without examples."""
+    assert weights(Uniform(), [{"examples": float(n)} for n in (1, 10, 0, 389)]).tolist() == [0.25] * 4
+    assert np.allclose(Uniform(clip_norm=1.0).clip(np.array([3, 4], np.float32)), [0.6, 0.8], rtol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 20.0])
@@ -57,7 +65,11 @@ def test_by_wer(temperature: float) -> None:
 @pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
 def test_the_whole_range_of_reports_equals_a_float64_softmax(order: str, temperature: float) -> None:
     """WER from 0 to 300 %, losses from 0 to 10,000, whoever comes first."""
-    places = {"rising": np.arange(400), "falling": np.arange(400)[::-1], "shuffled": np.random.default_rng(0).permutation(400)}[order]
+    places = {
+        "rising": np.arange(400),
+        "falling": np.arange(400)[::-1],
+        "shuffled": np.random.default_rng(0).permutation(400),
+    }[order]
     wers, losses = np.linspace(0, 3, 400)[places], np.geomspace(1e-3, 1e4, 400)[places]
     found = weights(ByWer(temperature), [{"wer": wer} for wer in wers])
     assert np.allclose(found, softmax((1 - wers) / temperature), rtol=1e-6, atol=1e-9)
@@ -87,7 +99,9 @@ def test_clipping_bounds_the_norm() -> None:
     assert delta.tolist() == [3, 4]
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"temperature": -1.0}, {"clip_norm": 0.0}, {"temperature": math.nan}])
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": 0.0}, {"temperature": -1.0}, {"clip_norm": 0.0}, {"temperature": math.nan}]
+)
 def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name} must be above 0, not"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.data.corruption import CorruptionSettings, add_white_noise, corrupt_labels, hit_clients, noisy_rows
+from fedray.data.corruption import CorruptionSettings, add_white_noise, corrupt_labels, corrupted_clients, noisy_rows
 from fedray.data.manifest import COLUMNS, Manifest
 
 SPEAKERS = 10
@@ -53,10 +53,10 @@ def test_silence_stays_silent() -> None:
 
 def test_the_share_of_clients_is_exact_and_grows() -> None:
     names = [f"c{i}" for i in range(10)]
-    sizes = [len(hit_clients(names, share, 0)) for share in (0.0, 0.1, 0.4, 1.0)]
+    sizes = [len(corrupted_clients(names, share, 0)) for share in (0.0, 0.1, 0.4, 1.0)]
     assert sizes == [0, 1, 4, 10]
-    assert hit_clients(names, 0.2, 0) < hit_clients(reversed(names), 0.5, 0)
-    assert hit_clients(names, 0.5, 0) != hit_clients(names, 0.5, 1)
+    assert corrupted_clients(names, 0.2, 0) < corrupted_clients(reversed(names), 0.5, 0)
+    assert corrupted_clients(names, 0.5, 0) != corrupted_clients(names, 0.5, 1)
 
 
 def test_noisy_rows_are_those_of_the_clients_that_are_hit() -> None:
@@ -85,7 +85,11 @@ def test_a_share_of_the_labels_becomes_another(target: str) -> None:
 def test_wrong_labels_are_spread_over_all_others() -> None:
     result = corrupt_labels(manifest_of(), CorruptionSettings(label_errors=1.0), 0, "label")
     assert result.changed.all()
-    wrong = [label for label, row in zip(result.manifest.column("label"), manifest_of(), strict=True) if row.label == "label0"]
+    wrong = [
+        label
+        for label, row in zip(result.manifest.column("label"), manifest_of(), strict=True)
+        if row.label == "label0"
+    ]
     assert {"label1", "label2", "label3"} == set(wrong)  # 50 draws from three
 
 
@@ -113,12 +117,14 @@ def test_rows_without_a_label_are_left_alone() -> None:
 
 
 def test_what_cannot_be_done_is_said() -> None:
-    with pytest.raises(ValueError, match=r"data\.corruption\.label_errors: 1\.5 is a share"):
+    with pytest.raises(ValueError, match=r"data\.corruption\.label_errors: 1\.5 is not a share"):
         CorruptionSettings(label_errors=1.5)
     with pytest.raises(ValueError, match=r"data\.corruption\.clients"):
         CorruptionSettings(clients=-0.1)
     with pytest.raises(ValueError, match="choose one of text, label, translation"):
         corrupt_labels(manifest_of(), CorruptionSettings(label_errors=0.1), 0, "speaker")
-    same = Manifest.from_rows([{"utterance": "u", "path": "/u", "seconds": 1.0, "speaker": "s", "text": "a"}], source="test")
-    with pytest.raises(ValueError, match="holds 1 distinct text"):
+    same = Manifest.from_rows(
+        [{"utterance": "u", "path": "/u", "seconds": 1.0, "speaker": "s", "text": "a"}], source="test"
+    )
+    with pytest.raises(ValueError, match="needs two values of text in the manifest, which has 1"):
         corrupt_labels(same, CorruptionSettings(label_errors=1.0), 0, "text")

@@ -64,7 +64,9 @@ def test_take_concat_and_pickle(tmp_path: Path) -> None:
 def test_a_part_pickles_as_a_part() -> None:
     size = 10_000
     names = [f"u{row}" for row in range(size)]
-    manifest = Manifest.from_columns({"utterance": names, "path": ["/a.wav"] * size, "seconds": np.ones(size), "speaker": names}, "x")
+    manifest = Manifest.from_columns(
+        {"utterance": names, "path": ["/a.wav"] * size, "seconds": np.ones(size), "speaker": names}, "x"
+    )
     assert len(pickle.dumps(manifest.take(range(10)))) < len(pickle.dumps(manifest)) / 100
 
 
@@ -116,7 +118,7 @@ def test_check_names_what_is_wrong(tmp_path: Path) -> None:
         manifest.take([0, 1, 0]).check()
     columns = {"utterance": ["a", "b"], "path": manifest.column("path"), "speaker": ["s", "t"]}
     for offset, seconds in ((-1.0, 1.0), (0.0, -1.0), (0.0, 0.0), (0.0, float("nan"))):
-        with pytest.raises(ValueError, match="impossible times, first b"):
+        with pytest.raises(ValueError, match="impossible times, the first is b"):
             Manifest.from_columns(columns | {"offset": [0, offset], "seconds": [1, seconds]}, "x").check()
     for path in manifest.column("path"):
         os.remove(path)

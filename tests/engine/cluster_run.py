@@ -1,4 +1,7 @@
-"""A toy run in a Ray of its own, of one node or two: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`. Killed by tests."""
+"""A toy run in a Ray of its own, of one node or two: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`.
+
+Killed by tests.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,14 @@ from ray.cluster_utils import Cluster
 
 from fedray.core.strategies import STRATEGIES
 from fedray.engine import session
-from fedray.engine.folder import RunFolder
+from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
-QUICK_TO_NOTICE = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+QUICK_TO_NOTICE = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 4,
+}
 
 
 @contextmanager

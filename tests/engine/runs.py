@@ -9,13 +9,15 @@ from fedray.core.seeds import seed_all
 from fedray.core.types import Received, Vector
 from fedray.engine.cohort import cut, sample
 from fedray.engine.driver import Assignment
-from fedray.engine.folder import RunFolder
 from fedray.engine.work import hydrate, prepare, server
+from fedray.runs.folder import RunFolder
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """The rows without what depends on the clock."""
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in RunFolder(folder).rows("metrics.jsonl")]
+    return [
+        {k: v for k, v in row.items() if not k.startswith("time/")} for row in RunFolder(folder).rows("metrics.jsonl")
+    ]
 
 
 def bits(folder: Path, round: int) -> tuple[bytes, dict[str, bytes]]:

@@ -1,4 +1,6 @@
-"""What has become of a run, told from its folder; a driver is found, watched and stopped by whoever did not start it."""
+"""What has become of a run, told from its folder; a driver is found, watched and stopped by whoever
+did not start it.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ from fedray.engine import attach, session
 from fedray.engine import driver as drivers
 from fedray.engine.attach import Standing
 from fedray.engine.driver import ATTACH
-from fedray.engine.events import Event
-from fedray.engine.folder import RunFolder
-from fedray.engine.progress import Display
+from fedray.engine.telemetry.events import Event
+from fedray.engine.telemetry.progress import Display
+from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
 
@@ -48,9 +50,11 @@ def prepared(root: Path, *rounds: int, **files: Any) -> RunFolder:
     ((), {}, Standing("stopped", 0)),
     ((0, 2), {"driver_json": {"address": "127.0.0.1:1"}}, Standing("killed", 2)),
     ((0, 4), {"results_json": {"rounds": 4}, "driver_json": {}}, Standing("killed", 4)),
-    ((0, 1), {"error_txt": "Traceback\n  ...\nRunError: too many failed\n"}, Standing("failed", 1, error="RunError: too many failed")),
+    ((0, 1), {"error_txt": "Traceback\n  ...\nRunError: failed\n"}, Standing("failed", 1, error="RunError: failed")),
 ])  # fmt: skip
-def test_what_has_become_of_a_run(tmp_path: Path, rounds: tuple[int, ...], files: dict[str, Any], expected: Standing) -> None:
+def test_what_has_become_of_a_run(
+    tmp_path: Path, rounds: tuple[int, ...], files: dict[str, Any], expected: Standing
+) -> None:
     assert attach.standing(prepared(tmp_path, *rounds, **files)) == expected
 
 
@@ -77,12 +81,21 @@ def test_a_folder_does_not_lead_to_another_machine(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     for address in ("203.0.113.7:6379", "example.org:6379", "auto", ""):
         folder = prepared(tmp_path, driver_json={"address": address, "host": "elsewhere"})
-        with pytest.raises(ValueError, match="its driver was started on elsewhere .* do this on that machine, or set RAY_ADDRESS"):
+        with pytest.raises(
+            ValueError, match="its driver was started on elsewhere .* do this on that machine, or set RAY_ADDRESS"
+        ):
             attach.find(folder)
 
 
 def row(round: int) -> dict[str, Any]:
-    return {"round": round, "train/loss": 1.0, "dev/wer": None, "clients/ok": 3, "clients/failed": 0, "time/round_s": 2.0}
+    return {
+        "round": round,
+        "train/loss": 1.0,
+        "dev/wer": None,
+        "clients/ok": 3,
+        "clients/failed": 0,
+        "time/round_s": 2.0,
+    }
 
 
 def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
@@ -96,11 +109,19 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
         ("progress", {"done": 1, "of": 8, "what": "training"}),
         ("progress", {"done": 2, "of": 8, "what": "training"}),
     ]
-    display.catch_up([row(round) for round in range(1, 8)], [Event(number, *event) for number, event in enumerate(told)])
+    display.catch_up(
+        [row(round) for round in range(1, 8)], [Event(number, *event) for number, event in enumerate(told)]
+    )
     display.show(Event(7, "round", {"row": row(7), "rounds": 9}))
     display.show(Event(8, "round", {"row": row(8), "rounds": 9}))
     rounds = [f"round {round}/9  train/loss 1.00  1.5 clients/s" for round in range(3, 9)]
-    assert said.getvalue().splitlines() == ["(2 rounds before)", *rounds[:5], "/runs/[x] is written", "training: 2 of 8", rounds[5]]
+    assert said.getvalue().splitlines() == [
+        "(2 rounds before)",
+        *rounds[:5],
+        "/runs/[x] is written",
+        "training: 2 of 8",
+        rounds[5],
+    ]
 
 
 def appears(path: Path) -> None:
@@ -142,7 +163,9 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     assert not watcher.is_alive()
     assert attach.standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
-    ray.kill(ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE))  # it stays for a while
+    ray.kill(
+        ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE)
+    )  # it stays for a while
 
 
 @pytest.fixture
@@ -153,7 +176,9 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_once_ends_after_the_round(cluster: None, interruptible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_once_ends_after_the_round(
+    cluster: None, interruptible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session.ship(sys.modules[__name__])
     said: list[str] = []
 
@@ -178,14 +203,19 @@ def test_ctrl_c_once_ends_after_the_round(cluster: None, interruptible: None, tm
 
 
 def test_a_detached_run_that_cannot_begin_says_so_at_once(cluster: None, tmp_path: Path) -> None:
-    with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another run is at work in this folder: wait for it"):
+    with (
+        RunFolder(tmp_path).locked(),
+        pytest.raises(ValueError, match="another run is at work in this folder: wait for it"),
+    ):
         session.detach(toys.assignment(tmp_path))
 
 
 def test_a_run_is_not_detached_from_a_ray_that_ends_with_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     for address in (None, "", "local"):
-        monkeypatch.delenv("RAY_ADDRESS", raising=False) if address is None else monkeypatch.setenv("RAY_ADDRESS", address)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False) if address is None else monkeypatch.setenv(
+            "RAY_ADDRESS", address
+        )
         with pytest.raises(ValueError, match="set RAY_ADDRESS to a Ray that outlives it"):
             session.connect(lasting=True)
 
@@ -203,12 +233,16 @@ time.sleep(1)
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_command_is_left_when_its_run_is_under_way(tmp_path: Path, status: int) -> None:
-    """Not before, though an earlier driver that was killed has left its address; a command that ends before that gives its status."""
+    """Not before, though an earlier driver that was killed has left its address; a command that ends before that gives
+    its status.
+    """
     folder = prepared(tmp_path, driver_json={"pid": 1})
     said: list[str] = []
     log = tmp_path / "log.txt"
     log.write_text("of an earlier attempt\n")
-    assert attach.leave_running([sys.executable, "-c", LEFT, str(tmp_path), str(status)], folder, log, said.append) == (status or None)
+    assert attach.leave_running([sys.executable, "-c", LEFT, str(tmp_path), str(status)], folder, log, said.append) == (
+        status or None
+    )
     assert "".join(said) == "preparing\n" and log.read_text() == "of an earlier attempt\npreparing\n"
 
 
@@ -218,5 +252,7 @@ def test_a_command_that_is_interrupted_is_ended(tmp_path: Path) -> None:
 
     before = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        attach.leave_running([sys.executable, "-c", LEFT, str(tmp_path), "0"], prepared(tmp_path), tmp_path / "log.txt", interrupt)
+        attach.leave_running(
+            [sys.executable, "-c", LEFT, str(tmp_path), "0"], prepared(tmp_path), tmp_path / "log.txt", interrupt
+        )
     assert time.monotonic() - before < 30

@@ -45,14 +45,19 @@ def test_without_replacement_and_of_the_size(settings: CohortSettings) -> None:
 
 
 def test_uniform_frequencies() -> None:
-    """Each of 200 clients is in a cohort of 20 with probability 0.1: over 2,000 rounds 200 times, with a deviation of 13.4."""
+    """Each of 200 clients is in a cohort of 20 with probability 0.1: over 2,000 rounds 200 times, with a deviation of
+    13.4.
+    """
     counts = Counter(client for round in range(2000) for client in sample(IDS, CohortSettings(size=20), one, 0, round))
     assert len(counts) == 200
     assert max(abs(count - 200) for count in counts.values()) < 5 * np.sqrt(2000 * 0.1 * 0.9)
 
 
 def test_weighted_frequencies() -> None:
-    """One client a round: the frequencies are the shares of the costs. 3,000 rounds, so 5 deviations are 5 sqrt(p (1 - p) / 3000)."""
+    """One client a round: the frequencies are the shares of the costs.
+
+    3,000 rounds, so 5 deviations are 5 sqrt(p (1 - p) / 3000).
+    """
     ids, costs = ["a", "b", "c", "d"], {"a": 1.0, "b": 2.0, "c": 7.0, "d": 0.0}
     settings = CohortSettings(size=1, sampling="weighted")
     counts = Counter(sample(ids, settings, costs.__getitem__, 0, round)[0] for round in range(3000))
@@ -69,12 +74,17 @@ def test_weighted_takes_who_has_something() -> None:
 
 
 def test_fraction_is_rounded_and_at_least_one() -> None:
-    counts = {fraction: len(sample(IDS[:43], CohortSettings(fraction=fraction), one, 0, 0)) for fraction in (0.001, 0.07, 0.5, 1.0)}
+    counts = {
+        fraction: len(sample(IDS[:43], CohortSettings(fraction=fraction), one, 0, 0))
+        for fraction in (0.001, 0.07, 0.5, 1.0)
+    }
     assert counts == {0.001: 1, 0.07: 3, 0.5: 22, 1.0: 43}
 
 
 def test_availability() -> None:
-    """Half of 200 clients are there, so 150 are too many: about 100 come, other ones each round, and everybody in the end."""
+    """Half of 200 clients are there, so 150 are too many: about 100 come, other ones each round, and everybody in the
+    end.
+    """
     settings = CohortSettings(size=150, availability=0.5)
     cohorts = [set(sample(IDS, settings, one, 0, round)) for round in range(20)]
     assert all(abs(len(cohort) - 100) < 5 * np.sqrt(200 * 0.25) for cohort in cohorts)
@@ -128,5 +138,7 @@ def test_wrong_settings_are_refused(values: dict, message: str) -> None:
 
 
 def test_more_than_there_are() -> None:
-    with pytest.raises(ValueError, match="cohort.size is 11, but the population has only 10 clients: lower it, or set cohort.fraction"):
+    with pytest.raises(
+        ValueError, match="cohort.size is 11, but the population has only 10 clients: lower it, or set cohort.fraction"
+    ):
         sample(IDS[:10], CohortSettings(size=11), one, 0, 0)

@@ -1,4 +1,6 @@
-"""The engine's promises on a toy algorithm: the same bits for any number of actors, after a crash and after a resume; nothing swallowed."""
+"""The engine's promises on a toy algorithm: the same bits for any number of actors, after a crash and after a resume;
+nothing swallowed.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ import pytest
 import ray
 import torch
 
-from fedray.core import serialize
 from fedray.core.strategies import ByLoss
 from fedray.core.types import RunError
 from fedray.engine.actors import ClientActor
-from fedray.engine.folder import RunFolder
+from fedray.runs.folder import RunFolder
+from fedray.storage import serialize
 from tests.engine import toys
 from tests.engine.runs import bits, first_round, rows, same
 
@@ -46,7 +48,9 @@ def test_an_actor_a_client_gives_the_same_bits(tmp_path: Path) -> None:
 def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> None:
     toys.run(tmp_path, rounds=2)
     metrics = tmp_path / "metrics.jsonl"
-    metrics.write_text(metrics.read_text() + '{"round": 3, "train/loss": 9}\n{"round": 4, "tr')  # of a round that was not committed
+    metrics.write_text(
+        metrics.read_text() + '{"round": 3, "train/loss": 9}\n{"round": 4, "tr'
+    )  # of a round that was not committed
     stray = tmp_path / "states" / "client-00" / "000003.pt"
     stray.parent.mkdir(exist_ok=True)
     serialize.save({"left": 1}, stray)
@@ -66,17 +70,30 @@ def test_rows_and_results(straight: Path) -> None:
     table = RunFolder(straight).rows("metrics.jsonl")
     assert [row["round"] for row in table] == [1, 2, 3, 4]
     assert all(list(row) == list(table[0]) for row in table)
-    needed = {"train/loss", "dev/distance", "clients/ok", "clients/failed", "traffic/up_bytes", "traffic/down_bytes", "lr/client"}
+    needed = {
+        "train/loss",
+        "dev/distance",
+        "clients/ok",
+        "clients/failed",
+        "traffic/up_bytes",
+        "traffic/down_bytes",
+        "lr/client",
+    }
     assert needed | {"time/round_s"} <= set(table[0])
     assert [row["lr/client"] for row in table] == [0.5, 0.25, 0.5 / 3, 0.125]
-    # Up: 1,000 float32 and two scalars a client. Down: the parameters and one setting; at its first cohort a client gets the assets too,
+    # Up: 1,000 float32 and two scalars a client. Down: the parameters and one setting; at its first cohort a client
+    # gets the assets too,
     # and the parameters of round 0, which in round 0 it has already.
     assert all(row["traffic/up_bytes"] == 6 * (4000 + 16) for row in table)
     assert table[0]["traffic/down_bytes"] == 6 * 4008 + 6 * 24
-    assert [row["traffic/down_bytes"] - 6 * 4008 for row in table[1:]] == [row["clients/prepared"] * (4008 + 24) for row in table[1:]]
+    assert [row["traffic/down_bytes"] - 6 * 4008 for row in table[1:]] == [
+        row["clients/prepared"] * (4008 + 24) for row in table[1:]
+    ]
     results = json.loads((straight / "results.json").read_text())
     best = min(table, key=lambda row: row["dev/distance"])
-    assert results["best"]["round"] == best["round"] and math.isclose(results["best"]["dev/distance"], best["dev/distance"])
+    assert results["best"]["round"] == best["round"] and math.isclose(
+        results["best"]["dev/distance"], best["dev/distance"]
+    )
     assert {"dev/distance", "test/distance"} <= set(results["seed"])
     assert results["traffic/total_bytes"] == table[-1]["traffic/total_bytes"]
     header, *rows = [line.split("\t") for line in (straight / "predictions.tsv").read_text().splitlines()]
@@ -93,10 +110,16 @@ def test_old_checkpoints_and_states_are_collected(straight: Path) -> None:
     assert on_disk == named
 
 
-TROUBLES = {"raise": "LookupError: 'no luck", "nan": "NaN or infinite", "infinite loss": "the strategy cannot weigh the report"}
+TROUBLES = {
+    "raise": "LookupError: 'no luck",
+    "nan": "NaN or infinite",
+    "infinite loss": "the strategy cannot weigh the report",
+}
 
 
-@pytest.mark.parametrize("trouble", ["raise", *(pytest.param(name, marks=pytest.mark.long) for name in ("nan", "infinite loss"))])
+@pytest.mark.parametrize(
+    "trouble", ["raise", *(pytest.param(name, marks=pytest.mark.long) for name in ("nan", "infinite loss"))]
+)
 def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str) -> None:
     settings, words = toys.ToySettings(trouble=trouble, troubled=("client-03",)), TROUBLES[trouble]
     toys.run(tmp_path, settings=settings, strategy=ByLoss(), failures_allowed=0.2)
@@ -133,7 +156,9 @@ def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Path) -> None:
-    """A state that was written by a round that did not count, under a number that did, goes on resume; the one that is named stays."""
+    """A state that was written by a round that did not count, under a number that did, goes on resume; the one that is
+    named stays.
+    """
     toys.run(tmp_path, rounds=2)
     named = {(client, r.version) for client, r in RunFolder(tmp_path).load(2).clients.items()}
     client, version = next((client, version) for client, version in sorted(named) if version == 1)

@@ -1,4 +1,6 @@
-"""Faults: what the user is told, what stays on disk, and that the run goes on to the bits of one that nothing happened to."""
+"""Faults: what the user is told, what stays on disk, and that the run goes on to the bits of one that nothing happened
+to.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ import numpy as np
 import pytest
 
 from fedray.core.metrics import Metrics
-from fedray.core.storage import StorageError
 from fedray.core.types import Change, Client, Evaluation, Layer, Received, RunError, ServerState, Update
 from fedray.engine import session
-from fedray.engine.folder import RunFolder
+from fedray.runs.folder import RunFolder
+from fedray.storage.files import StorageError
 from tests.engine import toys
 from tests.engine.runs import first_round, same
 from tests.stores import small_disk
@@ -53,7 +55,9 @@ class Overflowing(toys.Toy):
 
 
 class Filling(toys.Toy):
-    """Fills the disk of `settings.folder` in round 3: at the clients', or at the server's, after all clients have been."""
+    """Fills the disk of `settings.folder` in round 3: at the clients', or at the server's, after all
+    clients have been.
+    """
 
     def client_update(self, client: Client, received: Received) -> Update:
         if self.settings.trouble == "clients" and received.round == 2:
@@ -92,7 +96,9 @@ def straight(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> Path:
 
 def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None:
     settings = toys.ToySettings(folder=str(tmp_path))
-    with pytest.raises(RunError, match=r"a client actor died while it started: (.|\n)*LookupError: the lexicon is not on this machine"):
+    with pytest.raises(
+        RunError, match=r"a client actor died while it started: (.|\n)*LookupError: the lexicon is not on this machine"
+    ):
         toys.run(tmp_path / "run", algorithm=NeverStarts, settings=settings)
     assert len((tmp_path / "starts").read_text()) <= 2, "actors that cannot start were started again"
     assert RunFolder(tmp_path / "run").saved_rounds() == [] and (tmp_path / "run" / "error.txt").exists()
@@ -101,9 +107,13 @@ def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None
 @pytest.mark.long
 def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-02", "client-05"), folder=str(tmp_path))
-    with pytest.raises(RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"):
+    with pytest.raises(
+        RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"
+    ):
         toys.run(tmp_path / "run", settings=settings, replacements=0, actors=1)
-    assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], "a client was blamed for what the run did not allow"
+    assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], (
+        "a client was blamed for what the run did not allow"
+    )
     toys.run(tmp_path / "run", actors=1)
     same(tmp_path / "run", straight)
     assert not (tmp_path / "run" / "error.txt").exists()
@@ -113,12 +123,18 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
     """Three of six: they are counted and named, and the round is the mean of the other three, computed by hand."""
     deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand"))
     first, second, empty = troubled = tuple(sorted(deltas)[:3])
-    options: dict[str, Any] = {"settings": toys.ToySettings(troubled=(first, second)), "data": OneWithoutData(empty=empty)}
+    options: dict[str, Any] = {
+        "settings": toys.ToySettings(troubled=(first, second)),
+        "data": OneWithoutData(empty=empty),
+    }
     toys.run(tmp_path / "run", rounds=1, actors=1, algorithm=Overflowing, failures_allowed=0.5, **options)
     (row,), failures = (RunFolder(tmp_path / "run").rows(name) for name in ("metrics.jsonl", "failures.jsonl"))
     reasons = {failure["client"]: failure["reason"] for failure in failures}
     assert len(failures) == row["clients/failed"] == 3 and row["clients/ok"] == 3 and set(reasons) == set(troubled)
-    assert all("NaN or infinite values: lower the client's learning rate, or clip" in reasons[client] for client in (first, second))
+    assert all(
+        "NaN or infinite values: lower the client's learning rate, or clip" in reasons[client]
+        for client in (first, second)
+    )
     assert f"client {empty} has no data: raise data.clients.min_utterances, or leave it out" in reasons[empty]
     kept = np.array([delta for client, delta in deltas.items() if client not in troubled], np.float64)
     found = RunFolder(tmp_path / "run").load(1)
@@ -128,12 +144,19 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
-    """While a checkpoint is written, then while a client's state is: the run's error, no client's; with room again it goes on."""
+    """While a checkpoint is written, then while a client's state is: the run's error, no client's; with room again it
+    goes on.
+    """
     with small_disk(tmp_path / "disk", "2m") as disk:
         folder = RunFolder(disk / "run")
-        for who, file in (("server", r"checkpoints/round_000003/server\.pt"), ("clients", r"states/client-\d\d/000003\.pt")):
+        for who, file in (
+            ("server", r"checkpoints/round_000003/server\.pt"),
+            ("clients", r"states/client-\d\d/000003\.pt"),
+        ):
             settings = toys.ToySettings(trouble=who, folder=str(disk))
-            with pytest.raises(StorageError, match=rf"disk/run/{file}: cannot be written: No space.*free space there.*`fedray resume`"):
+            with pytest.raises(
+                StorageError, match=rf"disk/run/{file}: cannot be written: No space.*free space there.*`fedray resume`"
+            ):
                 toys.run(disk / "run", algorithm=Filling, settings=settings, actors=1)
             assert folder.saved_rounds()[-1] == 2 and folder.load(2).round == 2
             assert folder.rows("failures.jsonl") == [], "a client was blamed for a full disk"
@@ -159,7 +182,9 @@ def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_
     newest = tmp_path / "run" / "checkpoints" / "round_000004"
     with (newest / "server.pt").open("r+b") as file:
         file.truncate(1000)
-    with pytest.raises(ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before") as caught:
+    with pytest.raises(
+        ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before"
+    ) as caught:
         toys.run(tmp_path / "run", actors=1)
     (said,) = re.findall(r"remove (\S+) to go on", str(caught.value))
     shutil.rmtree(said)

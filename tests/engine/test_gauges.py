@@ -17,9 +17,9 @@ from ray.dashboard.modules.reporter.reporter_agent import METRICS_GAUGES
 
 from fedray.core.types import ServerState
 from fedray.engine import driver as drivers
-from fedray.engine import gauges
-from fedray.engine.folder import Progress
-from fedray.engine.gauges import GAUGES, Gauges
+from fedray.engine.telemetry import gauges
+from fedray.engine.telemetry.gauges import GAUGES, Gauges
+from fedray.runs.folder import Progress
 from tests import dashboards
 from tests.engine import toys
 
@@ -131,7 +131,9 @@ def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
 @pytest.mark.long
 def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> None:
     """Without a dashboard too; and what the driver set goes with the driver."""
-    address = next(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in ray.nodes() if node["Alive"])
+    address = next(
+        f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in ray.nodes() if node["Alive"]
+    )
     place = "/".join((tmp_path / "run").parts[-3:])
     driver = drivers.start(toys.assignment(tmp_path / "run", rounds=1000, settings=toys.ToySettings(seconds=0.1)))
     try:
@@ -140,7 +142,11 @@ def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> N
         while time.monotonic() < deadline and len(found) < len(GAUGES):
             time.sleep(0.5)
             text = urllib.request.urlopen(address, timeout=10).read().decode()
-            found = {match[1] for match in re.finditer(r"^ray_(fedray_\w+)\{(.*)\}", text, re.M) if f'run="{place}"' in match[2]}
+            found = {
+                match[1]
+                for match in re.finditer(r"^ray_(fedray_\w+)\{(.*)\}", text, re.M)
+                if f'run="{place}"' in match[2]
+            }
         assert found == set(GAUGES)
     finally:
         ray.kill(driver)
@@ -164,5 +170,5 @@ def test_every_tag_of_a_query_is_one_of_its_gauge() -> None:
 
 
 def test_the_page_names_every_gauge() -> None:
-    page = (dashboards.ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    page = (dashboards.ROOT / "docs" / "operations" / "dashboards.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` | {f'`{tag}`' if tag else ''} | {text} |" in page for name, (tag, text) in GAUGES.items())

@@ -1,4 +1,6 @@
-"""Two nodes: the same bits as one, also when one of them is lost in the middle of a round; a folder that they do not share is refused."""
+"""Two nodes: the same bits as one, also when one of them is lost in the middle of a round; a folder that they do not
+share is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from fedray.core.strategies import STRATEGIES
-from fedray.engine.folder import RunFolder
+from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import same
 
@@ -32,7 +34,9 @@ def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
     toys.run(tmp_path / "one", strategy=pruning, rounds=2)
     said = elsewhere(tmp_path / "two", nodes=2, strategy="layerwise_pruning", rounds=2)
     assert said == {"nodes": 2, "alive": 2}
-    assert len(list((tmp_path / "two" / "probe").iterdir())) == 3, "one node did all the work"  # the driver and both nodes
+    assert len(list((tmp_path / "two" / "probe").iterdir())) == 3, (
+        "one node did all the work"
+    )  # the driver and both nodes
     same(tmp_path / "two", tmp_path / "one", 2)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedray.engine.folder import RunFolder
 from fedray.engine.settings import EvaluationSettings
+from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -31,7 +31,10 @@ def test_with_more_patience_it_goes_on(tmp_path: Path) -> None:
     toys.run(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 2})
     assert toys.run(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 3})["rounds"] == 4
     straight = toys.run(tmp_path / "straight", rounds=5, settings=AWAY, evaluation={"patience": 3})
-    assert RunFolder(tmp_path).load(4).state.params.tobytes() == RunFolder(tmp_path / "straight").load(4).state.params.tobytes()
+    assert (
+        RunFolder(tmp_path).load(4).state.params.tobytes()
+        == RunFolder(tmp_path / "straight").load(4).state.params.tobytes()
+    )
     assert straight["rounds"] == 4
 
 

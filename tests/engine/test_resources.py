@@ -109,28 +109,48 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
         (
             {},
             [(0,), (8,)],
-            r"the node that the driver runs on has 0 cores for Ray, and the driver books 0\.01: start Ray there with a core",
+            r"the node that the driver runs on has 0 cores for Ray, and the driver books 0\.01: start Ray "
+            r"there with a core",
         ),
         ({"gpus_per_client": 1.5}, [(8, 4)], r"engine\.gpus_per_client is 1\.5: above 1 it must be a whole number"),
-        ({"gpus_per_client": 1 / 3}, [(8, 4)], r"engine\.gpus_per_client is 0\.333\d*, but Ray counts in steps of 0\.0001: write 0\.3333"),
-        ({"gpus_per_client": 0.5}, [(8,)], r"engine\.gpus_per_client asks for 0\.5 GPUs an actor, but Ray sees none: set it to 0 or auto"),
+        (
+            {"gpus_per_client": 1 / 3},
+            [(8, 4)],
+            r"engine\.gpus_per_client is 0\.333\d*, but Ray counts in steps of 0\.0001: write 0\.3333",
+        ),
+        (
+            {"gpus_per_client": 0.5},
+            [(8,)],
+            r"engine\.gpus_per_client asks for 0\.5 GPUs an actor, but Ray sees none: set it to 0 or auto",
+        ),
         (
             {"gpus_per_client": 2.0},
             [(8, 1), (8, 1)],  # two in all do not help
-            r"engine\.gpus_per_client asks for 2 GPUs an actor, but the largest node has 1 GPU: set it to 1 at most, or auto",
+            r"engine\.gpus_per_client asks for 2 GPUs an actor, but the largest node has 1 GPU: set it to 1 "
+            r"at most, or auto",
         ),
         ({"cpus_per_client": 2.5}, [(8,)], r"engine\.cpus_per_client is 2\.5: above 1 it must be a whole number"),
-        ({"cpus_per_client": 8.0}, [(8,)], r"engine\.cpus_per_client asks for 8 cores an actor, but Ray has 7\.99 left: lower it"),
-        ({"cpus_per_client": 9.0}, [(8,), (8,)], r"cpus_per_client asks for 9 cores an actor, but the largest node has 8 left: lower it"),
+        (
+            {"cpus_per_client": 8.0},
+            [(8,)],
+            r"engine\.cpus_per_client asks for 8 cores an actor, but Ray has 7\.99 left: lower it",
+        ),
+        (
+            {"cpus_per_client": 9.0},
+            [(8,), (8,)],
+            r"cpus_per_client asks for 9 cores an actor, but the largest node has 8 left: lower it",
+        ),
         (
             {"cpus_per_client": 4.0, "gpus_per_client": 0.25},
             [(8,), (2, 1)],
-            r"engine\.cpus_per_client=4 and engine\.gpus_per_client=0\.25: a node with such GPUs has 2 cores left at most",
+            r"engine\.cpus_per_client=4 and engine\.gpus_per_client=0\.25: a node with such GPUs has 2 cores "
+            r"left at most",
         ),
         (
             {"actors": 5},
             [(8, 1)],
-            r"engine\.actors=5 of engine\.gpus_per_client=0\.25: 1 GPU .* for 4 of them: lower either \(gpus_per_client=0\.2 would do\)",
+            r"engine\.actors=5 of engine\.gpus_per_client=0\.25: 1 GPU .* for 4 of them: lower either "
+            r"\(gpus_per_client=0\.2 would do\)",
         ),
         (
             {"actors": 3, "gpus_per_client": 0.6},
@@ -140,13 +160,15 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
         (
             {"actors": 8, "cpus_per_client": 1.0},
             [(8,)],
-            r"engine\.actors=8 of engine\.cpus_per_client=1 need 8 cores, but beside the driver there is room for 7 of them \(8 cores\)",
+            r"engine\.actors=8 of engine\.cpus_per_client=1 need 8 cores, but beside the driver there is "
+            r"room for 7 of them \(8 cores\)",
         ),
         (
             {"actors": 4, "cpus_per_client": 3.0},
             [(5,), (5,), (5,)],
             r"engine\.actors=4 .* need 12 cores, but beside the driver there is room for 3 of them "
-            r"\(3 nodes with 15 cores in all; a node has 5 cores at most, and an actor lies on one node\): lower either",
+            r"\(3 nodes with 15 cores in all; a node has 5 cores at most, and an actor lies on one node\): "
+            r"lower either",
         ),
     ],
 )
@@ -169,7 +191,8 @@ def test_dedicated_has_an_actor_for_every_client() -> None:
             dedicated(),
             machines((4,), (4,), actors=20),
             41,
-            r"dedicated with 41 clients: 41 actors need about 13\.9 GB of memory \(340 MB each, .*\), but Ray has 13\.6 GB .* enough for "
+            r"dedicated with 41 clients: 41 actors need about 13\.9 GB of memory \(340 MB each, .*\), but "
+            r"Ray has 13\.6 GB .* enough for "
             r"40: placement: pooled plays any population",
         ),
         (
@@ -178,11 +201,23 @@ def test_dedicated_has_an_actor_for_every_client() -> None:
             5,
             r"dedicated with 5 clients of .*gpus_per_client=0\.25: 1 GPU .* for 4 .* placement: pooled",
         ),
-        (dedicated(cpus_per_client=1.0), machines((4,)), 4, r"dedicated with 4 clients of .* there is room for 3 .* placement: pooled"),
-        (EngineSettings(actors=11), machines((4,), actors=10), None, r"engine\.actors=11: 11 actors need about 3\.7 GB .* lower it, or"),
+        (
+            dedicated(cpus_per_client=1.0),
+            machines((4,)),
+            4,
+            r"dedicated with 4 clients of .* there is room for 3 .* placement: pooled",
+        ),
+        (
+            EngineSettings(actors=11),
+            machines((4,), actors=10),
+            None,
+            r"engine\.actors=11: 11 actors need about 3\.7 GB .* lower it, or",
+        ),
     ],
 )
-def test_many_actors_are_refused_in_words(settings: EngineSettings, nodes: list[Node], population: int | None, message: str) -> None:
+def test_many_actors_are_refused_in_words(
+    settings: EngineSettings, nodes: list[Node], population: int | None, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         share(settings, nodes, population)
 
@@ -211,7 +246,10 @@ def test_resources_are_those_of_the_nodes_that_live(cluster: None) -> None:
         ({"cpus_per_client": "many"}, "cpus_per_client is auto or a number from 0, not 'many'"),
         ({"gpus_per_client": -1.0}, "gpus_per_client is auto or a number from 0, not -1.0"),
         ({"failures_allowed": 1.1}, "failures_allowed is a share of the cohort from 0 to 1, not 1.1"),
-        ({"placement": "dedicated", "actors": 4}, "actors must be auto with placement=dedicated: there every client has an actor"),
+        (
+            {"placement": "dedicated", "actors": 4},
+            "actors must be auto with placement=dedicated: there every client has an actor",
+        ),
         ({"prepare": "never"}, "prepare is lazy or all, not 'never'"),
     ],
 )

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedray.core.strategies import STRATEGIES, Strategy
-from fedray.engine import aggregation
-from fedray.engine.folder import RunFolder
+from fedray.engine import held
+from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import bits, first_round, same
 
@@ -61,9 +61,14 @@ def strategy(kind: str) -> Strategy:
     return STRATEGIES[kind](**KINDS[kind][0])
 
 
-# Two see the cohort in each of the two ways: coordinate by coordinate, and by weights. The others are for `make test-long`.
-@pytest.fixture(scope="module", params=[pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.long) for kind in KINDS])
-def straight(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> tuple[str, Path]:
+# Two see the cohort in each of the two ways: coordinate by coordinate, and by weights. The others are for `make test-
+# long`.
+@pytest.fixture(
+    scope="module", params=[pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.long) for kind in KINDS]
+)
+def straight(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: None
+) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp(request.param)
     toys.run(folder, strategy=strategy(request.param), rounds=2, actors=1)
     return request.param, folder
@@ -82,7 +87,9 @@ def test_the_same_bits_with_three_actors_and_all_on_disk(straight: tuple[str, Pa
     same(tmp_path, folder, 2)
 
 
-def test_the_same_bits_however_the_vector_is_cut(straight: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bits_however_the_vector_is_cut(
+    straight: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Blocks of a cohort's parameters: here one of all 1,000, elsewhere 64 MB."""
     kind, _ = straight
     values = np.random.default_rng(0).standard_normal((6, 5000)).astype(np.float32)
@@ -90,7 +97,7 @@ def test_the_same_bits_however_the_vector_is_cut(straight: tuple[str, Path], tmp
         whole = strategy(kind).combine(values)
         parts = np.concatenate([strategy(kind).combine(values[:, i : i + 1024]) for i in range(0, 5000, 1024)])
         assert whole.tobytes() == parts.tobytes()
-    assert aggregation.BLOCK_BYTES >= 1e6
+    assert held.BLOCK_BYTES >= 1e6
 
 
 def test_who_was_left_out_is_written_down(straight: tuple[str, Path]) -> None:
@@ -119,7 +126,13 @@ def test_an_actor_that_dies_between_the_phases_changes_no_bit(tmp_path: Path) ->
 @pytest.mark.long
 def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: Path) -> None:
     """An actor a client: a dead one is replaced, what others hold stays."""
-    options: dict[str, Any] = {"strategy": strategy("layerwise_pruning"), "rounds": 2, "data": toys.ToyData(4), "cohort": 3, "lanes": 2}
+    options: dict[str, Any] = {
+        "strategy": strategy("layerwise_pruning"),
+        "rounds": 2,
+        "data": toys.ToyData(4),
+        "cohort": 3,
+        "lanes": 2,
+    }
     toys.run(tmp_path / "pooled", **options)
     trouble = toys.ToySettings(trouble="die once", troubled=("client-01", "client-02"), folder=str(tmp_path))
     toys.run(tmp_path / "killed", settings=trouble, placement="dedicated", **options)

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,27 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import numpy_generator
 from fedray.core.strategies import ByExamples, LayerwisePruning
-from fedray.core.types import Broadcast, Change, Client, Evaluation, Layer, Received, Server, ServerState, State, Update, Vector
+from fedray.core.types import (
+    NOTHING,
+    Broadcast,
+    Change,
+    Client,
+    Evaluation,
+    Layer,
+    Received,
+    Server,
+    ServerState,
+    State,
+    Update,
+    Vector,
+)
 from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.resources import Share
 from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.store import ClientStore
 from fedray.engine.work import Program
+from fedray.runs.client_states import ClientStore
 
 SIZE = 1000
 
@@ -47,7 +60,7 @@ class ToyData:
     def server(self) -> np.ndarray:
         return self.load("client-00")
 
-    def own(self, client: str, split: str) -> None:
+    def client_part(self, client: str, split: str) -> None:
         return None
 
     def splits(self) -> list[str]:
@@ -117,25 +130,79 @@ class Toy(Algorithm):
         params = state.params + (0 if change.clients is None else change.clients)
         return ServerState(params + change.server, {"rounds": state.extra["rounds"] + 1})
 
-    def client_evaluate(self, client: Client, received: Received, data: Mapping[str, np.ndarray]) -> dict[str, Metrics]:
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, np.ndarray]
+    ) -> dict[str, Metrics]:
         if client.id in self.settings.troubled and self.settings.trouble == "own":
             raise LookupError(f"no model of {client.id}")
         assert client.state is not None
         noise = torch.rand(1).item()
         return {
-            split: Metrics(distance=(float(client.state["last"].sum() + wanted.sum()) + noise, 1), rounds=(client.state["rounds"], 1))
+            split: Metrics(
+                distance=(float(client.state["last"].sum() + wanted.sum()) + noise, 1),
+                rounds=(client.state["rounds"], 1),
+            )
             for split, wanted in data.items()
         }
 
     def layers(self) -> tuple[Layer, ...]:
-        return Layer("first", 0, 300), Layer("second", 300, 700), Layer("first", 700, SIZE)  # a layer may lie in two stretches
+        return (
+            Layer("first", 0, 300),
+            Layer("second", 300, 700),
+            Layer("first", 700, SIZE),
+        )  # a layer may lie in two stretches
 
-    def assets(self) -> dict[str, Any]:
+    def assets(self, data: Any) -> dict[str, Any]:
         return {"table": np.ones(3)}
 
     def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
         metrics = Metrics(distance=(float(np.square(data - received.params[: len(data)]).sum()), len(data)))
         return Evaluation(metrics, [{"item": i} for i in range(2)] if final else [])
+
+
+class Beside(Toy):
+    """The toy with two vectors that travel both ways: a sum of all that clients sent, and how many clients sent
+    something.
+    """
+
+    def init(self, server: Server) -> ServerState:
+        return ServerState(
+            np.zeros(SIZE, np.float32), {"rounds": 0, "sum": np.zeros(10, np.float32), "count": np.zeros(1, np.float32)}
+        )
+
+    def broadcast(self, state: ServerState, round: int) -> Broadcast:
+        vectors = {"sum": state.extra["sum"], "count": state.extra["count"]}
+        return Broadcast(state.params, {"lr/client": self.settings.lr / (1 + round)}, vectors=vectors)
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        assert not any(vector.flags.writeable for vector in received.vectors.values())
+        update = super().client_update(client, received)
+        sent = {"sum": client.data[:10] + 0.1 * received.vectors["sum"], "count": np.ones(1, np.float32)}
+        return replace(update, vectors=sent)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        if not change.answered:
+            assert change.vectors == {}
+            return state
+        after = super().server_update(state, change, round)
+        share = np.float32(change.answered / change.population)
+        vectors = {name: state.extra[name] + share * change.vectors[name] for name in ("sum", "count")}
+        return ServerState(after.params, after.extra | vectors)
+
+
+class Silent(Toy):
+    """Clients send no parameters, only vectors or not even these."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        update = super().client_update(client, received)
+        vectors = {"last": update.delta[:5]} if self.settings.trouble == "vectors" else {}
+        return replace(update, delta=NOTHING, vectors=vectors)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        assert change.clients is not None and change.clients.shape == (0,)
+        found = change.vectors.get("last", NOTHING)
+        assert found.shape == ((5,) if self.settings.trouble == "vectors" else (0,))
+        return ServerState(state.params, {"rounds": round + 1})
 
 
 @dataclass(frozen=True)
@@ -152,7 +219,9 @@ class DeadlyPruning(LayerwisePruning):
         return super().probe(delta, mean, layers)
 
 
-def assignment(folder: Path, rounds: int = 4, actors: int = 2, settings: ToySettings | None = None, **changes: Any) -> Assignment:
+def assignment(
+    folder: Path, rounds: int = 4, actors: int = 2, settings: ToySettings | None = None, **changes: Any
+) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
@@ -165,7 +234,7 @@ def assignment(folder: Path, rounds: int = 4, actors: int = 2, settings: ToySett
     engine = EngineSettings(**({"lanes": 3} | changes))
     program = Program(algorithm, data, 7, ClientStore(folder / "states"))
     plan = Plan(rounds, CohortSettings(size=cohort), engine, evaluation)
-    return Assignment("toy", program, algorithm.assets(), plan, Share(actors, cpus, 0.0), folder)
+    return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:

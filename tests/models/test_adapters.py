@@ -1,4 +1,6 @@
-"""Low-rank adapters on the recognisers' own modules: nothing changes at first, merging changes nothing, each projection has its own."""
+"""Low-rank adapters on the recognisers' own modules: nothing changes at first, merging changes nothing, each projection
+has its own.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,19 @@ BINS, TOKENS = 20, 12
 def conformer(attention: str = "RelPosMHAXL") -> Conformer:
     torch.manual_seed(0)
     return Conformer(
-        ConformerSettings(d_model=16, layers=2, heads=2, ffn=32, kernel=5, attention=attention, decoder_layers=1), BINS, TOKENS
+        ConformerSettings(d_model=16, layers=2, heads=2, ffn=32, kernel=5, attention=attention, decoder_layers=1),
+        BINS,
+        TOKENS,
     )
 
 
 def crdnn() -> CRDNN:
     torch.manual_seed(0)
-    return CRDNN(CRDNNSettings(channels=(4,), rnn_neurons=8, dnn_neurons=8, decoder_layers=1, decoder_neurons=8, attention=8), BINS, TOKENS)
+    return CRDNN(
+        CRDNNSettings(channels=(4,), rnn_neurons=8, dnn_neurons=8, decoder_layers=1, decoder_neurons=8, attention=8),
+        BINS,
+        TOKENS,
+    )
 
 
 def outputs(model: nn.Module) -> torch.Tensor:
@@ -68,15 +76,23 @@ def test_nothing_changes_at_first_and_merging_changes_nothing(name: str) -> None
 
 def test_only_adapters_train() -> None:
     model = adapt(conformer(), LoRASettings(rank=2))
-    assert {name.rpartition(".")[2] for name, parameter in model.named_parameters() if parameter.requires_grad} == {"a", "b"}
-    # Of an encoder layer: four projections of 16 x 16 and four feed-forward matrices of 16 x 32; of the decoder's two, at rank 2.
-    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == 2 * 4 * 2 * (16 + 16) + (2 * 4 + 2) * 2 * (16 + 32)
+    assert {name.rpartition(".")[2] for name, parameter in model.named_parameters() if parameter.requires_grad} == {
+        "a",
+        "b",
+    }
+    # Of an encoder layer: four projections of 16 x 16 and four feed-forward matrices of 16 x 32; of the decoder's two,
+    # at rank 2.
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == 2 * 4 * 2 * (16 + 16) + (2 * 4 + 2) * 2 * (
+        16 + 32
+    )
     assert set(plain_names(model).values()) == set(conformer().state_dict())
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_query_key_and_value_have_an_adapter_each(attention: str) -> None:
-    """Changing the first pair changes the rows of the query alone; SpeechBrain's own attentions order rows by head first."""
+    """Changing the first pair changes the rows of the query alone; SpeechBrain's own attentions order rows by head
+    first.
+    """
     weight = "in_proj_weight"
     model = adapt(conformer(attention), LoRASettings(rank=2, targets=[weight]))
     name, module = next((name, module) for name, module in model.named_modules() if hasattr(module, "parametrizations"))
@@ -100,12 +116,14 @@ def test_dropout_hides_inputs_while_training() -> None:
 
 
 def test_a_target_that_names_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no weight of its own has 'q_proj' in its name; there are .*mha_layer.in_proj_weight"):
+    with pytest.raises(
+        ValueError, match="'q_proj' matches no weight that one module holds alone; there are .*mha_layer.in_proj_weight"
+    ):
         adapt(conformer(), LoRASettings(targets=["ffn", "q_proj"]))
 
 
 def test_a_target_that_is_no_pattern_is_refused_before_anything_is_built() -> None:
-    with pytest.raises(ValueError, match=r"lora.targets: '\*_proj' is no regular expression \(nothing to repeat"):
+    with pytest.raises(ValueError, match=r"lora.targets: '\*_proj' is not a regular expression \(nothing to repeat"):
         LoRASettings(targets=["*_proj"])
 
 

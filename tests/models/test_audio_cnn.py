@@ -26,7 +26,9 @@ def network(dropout: float = 0.0, classes: int = CLASSES, seed: int = 0) -> Audi
 
 
 def plain(model: AudioCNN, features: Tensor) -> Tensor:
-    """The network as the paper draws it: a group norm and a ReLU behind each convolution, then pooled, for clips of one length."""
+    """The network as the paper draws it: a group norm and a ReLU behind each convolution, then pooled, for clips of one
+    length.
+    """
     maps = features[:, None]
     for block, filters in zip(model.blocks, FILTERS, strict=True):
         weight, bias = block.norm.weight.split(filters), block.norm.bias.split(filters)
@@ -42,7 +44,11 @@ def test_parameters_by_hand() -> None:
     inputs = (1, *FILTERS[:-1])
     convolutions = sum(2 * (4 * i * f + f) + (2 * f * f + f) for i, f in zip(inputs, FILTERS, strict=True))
     norms = sum(2 * 2 * f + 2 * f for f in FILTERS)
-    assert sum(parameter.numel() for parameter in network().parameters()) == convolutions + norms + 128 * CLASSES + CLASSES == 136_196
+    assert (
+        sum(parameter.numel() for parameter in network().parameters())
+        == convolutions + norms + 128 * CLASSES + CLASSES
+        == 136_196
+    )
 
 
 def test_it_is_the_papers_network_whatever_the_batch() -> None:
@@ -82,7 +88,9 @@ def test_weights_may_lack_the_last_layer(tmp_path: Path) -> None:
     torch.save({name: value for name, value in state.items() if not name.startswith("out.")}, tmp_path / "encoder.pt")
     out = fresh.out.weight.clone()
     assert load_weights(fresh, tmp_path / "encoder.pt") == ["out.bias", "out.weight"]
-    assert torch.equal(fresh.out.weight, out) and torch.equal(fresh.blocks[3].joint.weight, taught.blocks[3].joint.weight)
+    assert torch.equal(fresh.out.weight, out) and torch.equal(
+        fresh.blocks[3].joint.weight, taught.blocks[3].joint.weight
+    )
     torch.save(state, tmp_path / "whole.pt")
     assert load_weights(network(), tmp_path / "whole.pt") == []
     with pytest.raises(ValueError, match=r"out.bias has shape \(12,\), the model \(5,\)"):

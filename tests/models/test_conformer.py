@@ -31,7 +31,9 @@ def test_padding_and_neighbours_do_not_change_an_utterance(front, attention):
             alone, _ = model(features[row : row + 1, :length], lengths[row : row + 1])
             torch.testing.assert_close(together[row, : frames[row]], alone[0], atol=1e-5, rtol=1e-5)
             # Alone, the model is what its SpeechBrain parts are without fedray.
-            parts = model.ctc_head(model.transformer.encode(model.front(features[row : row + 1, :length]))).log_softmax(-1)
+            parts = model.ctc_head(model.transformer.encode(model.front(features[row : row + 1, :length]))).log_softmax(
+                -1
+            )
             torch.testing.assert_close(alone, parts, atol=1e-5, rtol=1e-5)
 
 

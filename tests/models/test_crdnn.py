@@ -16,11 +16,20 @@ LENGTHS = torch.tensor([50, 4, 21, 22, 23, 24, 49])
 
 def small(**changes) -> CRDNN:
     torch.manual_seed(0)
-    sizes = {"channels": (4, 6), "rnn_neurons": 8, "dnn_neurons": 12, "decoder_neurons": 10, "attention": 9, "embedding": 5}
+    sizes = {
+        "channels": (4, 6),
+        "rnn_neurons": 8,
+        "dnn_neurons": 12,
+        "decoder_neurons": 10,
+        "attention": 9,
+        "embedding": 5,
+    }
     return CRDNN(CRDNNSettings(**{**sizes, "attention_kernel": 3, **changes}), BINS, VOCABULARY).eval()
 
 
-@pytest.mark.parametrize("changes", [{}, {"rnn": "gru", "rnn_layers": 2, "dnn_blocks": 2, "time_pooling": 1}, {"time_pooling": 3}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"rnn": "gru", "rnn_layers": 2, "dnn_blocks": 2, "time_pooling": 1}, {"time_pooling": 3}]
+)
 def test_padding_and_neighbours_do_not_change_an_utterance(changes):
     model = small(**changes)
     features = torch.randn(len(LENGTHS), 50, BINS)  # what stands in the padding is noise, on purpose
@@ -49,7 +58,9 @@ def test_batch_norm_counts_frames_of_speech_alone():
     """The running mean after one batch is a tenth of the mean over the frames that are none of padding."""
     model = small(dropout=0.0).train()
     (norm,) = batch_norms(model).values()
-    assert norm.running_mean.abs().sum() == 0 and (norm.running_var == 1).all(), "what SpeechBrain sent through it to learn its size"
+    assert norm.running_mean.abs().sum() == 0 and (norm.running_var == 1).all(), (
+        "what SpeechBrain sent through it to learn its size"
+    )
     seen = []
     hook = norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
     model.encode(torch.randn(2, 50, BINS), torch.tensor([50, 21]))
@@ -103,18 +114,21 @@ def test_weights_of_a_speechbrain_recipe(tmp_path):
         assert torch.equal(value, other.state_dict()[name]), name
 
 
-def test_the_paper_and_what_does_not_fit():
+def test_the_paper_and_what_does_not_fit(monkeypatch):
     paper = CRDNNSettings(
-        channels=(128, 200, 256), rnn_layers=5, rnn_neurons=1024, dnn_blocks=2, dnn_neurons=1024, decoder_layers=1, decoder_neurons=1024,
+        channels=(128, 200, 256), rnn_layers=5, rnn_neurons=1024, dnn_blocks=2, dnn_neurons=1024,
+        decoder_layers=1, decoder_neurons=1024,
         attention=1024, attention_channels=10, attention_kernel=100, embedding=128, bos=0, eos=0,
     )  # fmt: skip
-    assert CRDNN(paper, 80, 500).attention_head.w.out_features == 500
+    with monkeypatch.context() as patched:  # drawing orthogonal matrices of this size takes 10 s
+        patched.setattr(torch.nn.init, "orthogonal_", lambda weights: weights)
+        assert CRDNN(paper, 80, 500).attention_head.w.out_features == 500
     assert sum(parameter.numel() for parameter in CRDNN(CRDNNSettings(), 40, 30).parameters()) == 519_310
     for wrong, said in (
         ({"rnn": "ligru"}, "model.rnn='ligru' is unknown: choose one of lstm, gru"),
         ({"rnn_neurons": 0}, "model.rnn_neurons must be at least 1"),
         ({"channels": ()}, "model.channels must be at least 1"),
-        ({"bos": 1}, "given together"),
+        ({"bos": 1}, "set together"),
         ({"dropout": 1.0}, "a share from 0 to below 1"),
         ({"bos": 7, "eos": 7}, "must be tokens of 0..6"),
         ({"channels": (1,) * 5}, "features.bins=20 are too few to be halved 5 times"),

@@ -49,7 +49,9 @@ def plain(model: CRNN, features: Tensor) -> Tensor:
     hidden = features.transpose(1, 2)
     for layer in model.conv:
         if isinstance(layer, nn.Conv1d):
-            hidden = nn.functional.max_pool1d(nn.functional.conv1d(hidden, layer.weight, layer.bias, padding=1).relu(), 2)
+            hidden = nn.functional.max_pool1d(
+                nn.functional.conv1d(hidden, layer.weight, layer.bias, padding=1).relu(), 2
+            )
     return model.out(model.rnn(hidden.transpose(1, 2))[0].mean(1))
 
 

@@ -70,7 +70,9 @@ def test_an_empty_memory_and_fewer_pairs_than_neighbours() -> None:
     keys, tokens = pairs(2)
     distances, found = Memory(keys, tokens, "m").search(queries, 4)
     assert np.isinf(distances[:, 2:]).all() and np.isfinite(distances[:, :2]).all()
-    assert torch.allclose(p_mem(torch.from_numpy(distances), torch.from_numpy(found), 5.0, VOCABULARY).sum(-1), torch.ones(3))
+    assert torch.allclose(
+        p_mem(torch.from_numpy(distances), torch.from_numpy(found), 5.0, VOCABULARY).sum(-1), torch.ones(3)
+    )
 
 
 def test_further_tokens_of_a_decoder_have_the_models_share() -> None:
@@ -114,7 +116,9 @@ def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_what_lies_abou
 
 
 def test_bytes_that_do_not_divide_a_key_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"memory.code_bytes=10 does not divide a key of 16 numbers: choose from \[1, 2, 4, 8, 16\]"):
+    with pytest.raises(
+        ValueError, match=r"memory.code_bytes=10 does not divide a key of 16 numbers: choose from \[1, 2, 4, 8, 16\]"
+    ):
         Memory(*pairs(10_000), "m", MemorySettings(compressed_from=0, code_bytes=10))
 
 
@@ -126,8 +130,11 @@ def test_it_survives_a_file_that_holds_tensors_alone() -> None:
     file.seek(0)
     again = Memory.of(torch.load(file, weights_only=True), "m1", MemorySettings(probes=4))
     queries, _ = pairs(10, seed=2)
-    assert all(np.array_equal(one, other) for one, other in zip(memory.search(queries, 8), again.search(queries, 8), strict=True))
-    with pytest.raises(ValueError, match="made by the model m1, not by m2: build it again"):
+    assert all(
+        np.array_equal(one, other)
+        for one, other in zip(memory.search(queries, 8), again.search(queries, 8), strict=True)
+    )
+    with pytest.raises(ValueError, match="is of the model m1, not of m2: build it again"):
         Memory.of(memory.state(), "m2")
 
 
@@ -136,7 +143,7 @@ def test_what_is_no_memory() -> None:
     with pytest.raises(ValueError, match="4 tokens do not match keys"):
         Memory(keys, tokens[:4], "m")
     keys[2, 3] = np.nan
-    with pytest.raises(ValueError, match="NaN or infinite"):
+    with pytest.raises(ValueError, match="NaN or infinity"):
         Memory(keys, tokens, "m")
     for wrong in ({"lists": 0}, {"probes": 0}, {"exact_below": -1}, {"compressed_from": -1}, {"code_bytes": 0}):
         with pytest.raises(ValueError, match="memory"):

@@ -7,7 +7,9 @@ from fedray.models.norms import batch_norms, frozen_statistics, running_statisti
 
 
 def model() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LayerNorm(4), nn.BatchNorm1d(4, track_running_stats=False))
+    return nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LayerNorm(4), nn.BatchNorm1d(4, track_running_stats=False)
+    )
 
 
 def test_which_layers_and_buffers():
@@ -25,7 +27,9 @@ def test_frozen_statistics_use_the_batch_and_stay():
     before = {name: value.clone() for name, value in net.state_dict().items()}
     with frozen_statistics(net):
         y = net[1](net[0](x))
-    torch.testing.assert_close(y.mean(0), torch.zeros(4), atol=1e-5, rtol=0)  # of the batch: running ones would not give 0
+    torch.testing.assert_close(
+        y.mean(0), torch.zeros(4), atol=1e-5, rtol=0
+    )  # of the batch: running ones would not give 0
     for name, value in net.state_dict().items():
         assert torch.equal(value, before[name]), name
     net(x)

@@ -80,7 +80,11 @@ def test_a_step_of_a_flat_model(size: str, monkeypatch: pytest.MonkeyPatch) -> N
             monkeypatch.setattr(crnn, "gru", lambda module, inputs: module(inputs)[0])
         for features in batches:
             nn.functional.cross_entropy(flat.model(features, lengths), labels).backward()
-        inside = [parameter.grad.untyped_storage().data_ptr() for parameter in flat.model.parameters() if parameter.grad is not None]
+        inside = [
+            parameter.grad.untyped_storage().data_ptr()
+            for parameter in flat.model.parameters()
+            if parameter.grad is not None
+        ]
         assert inside == [flat.gradient.untyped_storage().data_ptr()] * len(flat.layout.entries)
         torch.optim.SGD(flat.model.parameters(), lr=0.1).step()
     assert_near(flats[0].gradient, flats[1].gradient, 1e-5)

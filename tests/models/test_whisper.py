@@ -1,4 +1,6 @@
-"""Whisper against transformers itself, on a checkpoint made at random; and the paper's count of adapters at whisper-small's size."""
+"""Whisper against transformers itself, on a checkpoint made at random; and the paper's count of adapters at
+whisper-small's size.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ import pytest
 import torch
 
 from fedray.core.parameters import FlatModel
-from fedray.data.features import FeatureSettings, whisper_frames, whisper_mels
-from fedray.data.pretrained_tokens import PretrainedTokens
+from fedray.data.features.log_mel import FeatureSettings, whisper_frames, whisper_mels
+from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.models.adapters import LoRASettings, adapt, merged
 from fedray.models.whisper import Whisper, WhisperSettings
-from fedray.training.attention_search import AttentionSearch
-from fedray.training.decoding import DecodeSettings
+from fedray.training.decoding.attention import AttentionSearch
+from fedray.training.decoding.search import DecodeSettings
 
 transformers = pytest.importorskip("transformers")
 from tests.whisper import BINS, SPECIAL, write_checkpoint  # noqa: E402 - they need transformers
@@ -29,18 +31,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tokens(folder: Path) -> PretrainedTokens:
-    return PretrainedTokens.load(folder)
+def tokens(folder: Path) -> PretrainedTokeniser:
+    return PretrainedTokeniser.load(folder)
 
 
-def built(folder: Path, tokens: PretrainedTokens, **settings: object) -> Whisper:
+def built(folder: Path, tokens: PretrainedTokeniser, **settings: object) -> Whisper:
     model = Whisper(WhisperSettings(str(folder), **settings), BINS, tokens.size)
     model.load_pretrained()
     return model.eval()
 
 
 @pytest.mark.parametrize("loudness", [1.0, 0.1, 0.01])
-def test_features_are_those_of_transformers(loudness: float, folder: Path, tokens: PretrainedTokens) -> None:
+def test_features_are_those_of_transformers(loudness: float, folder: Path, tokens: PretrainedTokeniser) -> None:
     """And what the model hears behind them, also of quiet speech, is what transformers make of silence."""
     extractor = transformers.WhisperFeatureExtractor(feature_size=BINS)
     expected = extractor(loudness * WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features[0].T
@@ -53,11 +55,11 @@ def test_features_are_those_of_transformers(loudness: float, folder: Path, token
         model.encode(torch.from_numpy(found)[None], torch.tensor([len(found)]))
     assert np.allclose(heard[0], expected[: model.window], atol=2e-4)
     assert FeatureSettings("whisper", 80, normalise="none").frames(1.25) == 127
-    with pytest.raises(ValueError, match=r"features.kind whisper is one way to hear: set normalise=none"):
+    with pytest.raises(ValueError, match=r"features.kind=whisper allows one setting only: set features.normalise=none"):
         FeatureSettings("whisper", 80)
 
 
-def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokens) -> None:
+def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokeniser) -> None:
     """Two utterances in a batch, of which one is padded, against each by itself through transformers."""
     model = built(folder, tokens)
     theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
@@ -76,56 +78,62 @@ def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokens) -
             assert torch.allclose(ours[row], logits.log_softmax(-1), atol=1e-5)
 
 
-def test_greedy_and_beam_search_end_within_what_it_can_say(folder: Path, tokens: PretrainedTokens) -> None:
+def test_greedy_and_beam_search_end_within_what_it_can_say(folder: Path, tokens: PretrainedTokeniser) -> None:
     model = built(folder, tokens)
     mels = whisper_mels(WAVE, BINS)
     with torch.no_grad():
         hidden, lengths = model.encode(mels[None], torch.tensor([len(mels)]))
     for beam in (1, 3):
-        (found,) = AttentionSearch(DecodeSettings("attention", beam=beam, ctc_weight=0.0), tokens.decode).transcribe(model, hidden, lengths)
+        (found,) = AttentionSearch(DecodeSettings("attention", beam=beam, ctc_weight=0.0), tokens.decode).transcribe(
+            model, hidden, lengths
+        )
         assert len(found.tokens) <= model.longest and np.isfinite(found.score)
     said: list[int] = []
-    (greedy,) = AttentionSearch(DecodeSettings("attention", beam=1, ctc_weight=0.0), tokens.decode).transcribe(model, hidden, lengths)
+    (greedy,) = AttentionSearch(DecodeSettings("attention", beam=1, ctc_weight=0.0), tokens.decode).transcribe(
+        model, hidden, lengths
+    )
     with torch.no_grad():
         while len(said) < len(greedy.tokens):
             said.append(int(model.attend(hidden, lengths, torch.tensor([[model.bos, *said]]))[0, -1].argmax()))
     assert tuple(said) == greedy.tokens
 
 
-def test_a_shorter_window(folder: Path, tokens: PretrainedTokens) -> None:
+def test_a_shorter_window(folder: Path, tokens: PretrainedTokeniser) -> None:
     model = built(folder, tokens, seconds=2.0)
     mels = whisper_mels(WAVE, BINS)
     assert model.encode(mels[None], torch.tensor([len(mels)]))[0].shape[1] == 100
     full = torch.zeros(1, whisper_frames(32_000), BINS)
     assert full.shape[1] == 202 and model.encode(full, torch.tensor([202]))[0].shape[1] == 100, "a clip of two seconds"
-    with pytest.raises(ValueError, match="an utterance of 2.4 s is too long: Whisper hears 2"):
+    with pytest.raises(ValueError, match="an utterance of 2.4 s is too long: Whisper's window has 2 s"):
         model.encode(torch.zeros(1, 240, BINS), torch.tensor([240]))
-    with pytest.raises(ValueError, match="model.seconds=9.0 is more than .* hears: 3"):
+    with pytest.raises(ValueError, match="model.seconds=9.0 is more than the window of .*: 3 s"):
         built(folder, tokens, seconds=9.0)
 
 
-def test_text_and_tokens(tokens: PretrainedTokens) -> None:
+def test_text_and_tokens(tokens: PretrainedTokeniser) -> None:
     assert tokens.decode(tokens.encode("déjà vu")) == "déjà vu"
     special = [tokens.size - 1 - place for place in range(len(SPECIAL))]
     assert tokens.decode([*special, *tokens.encode("so")]) == "so"
 
 
-def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokens, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokeniser, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model.folder is missing"):
         Whisper(WhisperSettings(), BINS, tokens.size)
     with pytest.raises(ValueError, match=r"has no config.json and no tokenizer.json"):
         Whisper(WhisperSettings(str(tmp_path)), BINS, tokens.size)
-    with pytest.raises(ValueError, match=r"has no <\|fr\|>: is model.language=fr among its languages"):
+    with pytest.raises(ValueError, match=r"has no <\|fr\|>: is model.language=fr one of its languages"):
         built(folder, tokens, language="fr")
-    with pytest.raises(ValueError, match="hears 80 bins: set features.bins=80, not 40"):
+    with pytest.raises(ValueError, match="needs 80 bins: set features.bins=80, not 40"):
         Whisper(WhisperSettings(str(folder)), 40, tokens.size)
 
 
-def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokens) -> None:
-    """Adapted where it is an embedding, it would stay as it was where it is the head: another model than the merged one."""
+def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokeniser) -> None:
+    """Adapted where it is an embedding, it would stay as it was where it is the head: another model than the merged
+    one.
+    """
     model = adapt(built(folder, tokens), LoRASettings(targets=[".*"]))
     assert not any("embed_tokens" in name or "proj_out" in name for name in model.state_dict() if name.endswith(".a"))
-    with pytest.raises(ValueError, match="no weight of its own has 'embed_tokens' in its name"):
+    with pytest.raises(ValueError, match="'embed_tokens' matches no weight that one module holds alone"):
         adapt(built(folder, tokens), LoRASettings(targets=["embed_tokens"]))
     for name, parameter in model.named_parameters():
         if name.endswith(".b"):
@@ -135,14 +143,21 @@ def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedT
     mels, text = whisper_mels(WAVE, BINS), torch.tensor([[model.bos, *tokens.encode("ab c")]])
     with torch.no_grad():
         ours, theirs = (
-            each.attend(*each.encode(mels[None], torch.tensor([len(mels)])), text) for each in (model.eval(), plain.model.eval())
+            each.attend(*each.encode(mels[None], torch.tensor([len(mels)])), text)
+            for each in (model.eval(), plain.model.eval())
         )
     assert torch.allclose(ours, theirs, atol=1e-4)
 
 
 def test_the_papers_adapters_on_whisper_small() -> None:
     """Rank 32 on self-attention and both feed-forward matrices: 10,616,832 parameters (the paper's 10.1 Mi)."""
-    sizes = {"d_model": 768, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 12, "decoder_attention_heads": 12}
+    sizes = {
+        "d_model": 768,
+        "encoder_layers": 12,
+        "decoder_layers": 12,
+        "encoder_attention_heads": 12,
+        "decoder_attention_heads": 12,
+    }
     config = transformers.WhisperConfig(**sizes, encoder_ffn_dim=3072, decoder_ffn_dim=3072)
     with torch.device("meta"):
         model = transformers.WhisperForConditionalGeneration(config)

@@ -1,7 +1,8 @@
-"""Run folders as runs leave them, made without any run."""
+"""Run folders with invented results, as runs write them."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import yaml
+from rich.console import Console
 
-from fedray.engine.folder import ClientRecord, RunFolder, write_clients
+from fedray import report
+from fedray.runs.folder import ClientRecord, RunFolder, write_clients
 
 WORDS = ("one", "two", "three", "four", "five")
 CONFIG = {
@@ -37,8 +40,10 @@ def config(**settings: Any) -> dict[str, Any]:
     return values
 
 
-def sentences(seed: int, speakers: Sequence[str] = ("ann", "bob", "cid", "dee"), each: int = 3, wrong: float = 0.3) -> list[dict[str, Any]]:
-    """Rows of predictions.tsv for one model and split: the same references for all seeds, other errors; best of two for "best"."""
+def sentences(
+    seed: int, speakers: Sequence[str] = ("ann", "bob", "cid", "dee"), each: int = 3, wrong: float = 0.3
+) -> list[dict[str, Any]]:
+    """Rows of predictions.tsv for one model and split; references are the same for all seeds, errors differ."""
     said, heard = np.random.default_rng(7), np.random.default_rng(seed)
     rows = []
     for speaker in speakers:
@@ -78,7 +83,7 @@ def write(
     best: Sequence[Mapping[str, Any]] | None = None,
     played: int | None = None,
 ) -> Path:
-    """A run folder; finished unless `played` rounds are fewer than its configuration's. Predictions are those of the test split."""
+    """A run folder with predictions of the test split; unfinished if `played` is less than its rounds."""
     settings = config() if settings is None else settings
     played = settings["rounds"] if played is None else played
     seed = settings["seed"]
@@ -94,15 +99,30 @@ def write(
     rows = []
     for number in range(1, played + 1):
         dev = start + (end - start) * number / settings["rounds"]
-        row = {"round": number, "train/loss": 3.0 / number + seed / 10, f"dev/{metric}": dev, "clients/ok": 2, "lr/client": 0.1 / number}
-        rows.append(row | {"traffic/total_bytes": 10**9 * number, "time/round_s": 2.0, "time/train_s": 1.5, "time/evaluate_s": None})
+        row = {
+            "round": number,
+            "train/loss": 3.0 / number + seed / 10,
+            f"dev/{metric}": dev,
+            "clients/ok": 2,
+            "lr/client": 0.1 / number,
+        }
+        rows.append(
+            row
+            | {"traffic/total_bytes": 10**9 * number, "time/round_s": 2.0, "time/train_s": 1.5, "time/evaluate_s": None}
+        )
     run.rewrite("metrics.jsonl", rows)
     if played == settings["rounds"]:
         models = (("seed", 0, start, seed_model), ("best", played, end, best))
-        results = {title: {"round": round, f"dev/{metric}": value, f"test/{metric}": value} for title, round, value, _ in models}
+        results = {
+            title: {"round": round, f"dev/{metric}": value, f"test/{metric}": value}
+            for title, round, value, _ in models
+        }
         totals = {"clients/failed": 0, "traffic/total_bytes": 10**9 * played, "time/total_s": 60.0}
         run.write_json("results.json", {"name": settings["name"], "rounds": played, **results, **totals})
-        run.write_table("predictions.tsv", [{"model": title, "split": "test", **row} for title, _, _, found in models for row in found])
+        run.write_table(
+            "predictions.tsv",
+            [{"model": title, "split": "test", **row} for title, _, _, found in models for row in found],
+        )
         clients = {f"client-{number}": ClientRecord(rounds=number % 3 + 1, last_round=played) for number in range(6)}
         run.export("clients.parquet", lambda path: write_clients(clients, path))
     return folder
@@ -120,5 +140,27 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
     for row in rows:
         length, hits = found.get(row["speaker"], (0, 0))
         words = "words" in row
-        found[row["speaker"]] = (length + (row["words"] if words else 1), hits + (row["errors"] if words else 1 - row["errors"]))
+        found[row["speaker"]] = (
+            length + (row["words"] if words else 1),
+            hits + (row["errors"] if words else 1 - row["errors"]),
+        )
     return found
+
+
+def study(root: Path) -> Path:
+    """Two values of alpha, two seeds each."""
+    for alpha in (0.5, 0.0):
+        for seed in (0, 1):
+            best = sentences(200 + seed, wrong=0.2 if alpha else 0.4)
+            write(
+                root / f"alpha-{alpha}" / str(seed),
+                config(algorithm__alpha=alpha, seed=seed, data__seed=seed),
+                best=best,
+            )
+    return root
+
+
+def printed(found: report.Report, width: int = 250) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(found.table(console))
+    return console.file.getvalue()

@@ -10,12 +10,17 @@ from fedray.report.bootstrap import Counts, change, rate, recovered
 
 ANN: Counts = {"ann": (10, 5), "bob": (20, 4), "cid": (5, 5)}
 BETTER: Counts = {"ann": (10, 4), "bob": (20, 2), "cid": (5, 1)}
-OTHER: tuple[Counts, Counts] = ({"ann": (8, 4), "dee": (9, 3)}, {"ann": (8, 1), "dee": (9, 3)})  # a run with another test set
+OTHER: tuple[Counts, Counts] = (
+    {"ann": (8, 4), "dee": (9, 3)},
+    {"ann": (8, 1), "dee": (9, 3)},
+)  # a run with another test set
 
 
 def drawn(units: list[str]) -> list[dict[str, int]]:
     """How often each unit is drawn, as the module draws it."""
-    weights = np.random.default_rng(0).multinomial(len(units), np.full(len(units), 1 / len(units)), size=bootstrap.DRAWS)
+    weights = np.random.default_rng(0).multinomial(
+        len(units), np.full(len(units), 1 / len(units)), size=bootstrap.DRAWS
+    )
     return [dict(zip(units, row, strict=True)) for row in weights.tolist()]
 
 
@@ -46,11 +51,15 @@ def test_two_runs_are_drawn_alike_and_one_that_a_draw_leaves_nothing_of_has_no_s
     assert any(not sums(OTHER[0], weights)[0] for weights in draws)
     found = change([ANN, OTHER[0]], [BETTER, OTHER[1]], "points")
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(expected, [0.025, 0.975])))
-    assert found.runs == pytest.approx((-100 * 7 / 35, -100 * 3 / 17)) and found.mean == pytest.approx(sum(found.runs) / 2)
+    assert found.runs == pytest.approx((-100 * 7 / 35, -100 * 3 / 17)) and found.mean == pytest.approx(
+        sum(found.runs) / 2
+    )
 
 
 def test_a_rate_and_its_interval() -> None:
-    expected = [100 * errors / words for words, errors in (sums(ANN, weights) for weights in drawn(["ann", "bob", "cid"]))]
+    expected = [
+        100 * errors / words for words, errors in (sums(ANN, weights) for weights in drawn(["ann", "bob", "cid"]))
+    ]
     found = rate([ANN])
     assert found.mean == pytest.approx(100 * 14 / 35)
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(expected, [0.025, 0.975])))
@@ -62,7 +71,9 @@ def test_the_share_of_a_gain() -> None:
     gained = sum(wrong for _, wrong in ANN.values()) - sum(wrong for _, wrong in half.values())
     assert found is not None and found.mean == pytest.approx(100 * gained / 7)
     everything = recovered([ANN], [BETTER], [BETTER])
-    assert everything is not None and (everything.low, everything.mean, everything.high) == pytest.approx((100, 100, 100))
+    assert everything is not None and (everything.low, everything.mean, everything.high) == pytest.approx(
+        (100, 100, 100)
+    )
     assert recovered([ANN], [half], [ANN]) is None  # nothing is gained that one could have a share of
 
 

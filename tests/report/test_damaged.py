@@ -9,6 +9,8 @@ import pytest
 from fedray import cli
 from tests.report.folders import write
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 
 def damaged(folder: Path, name: str, content: str) -> Path:
     (folder / name).write_text(content)
@@ -26,7 +28,9 @@ def damaged(folder: Path, name: str, content: str) -> Path:
         ("metrics.jsonl", 0, ""),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, name: str, cut: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_is_named(
+    tmp_path: Path, name: str, cut: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write(tmp_path / "run")
     text = (folder / name).read_text()
     damaged(folder, name, text[:cut])

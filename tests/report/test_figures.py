@@ -11,8 +11,23 @@ import numpy as np
 import pytest
 
 from fedray import report
-from fedray.report import KINDS, Bars, Curves, Figure, Own, Participation, Phases, Retrievals, Scatter, Speakers, Trend, drawing, retrievals
+from fedray.report import (
+    KINDS,
+    Bars,
+    Curves,
+    Figure,
+    Participation,
+    Personal,
+    Phases,
+    Retrievals,
+    Scatter,
+    Speakers,
+    Trend,
+)
 from fedray.report.canvas import INK
+from fedray.report.drawing.draw import draw
+from fedray.report.drawing.retrievals import settings_scores
+from fedray.report.drawing.rounds import over_rounds, smoothed
 from fedray.report.figures import from_description
 from tests.report.folders import config, write
 
@@ -29,7 +44,7 @@ FIGURES: list[Figure] = [
     Phases(),
     Participation(),
     Retrievals(),
-    Own("own/dev/wer"),
+    Personal("personal/dev/wer"),
 ]
 
 
@@ -37,9 +52,11 @@ def remember(run: Path, best: float) -> None:
     """Scores of the settings of a memory, the best of k=8 lambda=0.3 T=10."""
     results = json.loads((run / "results.json").read_text())
     grid = [(k, share, t) for k in (4, 8) for share in (0.1, 0.3) for t in (1, 10)]
-    costs = {f"dev/k={k} lambda={share:g} T={t:g}": best + (k, share, t).__ne__((8, 0.3, 10)) * 5.0 for k, share, t in grid}
-    (run / "results.json").write_text(json.dumps(results | {"own": costs}))
-    (run / "own.tsv").write_text(f"client\tsplit\twer\nann\tdev\t{best}\nbob\tdev\t{best + 1}\n")
+    costs = {
+        f"dev/k={k} lambda={share:g} T={t:g}": best + (k, share, t).__ne__((8, 0.3, 10)) * 5.0 for k, share, t in grid
+    }
+    (run / "results.json").write_text(json.dumps(results | {"personal": costs}))
+    (run / "personal.tsv").write_text(f"client\tsplit\twer\nann\tdev\t{best}\nbob\tdev\t{best + 1}\n")
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +76,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
 def test_every_kind_survives_json_and_is_drawn(figure: Figure, found: report.Report) -> None:
     again = from_description(json.loads(json.dumps(figure.described())), "sweep.json")
     assert again == figure
-    drawn = drawing.draw(again, found)
-    assert drawn == drawing.draw(figure, found)  # the same bytes each time
+    drawn = draw(again, found)
+    assert drawn == draw(figure, found)  # the same bytes each time
     assert drawn.png[:4] == b"\x89PNG" and ElementTree.fromstring(drawn.svg).tag.endswith("svg")
     inline = drawn.inline("name")
     assert "http" not in inline and INK not in inline and 'id="name-' in inline and "<metadata" not in inline
@@ -102,20 +119,20 @@ def test_a_wrong_description_is_refused(description: dict[str, object], words: s
 )
 def test_what_cannot_be_drawn(figure: Figure, words: str, found: report.Report) -> None:
     with pytest.raises(ValueError, match=words):
-        drawing.draw(figure, found)
+        draw(figure, found)
 
 
 def test_what_else_is_swept_tells_a_trends_lines_apart(found: report.Report) -> None:
-    asked = replace(found.asked, keys=("algorithm.alpha", "algorithm.client.lr", "seed"))
-    drawn = drawing.draw(Trend("algorithm.alpha"), replace(found, asked=asked))
+    sweep = replace(found.sweep, keys=("algorithm.alpha", "algorithm.client.lr", "seed"))
+    drawn = draw(Trend("algorithm.alpha"), replace(found, sweep=sweep))
     assert "lr=0.1" in drawn.svg and "lr=10" in drawn.svg
 
 
 def test_costs_of_retrieval_are_means_over_runs(found: report.Report) -> None:
     group = next(group for group in found.groups if group.label == "alpha=0.1, lr=0.1")
-    costs = retrievals.of(group)
+    costs = settings_scores(group)
     assert len(costs) == 8 and costs[8, 0.3, 10] == min(costs.values()) == pytest.approx(1.5)
-    drawn = drawing.draw(Retrievals(), found)
+    drawn = draw(Retrievals(), found)
     assert "alpha=0.9, lr=0.1, k = 8" in drawn.svg and "lr=10" not in drawn.svg
 
 
@@ -125,16 +142,16 @@ def test_smoothing_is_the_weighted_mean_of_the_past() -> None:
     for step in range(1, 5):
         weights = [weight ** (step - past) for past in range(1, step + 1)]
         expected.append(sum(w * v for w, v in zip(weights, values, strict=False)) / sum(weights))
-    assert drawing.smoothed(values, weight) == pytest.approx(expected)
-    assert (drawing.smoothed(values, 0.0) == values).all()
+    assert smoothed(values, weight) == pytest.approx(expected)
+    assert (smoothed(values, 0.0) == values).all()
 
 
 def test_curves_begin_with_the_seed_model_and_end_where_each_run_does(found: report.Report) -> None:
     group = next(group for group in found.groups if group.label == "alpha=0.1, lr=10")
-    rounds, values = drawing.over_rounds(group, "dev/wer", Curves(("dev/wer",)))
+    rounds, values = over_rounds(group, "dev/wer", Curves(("dev/wer",)))
     assert rounds.tolist() == [0, 1, 2, 3] and values.shape == (2, 4)
     done, half = group.runs
     assert values[0].tolist() == [done.seed_model["dev/wer"], *(row["dev/wer"] for row in done.rows)]
     assert np.isnan(values[1, [0, 3]]).all() and values[1, 1:3].tolist() == [row["dev/wer"] for row in half.rows]
-    rounds, values = drawing.over_rounds(group, "traffic/total_bytes", Curves(("traffic/total_bytes",), last=2))
+    rounds, values = over_rounds(group, "traffic/total_bytes", Curves(("traffic/total_bytes",), last=2))
     assert rounds.tolist() == [2, 3] and values[0].tolist() == [2, 3]  # GB

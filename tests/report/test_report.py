@@ -1,50 +1,30 @@
-"""`fedray report` on folders as runs leave them: groups, tables, the page, and what is wrong with what it is given."""
+"""`fedray report` on run folders: groups, metrics, sweeps, and the errors for wrong input."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import re
-import subprocess
-import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from statistics import mean
 
 import pytest
-from rich.console import Console
 
 from fedray import cli, report
-from fedray.core.storage import below
-from fedray.engine.folder import RunFolder
 from fedray.report import bootstrap
 from fedray.report.groups import short_names
 from fedray.report.words import minus
-from tests.report.folders import classes, config, counts, score, sentences, write
+from fedray.runs.folder import RunFolder
+from fedray.storage.base import below
+from tests.report.folders import classes, config, counts, printed, score, sentences, study, write
 from tests.stores import s3
 
-NASTY = '<script>alert("ä&")</script>'
-
-
-def study(root: Path) -> Path:
-    """Two values of alpha, two seeds each."""
-    for alpha in (0.5, 0.0):
-        for seed in (0, 1):
-            best = sentences(200 + seed, wrong=0.2 if alpha else 0.4)
-            write(root / f"alpha-{alpha}" / str(seed), config(algorithm__alpha=alpha, seed=seed, data__seed=seed), best=best)
-    return root
-
-
-def printed(found: report.Report, width: int = 250) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(found.table(console))
-    return console.file.getvalue()
+pytestmark = pytest.mark.usefixtures("unrendered")
 
 
 def test_seeds_are_pooled_and_numbers_are_those_of_the_files(tmp_path: Path) -> None:
     found = report.read(study(tmp_path), baseline="first")
-    assert [group.label for group in found.groups] == ["alpha=0", "alpha=0.5"] and [len(group.runs) for group in found.groups] == [2, 2]
+    assert [group.label for group in found.groups] == ["alpha=0", "alpha=0.5"] and [
+        len(group.runs) for group in found.groups
+    ] == [2, 2]
     before = [sentences(100 + seed, wrong=0.6) for seed in (0, 1)]
     after = [sentences(200 + seed, wrong=0.2) for seed in (0, 1)]
     other = [sentences(200 + seed, wrong=0.4) for seed in (0, 1)]
@@ -66,7 +46,10 @@ def test_only_what_is_asked_for_tells_groups_apart(tmp_path: Path) -> None:
     write(tmp_path / "a", config(algorithm__alpha=0.1, rounds=2))
     write(tmp_path / "b", config(algorithm__alpha=0.2, rounds=4, engine__actors=3))
     assert [group.label for group in report.read(tmp_path, group_by=["rounds"]).groups] == ["rounds=2", "rounds=4"]
-    assert [group.label for group in report.read(tmp_path).groups] == ["alpha=0.1", "alpha=0.2"]  # that is enough to tell them apart
+    assert [group.label for group in report.read(tmp_path).groups] == [
+        "alpha=0.1",
+        "alpha=0.2",
+    ]  # that is enough to tell them apart
     write(tmp_path / "c", config(algorithm__alpha=0.2, rounds=4, engine__actors=5))
     assert len(report.read(tmp_path).groups) == 2  # the engine changes nothing of the results
     with pytest.raises(ValueError, match="has the key algorithm.aplha"):
@@ -78,23 +61,6 @@ def test_labels_are_as_short_as_can_be() -> None:
     assert list(short_names(keys).values()) == ["algorithm", "client.lr", "server.lr", "size"]
 
 
-def test_a_run_that_is_not_finished_is_shown(tmp_path: Path) -> None:
-    write(tmp_path / "done", config(seed=0))
-    write(tmp_path / "half", config(seed=1), played=2)
-    write(tmp_path / "new", config(seed=2), played=0)
-    found = report.read(tmp_path)
-    (group,) = found.groups
-    assert [run.rounds for run in group.runs] == [3, 2, 0] and len(group.finished) == 1
-    assert "1 of 3 finished" in (text := printed(found)) and "Not finished: half, new." in text
-    found.save(tmp_path / "out")
-    alone = report.read(tmp_path / "half")
-    assert alone.metric == "dev/wer" and alone.runs[0].best["round"] == 2  # of 3 rounds each better than the last
-    page = Path(alone.save())
-    assert page == tmp_path / "half" / "report.html" and "not finished" in page.read_text()
-    assert "0 of 1 finished" in printed(report.read(tmp_path / "new"))
-    report.write(tmp_path / "new")
-
-
 def test_classification_is_accuracy_in_points(tmp_path: Path) -> None:
     before, after = classes(1, 0.2), classes(2, 0.8)
     write(tmp_path / "run", config(name="words"), before, after)
@@ -103,87 +69,14 @@ def test_classification_is_accuracy_in_points(tmp_path: Path) -> None:
     (change,) = found.changes.values()
     assert change == bootstrap.change([counts(before)], [counts(after)], "points")
     page = Path(found.save()).read_text()
-    assert f"words raises the test accuracy from {score(before):.1f} to {score(after):.1f} %" in page and "Most confused classes" in page
-
-
-def test_recognition_and_classification_side_by_side(tmp_path: Path) -> None:
-    write(tmp_path / "a", config(name="speech"))
-    write(tmp_path / "b", config(name="words"), classes(1, 0.2), classes(2, 0.8))
-    found = report.read([tmp_path / "a", tmp_path / "b"])
-    assert found.metric == "test/wer" and found.changes[found.groups[1]] is None
-    assert "accuracy (%)" in printed(found)
-    found.save(tmp_path / "out")
-
-
-def test_a_table_that_is_too_wide_says_what_it_leaves_out(tmp_path: Path) -> None:
-    found = report.read(study(tmp_path))
-    assert "dev WER" in printed(found) and "No room here" not in printed(found)
-    narrow = printed(found, 60)
-    assert "time, traffic (GB), failed clients, dev WER (%): see report.html." in " ".join(narrow.split())
-    assert max(map(len, narrow.splitlines())) <= 60
-
-
-class Page(HTMLParser):
-    """All tags that are not void, and all attributes that name a place."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.places: list[str] = []
-        self.scripts = 0
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.scripts += tag == "script"
-        self.places += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "action", "data")]
-
-
-def test_the_page_needs_nothing_else_and_all_text_is_escaped(tmp_path: Path) -> None:
-    speakers = (NASTY, "Zoë", "bob", "cid")
-    before, after = sentences(1, speakers, wrong=0.9), sentences(2, speakers, wrong=0.5)
-    for rows in (before, after):
-        for row in rows:
-            row["reference"], row["hypothesis"] = f"{NASTY.split()[0]} {row['reference']}", f"größer <b> {row['hypothesis']}"
-    folder = write(tmp_path / "run", config(name=NASTY, algorithm__note="a $b_ \\frac c$"), before, after)
-    with (folder / "failures.jsonl").open("w") as file:
-        file.write(json.dumps({"round": 1, "client": NASTY, "reason": NASTY, "traceback": ""}) + "\n")
-    text = Path(report.write(folder)).read_text()
-    page = Page(text)
-    assert not page.scripts and "größer" in text and "Zoë" in text and "&lt;script&gt;" in text and "<b>" not in text
-    assert all(place.startswith(("#", "data:")) for place in page.places) and "http" not in text and "@import" not in text
-    assert NASTY not in text and "1 failed clients" in text
-
-
-def test_no_audio_is_said_and_no_failure(tmp_path: Path) -> None:
-    text = Path(report.write(write(tmp_path / "run"))).read_text()
-    assert "No audio: the corpus of this run is not at hand on this machine" in text and "<audio" not in text
-
-
-def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
-    """A split without words has NaN for its WER."""
-    folder = write(tmp_path / "run")
-    results = json.loads((folder / "results.json").read_text())
-    for model in ("seed", "best"):
-        results[model] |= {"other/wer": float("nan")}
-    (folder / "results.json").write_text(json.dumps(results))
-    found = report.read(folder)
-    assert "nan" not in printed(found) and found.groups[0].score("other/wer") is None
-    assert "nan" not in re.findall("<table.*?</table>", Path(found.save()).read_text(), re.DOTALL)[0]
-
-
-def test_csv_has_a_row_a_run(tmp_path: Path) -> None:
-    report.write(study(tmp_path), tmp_path / "out")
-    rows = list(csv.DictReader((tmp_path / "out" / "report.csv").read_text(encoding="utf-8").splitlines()))
-    assert len(rows) == 4 and [row["seed"] for row in rows] == ["0", "1", "0", "1"] and rows[0]["algorithm.alpha"] == "0.0"
-    assert float(rows[2]["best test/wer"]) == score(sentences(200, wrong=0.2)) and float(rows[0]["time/round_s"]) == 2
-    text = (tmp_path / "out" / "report.md").read_text()
-    for figure in re.findall(r"\]\((figures/.*?)\)", text):
-        assert (tmp_path / "out" / figure).read_bytes()[:4] == b"\x89PNG"
-    assert not [path for path in (tmp_path / "out").rglob(".*")]
+    assert (
+        f"words raises the test accuracy from {score(before):.1f} to {score(after):.1f} %" in page
+        and "Most confused classes" in page
+    )
 
 
 def test_folders_of_tune(tmp_path: Path) -> None:
-    """The last attempt of a trial counts; what Tune drew under a name of its own is a key; a trial without a run is named."""
+    """The last attempt of a trial counts; a name that only Tune knows is a key; a trial without a run is named."""
     for trial, share in (("t1", 0.1), ("t2", 0.5)):
         write(tmp_path / trial / "run", config(data__options__clients=[share, 1 - share]))
         (tmp_path / trial / "params.json").write_text(json.dumps({"share": share, "seed": 0}))
@@ -199,7 +92,9 @@ def test_folders_of_tune(tmp_path: Path) -> None:
         "mode": "min",
         "search": "grid",
     }
-    (tmp_path / "sweep.json").write_text(json.dumps(asked | {"reference": "share=0.5", "figures": [{"kind": "trend", "key": "share"}]}))
+    (tmp_path / "sweep.json").write_text(
+        json.dumps(asked | {"reference": "share=0.5", "figures": [{"kind": "trend", "key": "share"}]})
+    )
     found = report.read(tmp_path)
     assert [group.label for group in found.groups] == ["share=0.1", "share=0.5"]
     assert [run.name for run in found.runs] == ["t1", "t2"] and found.groups[1].score("test/wer") == 0
@@ -213,17 +108,23 @@ def test_folders_of_tune(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_is_under_way(tmp_path: Path) -> None:
-    """What it is to draw of results is said to be missing; a reference that has not begun too."""
+    """The page names figures that cannot be drawn yet, and a reference that has not started."""
     write(tmp_path / "t1" / "run", config(algorithm__alpha=0.1), played=1)
     write(tmp_path / "t2" / "run", config(algorithm__alpha=0.2), played=0)
     figures = [{"kind": "trend", "key": "algorithm.alpha"}, {"kind": "curves", "metrics": ["dev/wer"]}]
-    asked = {"keys": ["algorithm.alpha", "cohort.fraction"], "metric": "dev/wer", "reference": "alpha=0.9", "figures": figures}
+    asked = {
+        "keys": ["algorithm.alpha", "cohort.fraction"],
+        "metric": "dev/wer",
+        "reference": "alpha=0.9",
+        "figures": figures,
+    }
     (tmp_path / "sweep.json").write_text(json.dumps(asked))
     found = report.read(tmp_path)
     assert "The reference, alpha=0.9, is not among the runs." in found.caption
     text = Path(found.save()).read_text()
     assert (
-        "Not drawn yet: trend-test-wer (no run has the metric test/wer" in text and (tmp_path / "figures" / "curves-dev-wer.svg").exists()
+        "Not drawn yet: trend-test-wer (no run has the metric test/wer" in text
+        and (tmp_path / "figures" / "curves-dev-wer.svg").exists()
     )
 
 
@@ -237,9 +138,13 @@ def test_an_experiment_on_object_storage(tmp_path: Path) -> None:
                 RunFolder(below(place, f"trial-{alpha}/{attempt}")).storage.upload(local)
         RunFolder(place).write_json("sweep.json", {"name": "far away", "keys": ["share"]})
         found = report.read(place)
-        assert [run.name for run in found.runs] == ["trial-0.1", "trial-0.2"] and "trial-0.1/run-01" in found.runs[0].folder.place
+        assert [run.name for run in found.runs] == ["trial-0.1", "trial-0.2"] and "trial-0.1/run-01" in found.runs[
+            0
+        ].folder.place
         assert [group.label for group in found.groups] == ["share=0.1", "share=0.2"]
-        assert found.save() == RunFolder(place).storage.shown("report.html") and "far away" in RunFolder(place).read_text("report.html")
+        assert found.save() == RunFolder(place).storage.shown("report.html") and "far away" in RunFolder(
+            place
+        ).read_text("report.html")
 
 
 def test_runs_that_are_called_so_and_are_no_trials_attempts_all_count(tmp_path: Path) -> None:
@@ -271,16 +176,3 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     assert cli.main(["report", *(str(path) for path in sorted(folder.iterdir()))]) == 0
     assert (tmp_path / "report" / "report.html").exists()
-
-
-def test_more_groups_than_colours(tmp_path: Path) -> None:
-    for number in range(12):
-        write(tmp_path / f"{number:02}", config(algorithm__alpha=number / 10, algorithm__client__lr=0.1 * 2**number))
-    found = report.read(tmp_path)
-    assert len(found.groups) == 12 and len({group.label for group in found.groups}) == 12
-    assert Path(found.save()).read_text().count("<figure") >= 5
-
-
-def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
-    code = "import sys; from fedray import report; report.read(sys.argv[1]).table(); sys.exit('ray' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code, str(write(tmp_path / "run"))], check=True)

@@ -12,7 +12,8 @@ from ray import tune
 from fedray.core.parallel import serial
 from fedray.engine import session
 from fedray.engine.driver import Assignment
-from fedray.sweep import prepare, study
+from fedray.sweep import prepare
+from fedray.sweep.space import combinations
 from fedray.sweep.study import Study
 from tests import speech
 
@@ -32,7 +33,9 @@ def drafts(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def drafted(space: dict[str, Any], **changes: Any) -> Queue:
         queue.clear()
         values = yaml.safe_load(yaml.safe_dump({**base, **changes}))
-        prepare.prepare(Study(str(tmp_path), "base", {"base": values}, {}, [], [], str(tmp_path), "dev/wer", 2), space, at_once=2)
+        prepare.prepare(
+            Study(str(tmp_path), "base", {"base": values}, {}, [], [], str(tmp_path), "dev/wer", 2), space, at_once=2
+        )
         return list(queue)
 
     return drafted
@@ -55,6 +58,6 @@ def test_labels_for_all_clients_that_any_trial_draws(drafts: Any) -> None:
 
 def test_combinations_keep_the_other_keys_at_one_value() -> None:
     space = {"a.b": tune.grid_search([1, 2]), "c.d": tune.grid_search([3, 4]), "e.f": tune.uniform(0, 1)}
-    found = list(study.combinations(space, ["a.b"]))
+    found = list(combinations(space, ["a.b"]))
     assert [(values["a.b"], values["c.d"]) for values in found] == [(1, 3), (2, 3)]
     assert len({values["e.f"] for values in found}) == 1

@@ -35,7 +35,11 @@ def test_the_bundles_of_all_trials_fit(
     free = [[node.cpus, node.gpus] for node in nodes]
     for _ in range(together):  # each bundle in the first node that has room: as bad a packer as Ray may be
         for bundle in group(share).bundles:
-            place = next(i for i, (cpus, gpus) in enumerate(free) if cpus + 1e-9 >= bundle["CPU"] and gpus + 1e-9 >= bundle.get("GPU", 0))
+            place = next(
+                i
+                for i, (cpus, gpus) in enumerate(free)
+                if cpus + 1e-9 >= bundle["CPU"] and gpus + 1e-9 >= bundle.get("GPU", 0)
+            )
             free[place] = [free[place][0] - bundle["CPU"], free[place][1] - bundle.get("GPU", 0)]
 
 

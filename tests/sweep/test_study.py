@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 from ray import tune
 
-from fedray import runs
-from fedray.sweep import Sweep, study, tuning
+from fedray.runs import places
+from fedray.sweep import Sweep, space, study
 from fedray.sweep.study import Study
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,12 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_overrides_beat_settings_which_beat_the_base_and_swept_values_beat_all(base: Path) -> None:
     asked = sweep(settings=["rounds=5", "algorithm.client.batch=4"])
     config, _ = trials_of(asked, ["rounds=6"]).config({"algorithm.client.lr": 0.2})
-    assert (config.rounds, config.algorithm.client.batch, config.algorithm.client.lr, config.name) == (6, 4, 0.2, "a")
+    assert (
+        config.rounds,
+        config.algorithm.settings.client.batch,
+        config.algorithm.settings.client.lr,
+        config.name,
+    ) == (6, 4, 0.2, "a")
 
 
 def test_names_and_keys_in_braces_stand_for_the_trials_values(base: Path) -> None:
@@ -59,12 +65,16 @@ def test_names_and_keys_in_braces_stand_for_the_trials_values(base: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "overrides", "says"),
     [
-        ({}, ["algorithm.client.lr=1"], "algorithm.client.lr is what speed sweeps"),
-        ({}, ["algorithm={kind: fednst}"], "algorithm is what speed sweeps"),
-        ({"space": {"rounds": tune.grid_search([1])}}, ["rounds=2"], "rounds is what speed sweeps"),
+        ({}, ["algorithm.client.lr=1"], "algorithm.client.lr is swept by speed"),
+        ({}, ["algorithm={kind: fednst}"], "algorithm is swept by speed"),
+        ({"space": {"rounds": tune.grid_search([1])}}, ["rounds=2"], "rounds is swept by speed"),
         ({"space": {"engine.actors": tune.grid_search([1])}}, [], "engine.actors cannot be swept"),
         ({"space": {"method": tune.grid_search(["A"])}}, [], "method is no key of the configuration"),
-        ({"space": {"m": tune.grid_search(["A"])}, "settings": ["name={m}"], "names": {"m": {}}}, [], "does not say what m=A stands for"),
+        (
+            {"space": {"m": tune.grid_search(["A"])}, "settings": ["name={m}"], "names": {"m": {}}},
+            [],
+            "names has no text for m=A",
+        ),
     ],
 )
 def test_what_cannot_be_swept_is_refused(changes: dict[str, Any], overrides: list[str], says: str) -> None:
@@ -93,33 +103,43 @@ def test_a_sweep_that_was_copied_alone_finds_its_base_where_fedray_is_installed_
 
 def test_where_runs_go_that_nobody_gives_a_place(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDRAY_RUNS", raising=False)
-    assert runs.usual_place("a") == base.parent / "runs" / "a"
+    assert places.usual_place("a") == base.parent / "runs" / "a"
     monkeypatch.setenv("FEDRAY_RUNS", str(base.parent / "shared"))
-    assert runs.usual_place("a") == base.parent / "shared" / "a"
+    assert places.usual_place("a") == base.parent / "shared" / "a"
     monkeypatch.setenv("FEDRAY_RUNS", "s3://bucket/runs?region=eu")
-    assert runs.usual_place("a") == "s3://bucket/runs/a?region=eu"
+    assert places.usual_place("a") == "s3://bucket/runs/a?region=eu"
 
 
 def test_a_grid_is_drawn_from_where_the_search_draws_and_a_range_has_no_grid() -> None:
-    space = {"a.b": tune.grid_search([1, 2]), "c.d": tune.uniform(0, 1)}
-    drawn = tuning.space_for(space, "random")
-    assert study.options(drawn["a.b"]) == [1, 2] and drawn["c.d"] is space["c.d"]
-    with pytest.raises(ValueError, match="--search grid: c.d is drawn from a range"):
-        tuning.space_for(space, "grid")
+    wide = {"a.b": tune.grid_search([1, 2]), "c.d": tune.uniform(0, 1)}
+    drawn = space.for_search(wide, "random")
+    assert space.options(drawn["a.b"]) == [1, 2] and drawn["c.d"] is wide["c.d"]
+    with pytest.raises(ValueError, match="--search grid: c.d has a range of values"):
+        space.for_search(wide, "grid")
 
 
 def test_smoke_plays_the_ends_of_one_key() -> None:
-    small = study.smoke({"a.b": tune.grid_search([5]), "c.d": tune.grid_search([1, 2, 3]), "e.f": tune.choice([7, 8])})
-    assert {key: study.options(domain) for key, domain in small.items()} == {"a.b": [5], "c.d": [1, 3], "e.f": [7]}
+    small = space.smoke({"a.b": tune.grid_search([5]), "c.d": tune.grid_search([1, 2, 3]), "e.f": tune.choice([7, 8])})
+    assert {key: space.options(domain) for key, domain in small.items()} == {"a.b": [5], "c.d": [1, 3], "e.f": [7]}
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = Path.is_file
-    monkeypatch.setattr(Path, "is_file", lambda file: file.name == "weights.pt" or there(file))  # of `fedray pretrain`, which comes first
+    monkeypatch.setattr(
+        Path, "is_file", lambda file: file.name == "weights.pt" or there(file)
+    )  # of `fedray pretrain`, which comes first
     asked = runpy.run_path(str(path))["SWEEP"]
     assert asked.name == path.stem and asked.question.endswith("?")
     study.check_space(asked, [])
     trials_of(asked).check(asked.space)
-    trials_of(asked, smoke=True).check(asked.space)
+    trials_of(asked, smoke=True).check(space.smoke(asked.space))
     assert all(figure.described()["kind"] for figure in asked.figures)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_the_index_has_every_sweep_with_its_question(path: Path) -> None:
+    rows = (ROOT / "sweeps" / "README.md").read_text(encoding="utf-8").splitlines()
+    (row,) = [row for row in rows if f"`python sweeps/{path.name}`" in row and row.startswith("| ")]
+    question = re.search(r'question="([^"]*)"', path.read_text(encoding="utf-8"))
+    assert question is not None and row.startswith(f"| {question[1]} |")

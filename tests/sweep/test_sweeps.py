@@ -53,9 +53,9 @@ def test_a_folder_with_a_sweep_is_not_overwritten(place: Path, capsys: pytest.Ca
     (place / "there").mkdir()
     (place / "there" / "sweep.json").write_text("{}")
     assert main(SWEEP, ["--out", "there"]) == 2
-    assert "holds a sweep already: go on with --resume" in capsys.readouterr().err
+    assert "holds a sweep already: continue it with --resume" in capsys.readouterr().err
     assert main(SWEEP, ["--out", "nowhere", "--resume"]) == 2
-    assert "holds no sweep to go on with" in capsys.readouterr().err
+    assert "holds no sweep to continue" in capsys.readouterr().err
 
 
 def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,11 +65,13 @@ def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.Captu
 
 @pytest.mark.long
 def test_population_based_training_goes_on_from_the_better_half(place: Path) -> None:
-    """The trial that learns nothing takes over the other's checkpoints, in run folders of its own."""
+    """The trial that learns nothing takes over the other's checkpoints, in new run folders."""
     space = {"algorithm.client.lr": tune.grid_search([1e-6, 0.2])}
     sweep = replace(SWEEP, space=space, metric="train/loss")
     assert main(sweep, [*ENGINE, "rounds=4", "--scheduler", "pbt", "--search", "grid"]) == 0
-    runs = [sorted(path.name for path in trial.glob("run*") if path.is_dir()) for trial in trials(place / "runs" / "tones")]
+    runs = [
+        sorted(path.name for path in trial.glob("run*") if path.is_dir()) for trial in trials(place / "runs" / "tones")
+    ]
     assert any(len(names) > 1 for names in runs)
     for trial, names in zip(trials(place / "runs" / "tones"), runs, strict=True):
         newest = trial / names[-1]
@@ -81,7 +83,7 @@ def test_population_based_training_goes_on_from_the_better_half(place: Path) -> 
 
 @pytest.mark.long
 def test_kill_everything_then_resume(place: Path) -> None:
-    """Finished trials stay, unfinished ones go on, no row is there twice, and a trial is the run that `fedray run` plays."""
+    """Finished trials stay, others resume, no row is there twice, and a trial equals a run by `fedray run`."""
     command = [sys.executable, str(Path(__file__).parent / "tones.py"), "--max-concurrent", "1"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     experiment = place / "runs" / "tones"
@@ -102,8 +104,15 @@ def test_kill_everything_then_resume(place: Path) -> None:
     assert (first / "run" / "results.json").stat().st_mtime_ns == finished
     assert [trial.name for trial in trials(experiment)] == ["00000_lr=0.05", "00001_lr=0.2"]
     for trial in trials(experiment):
-        assert [row["round"] for row in table(trial)] == [row["round"] for row in rows(trial / "run")] == list(range(1, 13))
-        assert table(trial)[-1]["best/test/wer"] == json.loads((trial / "run" / "results.json").read_text())["best"]["test/wer"]
+        assert (
+            [row["round"] for row in table(trial)]
+            == [row["round"] for row in rows(trial / "run")]
+            == list(range(1, 13))
+        )
+        assert (
+            table(trial)[-1]["best/test/wer"]
+            == json.loads((trial / "run" / "results.json").read_text())["best"]["test/wer"]
+        )
     assert (experiment / "report.html").exists() and not (experiment / ".prepare").exists()
     alone = fedray.run("tones.yaml", ["algorithm.client.lr=0.2", "rounds=12"], out="alone")
     assert bits(alone.folder, 12) == bits(experiment / "00001_lr=0.2" / "run", 12)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.types import ServerState
-from fedray.engine.folder import ClientRecord, Progress, RunFolder
-from fedray.engine.store import ClientStore
+from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.sweep.trial import take_over
 
 
@@ -44,7 +44,9 @@ def test_a_run_that_is_taken_over_has_checkpoints_states_and_rows_of_its_own(tmp
 def test_states_are_linked_not_copied(tmp_path: Path) -> None:
     source, target = played(tmp_path / "source", 2), RunFolder(tmp_path / "target")
     take_over(source, 2, target)
-    mine, theirs = (ClientStore(tmp_path / name / "states").storage.local / "a" / "000002.pt" for name in ("source", "target"))
+    mine, theirs = (
+        ClientStore(tmp_path / name / "states").storage.local / "a" / "000002.pt" for name in ("source", "target")
+    )
     assert mine.stat().st_ino == theirs.stat().st_ino
     ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # written anew, it is another file
     assert ClientStore(tmp_path / "source" / "states").load("a", 2) == {"round": 2}

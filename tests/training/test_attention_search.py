@@ -8,18 +8,27 @@ import torch
 from fedray.models.conformer import Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
 from fedray.models.language_model import NGram, log_probability
-from fedray.training.attention_search import AttentionSearch
-from fedray.training.decoding import DecodeSettings
+from fedray.training.decoding.attention import AttentionSearch
+from fedray.training.decoding.search import DecodeSettings
 
 VOCABULARY = 3
 
 
 def conformer():
-    return Conformer(ConformerSettings(d_model=16, heads=2, ffn=32, kernel=7, layers=1, decoder_layers=1), 10, VOCABULARY)
+    return Conformer(
+        ConformerSettings(d_model=16, heads=2, ffn=32, kernel=7, layers=1, decoder_layers=1), 10, VOCABULARY
+    )
 
 
 def crdnn():
-    sizes = {"channels": (4,), "rnn_neurons": 8, "dnn_neurons": 16, "decoder_neurons": 10, "attention": 9, "embedding": 5}
+    sizes = {
+        "channels": (4,),
+        "rnn_neurons": 8,
+        "dnn_neurons": 16,
+        "decoder_neurons": 10,
+        "attention": 9,
+        "embedding": 5,
+    }
     return CRDNN(CRDNNSettings(**sizes, attention_kernel=2, decoder_layers=1, time_pooling=3), 10, VOCABULARY)
 
 
@@ -27,7 +36,7 @@ def crdnn():
 def encoded(request):
     torch.manual_seed(1)
     model = request.param().eval()
-    # An untrained decoder hardly varies: let it.
+    # An untrained decoder gives almost the same output everywhere: large weights make it vary.
     torch.nn.init.normal_(model.attention_head.w.weight, std=1.0)
     torch.nn.init.normal_(model.ctc_head.w.weight, std=1.0)
     with torch.no_grad():
@@ -38,7 +47,9 @@ def attention(model, hidden, lengths, tokens) -> float:
     """Log-probability of a text and its end."""
     targets = torch.tensor([[*tokens, model.eos]])
     with torch.no_grad():
-        scores = model.attend(hidden, lengths, torch.tensor([[model.bos, *tokens]])).gather(-1, targets[..., None])[0, :, 0]
+        scores = model.attend(hidden, lengths, torch.tensor([[model.bos, *tokens]])).gather(-1, targets[..., None])[
+            0, :, 0
+        ]
     return float(scores.sum())
 
 
@@ -60,7 +71,7 @@ def test_greedy_takes_the_best_token_each_step(encoded):
 
 
 def ctc(model, hidden, lengths, tokens) -> float:
-    """By enumeration of the alignments."""
+    """CTC's log-probability of a text, by enumeration of the alignments."""
     with torch.no_grad():
         log_probs = model.ctc(hidden)[0, : int(lengths)].double()
     total = 0.0

@@ -1,4 +1,4 @@
-"""Classification as a task, on made features: classes, faults, scores by hand, what is written and what travels."""
+"""Classification as a task, on synthetic features: classes, errors, scores by hand, exported files, pickled size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ import torch
 from torch import nn
 
 from fedray.algorithms.fednst import FedNST, FedNSTSettings
-from fedray.core.algorithm import Parts
+from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.data.augment import SpecAugmentSettings
-from fedray.data.dataset import Utterances, collate, shards
-from fedray.data.features import FeatureSettings, FeatureStore
-from fedray.data.federated import SpeechData
+from fedray.core.server_optimizers import SGD
+from fedray.core.settings import Choice
+from fedray.core.strategies import ByExamples
+from fedray.data.features.augment import SpecAugmentSettings
+from fedray.data.features.dataset import Utterances, collate, shards
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.store import FeatureStore
+from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
 from fedray.models import MODELS
 from fedray.models.conformer import ConformerSettings
@@ -34,7 +38,7 @@ Labels = Sequence[str | None]
 
 
 def clips(folder: Path, name: str, labels: Labels, first_frames: Any = None) -> Utterances:
-    """Clip i of 4 frames, all of them `first_frames[i]` (default: random), with its label, also as its text in upper case."""
+    """Clips of 4 frames; those of clip i hold `first_frames[i]` (default: random). Texts are labels in upper case."""
     folder = folder / name
     folder.mkdir(parents=True)
     values = np.random.default_rng(0).standard_normal((len(labels), BINS)) if first_frames is None else first_frames
@@ -42,21 +46,33 @@ def clips(folder: Path, name: str, labels: Labels, first_frames: Any = None) -> 
     np.save(folder / "offsets.npy", 4 * np.arange(len(labels) + 1))
     (folder / "store.json").write_text(f'{{"bins": {BINS}, "broken": {{}}}}')
     rows = [
-        {"utterance": f"{name}{i}", "path": "/x.wav", "seconds": 1.0, "speaker": name, "label": label, "text": label and label.upper()}
+        {
+            "utterance": f"{name}{i}",
+            "path": "/x.wav",
+            "seconds": 1.0,
+            "speaker": name,
+            "label": label,
+            "text": label and label.upper(),
+        }
         for i, label in enumerate(labels)
     ]
     return Utterances(Manifest.from_rows(rows, source="test"), FeatureStore(folder), np.arange(len(labels)))
 
 
-def federation(folder: Path, clients: Labels = ("no", "yes", "no"), server: Labels | None = None, dev: Labels | None = None) -> SpeechData:
-    """One client, `only`, which has all of the clients' clips but the last."""
+def federation(
+    folder: Path, clients: Labels = ("no", "yes", "no"), server: Labels | None = None, dev: Labels | None = None
+) -> SpeechData:
+    """One client, `only`, with all of the clients' clips but the last one."""
     everyone = clips(folder, "client", [*clients, "nobody's"])
     splits = {} if dev is None else {"dev": clips(folder, "dev", dev)}
-    return SpeechData(everyone, {"only": np.arange(len(clients))}, splits, None if server is None else clips(folder, "server", server))
+    return SpeechData(
+        everyone, {"only": np.arange(len(clients))}, splits, None if server is None else clips(folder, "server", server)
+    )
 
 
-def task(data: SpeechData, model: Any = None, **settings: Any) -> Classification:
-    return Classification(ClassificationSettings(**settings), model or CRNNSettings("tiny"), FeatureSettings(bins=BINS), data)
+def task(data: SpeechData, model: Choice | None = None, **settings: Any) -> Classification:
+    model = model or Choice("crnn", CRNNSettings("tiny"))
+    return Classification(ClassificationSettings(**settings), model, FeatureSettings(bins=BINS), data)
 
 
 def test_classes_are_what_server_and_clients_have(tmp_path: Path) -> None:
@@ -101,18 +117,23 @@ def test_settings_that_make_no_sense(tmp_path: Path) -> None:
         task(federation(tmp_path / "b", [None]))
     with pytest.raises(ValueError, match="two or more different labels"):
         ClassificationSettings(classes=["a", "a"])
-    with pytest.raises(ValueError, match="label is one of label, text, not 'speaker'"):
+    with pytest.raises(ValueError, match="label must be label or text, not 'speaker'"):
         ClassificationSettings(label="speaker")
 
 
 def test_task_model_and_algorithm_must_fit(tmp_path: Path) -> None:
     data = federation(tmp_path)
-    with pytest.raises(ValueError, match="task.kind classification cannot train Conformer.*set model.kind crnn"):
-        task(data, ConformerSettings())
+    with pytest.raises(ValueError, match="task.kind classification cannot train Conformer.*set model.kind=crnn"):
+        task(data, Choice("conformer", ConformerSettings()))
     with pytest.raises(ValueError, match="task.kind recognition cannot train CRNN.*set model.kind=conformer or crdnn"):
-        Recognition(RecognitionSettings(), CRNNSettings(), FeatureSettings(bins=BINS), data)
-    with pytest.raises(ValueError, match="fednst labels speech with its transcripts, so it needs task.kind recognition"):
-        FedNST(FedNSTSettings(), Parts(task(data)))
+        Recognition(RecognitionSettings(), Choice("crnn", CRNNSettings()), FeatureSettings(bins=BINS), data)
+    with pytest.raises(
+        ValueError, match="fednst labels speech with its transcripts, so it needs task.kind recognition"
+    ):
+        crnn = MODELS["crnn"]
+        FedNST.check_setup(
+            FedNSTSettings(), Setup(Classification, None, crnn, None, ByExamples(), SGD(), 1, False, False)
+        )
 
 
 def test_what_travels_is_small_and_knows_the_same(tmp_path: Path) -> None:
@@ -132,7 +153,7 @@ class EchoSettings:
 
 
 class Echo(nn.Module):
-    """Says of a clip what its first frame holds."""
+    """A model whose logits are the first frame of the clip."""
 
     Settings = EchoSettings
 
@@ -149,20 +170,26 @@ def echo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Classification,
     monkeypatch.setitem(MODELS, "echo", Echo)
     data = clips(folder, "scored", ["a", "b", "c", "a"], [[2.0, 0, 0], [0, 1, 0], [1, 0, 0.5], [0.25, 0, 0.5]])
     federated = SpeechData(data, {"only": np.arange(4)}, {"dev": data}, None)
-    built = task(federated, EchoSettings())
+    built = task(federated, Choice("echo", EchoSettings()))
     return built, data, built.flat("cpu").read()
 
 
 def test_accuracy_and_loss_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built, data, params = echo(tmp_path, monkeypatch)
-    # The third clip is taken for an a, the fourth for a c: 2 of 4 are right.
+    # The model answers a for the third clip and c for the fourth: 2 of 4 are correct.
     losses = [
         math.log(sum(map(math.exp, logits))) - logits[target]
         for logits, target in (((2, 0, 0), 0), ((0, 1, 0), 1), ((1, 0, 0.5), 2), ((0.25, 0, 0.5), 0))
     ]
     scored = built.evaluate(params, data, {}, "cpu", final=True)
     assert scored.metrics["accuracy"] == 50.0 and scored.metrics["loss"] == pytest.approx(sum(losses) / 4, rel=1e-6)
-    assert scored.predictions[2] == {"utterance": "scored2", "speaker": "scored", "reference": "c", "hypothesis": "a", "errors": 1}
+    assert scored.predictions[2] == {
+        "utterance": "scored2",
+        "speaker": "scored",
+        "reference": "c",
+        "hypothesis": "a",
+        "errors": 1,
+    }
     assert [row["errors"] for row in scored.predictions] == [0, 0, 1, 1]
     batch = collate(data, np.array([3, 1]))
     loss = built.loss(built.flat("cpu").model, batch, built.targets(data)[batch.positions]).detach()
@@ -200,7 +227,7 @@ def test_macro_f1_is_pooled_by_class(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(MODELS, "echo", Echo)
     answers = np.eye(3)[[0, 0, 1, 1, 0, 0]]
     data = federation(tmp_path, list("abc"))
-    built, dev = task(data, EchoSettings()), clips(tmp_path, "scored", list("aaabbc"), answers)
+    built, dev = task(data, Choice("echo", EchoSettings())), clips(tmp_path, "scored", list("aaabbc"), answers)
     params = built.initial()
     expected = 100 * (4 / 7 + 2 / 4 + 0) / 3
     assert built.evaluate(params, dev, {}, "cpu", False).metrics["macro_f1"] == pytest.approx(expected)
@@ -209,10 +236,10 @@ def test_macro_f1_is_pooled_by_class(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clips of four frames, windows of two: Echo says what the first frame of each holds, which here is the same."""
+    """Clips of four frames, windows of two: all frames of a clip are equal, so each window has the clip's logits."""
     monkeypatch.setitem(MODELS, "echo", Echo)
     data = federation(tmp_path, list("abc"))
-    whole, cut = task(data, EchoSettings()), task(data, EchoSettings(), window=0.035)
+    whole, cut = task(data, Choice("echo", EchoSettings())), task(data, Choice("echo", EchoSettings()), window=0.035)
     dev = clips(tmp_path, "scored", list("abc"), np.eye(3))
     params = whole.initial()
     np.testing.assert_array_equal(cut.logits(params, dev, "cpu"), whole.logits(params, dev, "cpu"))

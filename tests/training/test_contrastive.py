@@ -1,4 +1,4 @@
-"""Contrastive pre-training: its loss by hand, that it falls, that a cut changes no bit, and what a run starts from."""
+"""Contrastive pre-training: the loss by hand, a falling loss, a resume with the same bits, the weights for a run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from fedray.core.seeds import numpy_generator, seed_all
-from fedray.data.dataset import Utterances, batches
-from fedray.data.features import FeatureStore
+from fedray.data.features.dataset import Utterances, batches
+from fedray.data.features.store import FeatureStore
 from fedray.data.manifest import Manifest
 from fedray.models.audio_cnn import AudioCNN, AudioCNNSettings
 from fedray.models.weights import load_weights
@@ -24,7 +24,7 @@ SETTINGS = ContrastiveSettings(epochs=4, batch=8, units=8)
 
 
 def clips(folder: Path, count: int = 18, frames: int = 40) -> Utterances:
-    """Each clip is one random spectrum with a little noise in every frame: two segments of it are alike."""
+    """Each clip is one random spectrum with a little noise in every frame, so its two segments are similar."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     spectra = np.repeat(generator.standard_normal((count, BINS)), frames, axis=0)
@@ -57,11 +57,13 @@ def test_the_similarity_is_bilinear() -> None:
 
     for i in range(3):
         for j in range(3):
-            assert found[i, j].item() == pytest.approx((g(first[i]) @ head.bilinear.weight @ g(second[j])).item(), rel=1e-4, abs=1e-6)
+            assert found[i, j].item() == pytest.approx(
+                (g(first[i]) @ head.bilinear.weight @ g(second[j])).item(), rel=1e-4, abs=1e-6
+            )
 
 
 def test_the_first_steps_by_hand(tmp_path: Path) -> None:
-    """An epoch of 18 clips in batches of 8: each is to be found among the others of its batch."""
+    """An epoch of 18 clips in batches of 8: the loss finds each clip among the others of its batch."""
     found = training(tmp_path)
     other = training(tmp_path)
     optimizer = torch.optim.Adam([*other.model.blocks.parameters(), *other.head.parameters()], lr=1e-3)
@@ -80,12 +82,14 @@ def test_the_first_steps_by_hand(tmp_path: Path) -> None:
         optimizer.step()
         total += float(step.detach()) * len(batch)
     assert loss == pytest.approx(total / 18, rel=1e-5) and heard == [1, 2, 3] and found.steps == 3
-    for mine, theirs in zip(found.parameters, [*other.model.blocks.parameters(), *other.head.parameters()], strict=True):
+    for mine, theirs in zip(
+        found.parameters, [*other.model.blocks.parameters(), *other.head.parameters()], strict=True
+    ):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_the_loss_falls(tmp_path: Path) -> None:
-    """From that of a guess among nine."""
+    """The loss falls from that of a random guess among nine clips."""
     running = training(tmp_path, ContrastiveSettings(batch=9, units=32))
     losses = [running.epoch() for _ in range(24)]
     assert losses == running.losses and losses[1] > 0.9 * np.log(9) and np.mean(losses[-3:]) < 0.7 * np.log(9)
@@ -121,13 +125,15 @@ def test_a_model_starts_from_it_with_a_last_layer_of_its_own(tmp_path: Path) -> 
 
 
 def test_what_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="contrastive.window: no clip is longer than 1.0 s, so both segments would be the same"):
+    with pytest.raises(
+        ValueError, match="contrastive.window: no clip is longer than 1.0 s, so both segments would be the same"
+    ):
         training(tmp_path / "a", frames=FRAMES)
-    with pytest.raises(ValueError, match="compares clips, and there are 1"):
+    with pytest.raises(ValueError, match="compares clips, but there are 1"):
         training(tmp_path / "b", count=1)
     with pytest.raises(ValueError, match="cannot train Linear: set model.kind=audio_cnn"):
         training(tmp_path / "c", make=lambda: nn.Linear(1, 1))
-    with pytest.raises(ValueError, match="batch: 1 clips have no others"):
+    with pytest.raises(ValueError, match="batch must be at least 2, not 1"):
         ContrastiveSettings(batch=1)
     with pytest.raises(ValueError, match="window must be above 0"):
         ContrastiveSettings(window=0)

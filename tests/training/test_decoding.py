@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedray.models.language_model import NGram, log_probability, perplexity
-from fedray.training.decoding import BeamSearch, DecodeSettings, GreedySearch, LexiconSearch, greedy
+from fedray.training.decoding.beam import BeamSearch, LexiconSearch
+from fedray.training.decoding.search import DecodeSettings, GreedySearch, greedy
 
 WORDS = ("one", "two", "on")
 LETTERS = " entow"  # token i + 1
@@ -32,7 +33,7 @@ def collapse(path) -> tuple[int, ...]:
 
 
 def exhaustive(log_probs: np.ndarray) -> dict[tuple[int, ...], float]:
-    """Log-probability of every text: the sum over all alignments."""
+    """The log-probability of every text: the sum over all alignments."""
     texts: dict[tuple[int, ...], float] = {}
     for path in itertools.product(range(log_probs.shape[1]), repeat=len(log_probs)):
         probability = math.exp(sum(row[token] for row, token in zip(log_probs, path, strict=True)))
@@ -85,7 +86,7 @@ def test_the_language_model_changes_the_winner():
     assert plain.tokens == (1,) and plain.score == pytest.approx(math.log(0.5))
     assert math.log(0.4 * two) > math.log(0.5 * one)
     assert fused.tokens == (2,) and fused.score == pytest.approx(math.log(0.4 * two * end) + 1)
-    # Without a bonus the empty text, 0.1 x p(end), is worse still than 0.4 x p(2) x p(end).
+    # Without a bonus the empty text, 0.1 x p(end), is still worse than 0.4 x p(2) x p(end).
     assert BeamSearch(DecodeSettings(lm_weight=1.0, token_bonus=0.0), str, model).search(log_probs).tokens == (2,)
 
 
@@ -105,7 +106,11 @@ def test_long_utterances_do_not_underflow():
 
 
 def sentences(counts) -> dict[tuple[int, ...], str]:
-    return {tuple(encode(" ".join(words))): " ".join(words) for count in counts for words in itertools.product(WORDS, repeat=count)}
+    return {
+        tuple(encode(" ".join(words))): " ".join(words)
+        for count in counts
+        for words in itertools.product(WORDS, repeat=count)
+    }
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,7 +126,9 @@ def test_lexicon_search_is_the_exhaustive_search_of_its_sentences(seed):
         reduction="none",
     )
     best = int(scores.argmax())
-    hypothesis = LexiconSearch(DecodeSettings("lexicon", beam=200, lexicon=WORDS, max_words=2), encode, decode).search(log_probs)
+    hypothesis = LexiconSearch(DecodeSettings("lexicon", beam=200, lexicon=WORDS, max_words=2), encode, decode).search(
+        log_probs
+    )
     assert hypothesis.text == allowed[targets[best]]
     assert hypothesis.score == pytest.approx(float(scores[best]))
 
@@ -139,7 +146,9 @@ def test_lexicon_of_sub_words_where_one_word_begins_another():
     def pieces(text: str) -> list[int]:
         return [token for word in text.split() for token in {"a": [1], "ab": [1, 2]}[word]]
 
-    search = LexiconSearch(DecodeSettings("lexicon", lexicon=("a", "ab"), min_words=2, max_words=2, prune=100.0), pieces, str)
+    search = LexiconSearch(
+        DecodeSettings("lexicon", lexicon=("a", "ab"), min_words=2, max_words=2, prune=100.0), pieces, str
+    )
     path = np.log(np.full((6, 3), 0.01))
     for frame, token in enumerate([1, 2, 0, 1, 0, 0]):
         path[frame, token] = np.log(0.98)
@@ -167,13 +176,17 @@ def test_wrong_settings_are_refused(changes, words):
 
 
 class TinyGRU:
-    """A neural language model: its state is the history, by which the tensors are found."""
+    """A neural language model: its state is the history, the key of its tensors."""
 
     size = 4
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        self.embedding, self.cell, self.out = torch.nn.Embedding(self.size, 5), torch.nn.GRUCell(5, 5), torch.nn.Linear(5, self.size)
+        self.embedding, self.cell, self.out = (
+            torch.nn.Embedding(self.size, 5),
+            torch.nn.GRUCell(5, 5),
+            torch.nn.Linear(5, self.size),
+        )
         self.hidden = {}
 
     def start(self):
@@ -196,14 +209,22 @@ class TinyGRU:
 
 def test_a_neural_model_fits_the_protocol():
     model = TinyGRU()
-    # All texts of at most 6 tokens together have less than everything: the rest is left for the longer ones.
-    total = sum(math.exp(log_probability(model, tokens)) for length in range(7) for tokens in itertools.product((1, 2, 3), repeat=length))
+    # All texts of at most 6 tokens have less than the whole probability: longer texts have the rest.
+    total = sum(
+        math.exp(log_probability(model, tokens))
+        for length in range(7)
+        for tokens in itertools.product((1, 2, 3), repeat=length)
+    )
     assert 0.5 < total < 1
     assert perplexity(model, [[1, 2]]) == pytest.approx(math.exp(-log_probability(model, [1, 2]) / 3))
     search = BeamSearch(DecodeSettings(beam=50, prune=100.0, lm_weight=1.0, token_bonus=0.0), str, model)
     uniform = np.full((2, TinyGRU.size), -math.log(TinyGRU.size))
     # Alignments of two frames: of no token 1, of one token 3, of two different ones 1.
-    scores = {(): 1.0} | dict.fromkeys(itertools.product((1, 2, 3)), 3.0) | dict.fromkeys(itertools.permutations((1, 2, 3), 2), 1.0)
+    scores = (
+        {(): 1.0}
+        | dict.fromkeys(itertools.product((1, 2, 3)), 3.0)
+        | dict.fromkeys(itertools.permutations((1, 2, 3), 2), 1.0)
+    )
     best = max(scores, key=lambda tokens: math.log(scores[tokens] / 16) + log_probability(model, tokens))
     hypothesis = search.search(uniform)
     assert hypothesis.tokens == best

@@ -1,11 +1,11 @@
-"""Windows of clips: what they cover, what is drawn, and what is filled up."""
+"""Windows of clips: coverage, random places, padding."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from fedray.data.dataset import Batch
+from fedray.data.features.dataset import Batch
 from fedray.training.windows import all_windows, random_window
 
 
@@ -24,8 +24,18 @@ def rows(found: Batch) -> list[list[int]]:
 
 def test_as_few_windows_as_cover_a_clip() -> None:
     found, clips = all_windows(batch(4, 9, 2), 4)
-    assert rows(found) == [[1, 2, 3, 4], [101, 102, 103, 104], [103, 104, 105, 106], [106, 107, 108, 109], [0, 201, 202, 0]]
-    assert clips.tolist() == [0, 1, 1, 1, 2] and found.positions.tolist() == [7, 8, 8, 8, 9] and found.lengths.tolist() == [4] * 5
+    assert rows(found) == [
+        [1, 2, 3, 4],
+        [101, 102, 103, 104],
+        [103, 104, 105, 106],
+        [106, 107, 108, 109],
+        [0, 201, 202, 0],
+    ]
+    assert (
+        clips.tolist() == [0, 1, 1, 1, 2]
+        and found.positions.tolist() == [7, 8, 8, 8, 9]
+        and found.lengths.tolist() == [4] * 5
+    )
 
 
 def test_a_random_window_of_each_clip() -> None:

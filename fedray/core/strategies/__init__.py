@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from fedray.core.strategies.base import Coordinatewise, OnePass, Pairwise, Strategy, TwoPhase, Weights, squared_distances
+from fedray.core.strategies.base import (
+    Coordinatewise,
+    OnePass,
+    Pairwise,
+    Strategy,
+    TwoPhase,
+    Weights,
+    squared_distances,
+)
 from fedray.core.strategies.layerwise import LayerwisePruning
-from fedray.core.strategies.one_pass import ByExamples, ByLoss, ByWer
+from fedray.core.strategies.one_pass import ByExamples, ByLoss, ByWer, Uniform
 from fedray.core.strategies.robust import Krum, Median, TrimmedMean
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "by_examples": ByExamples,
     "by_loss": ByLoss,
     "by_wer": ByWer,
+    "uniform": Uniform,
     "layerwise_pruning": LayerwisePruning,
     "median": Median,
     "trimmed_mean": TrimmedMean,
@@ -31,6 +40,7 @@ __all__ = [
     "Strategy",
     "TrimmedMean",
     "TwoPhase",
+    "Uniform",
     "Weights",
     "squared_distances",
 ]

@@ -1,4 +1,4 @@
-"""The kinds of strategies: what each is asked, and when. A strategy weighs, the engine sums."""
+"""The kinds of strategies: the inputs of each, and when it runs. A strategy weighs, the engine sums."""
 
 from __future__ import annotations
 
@@ -15,61 +15,83 @@ Block = npt.NDArray[np.float32]  # [clients, parameters]
 Distances = npt.NDArray[np.float64]  # [clients, clients]
 Weights = Mapping[str, float | Mapping[str, float]]  # client -> one weight, or one for each layer by name; absent = 0
 
-COLUMNS = 1024  # taken at once by squared_distances, so that the rows of 100 clients stay in the cache
+COLUMNS = 1024  # of one step of squared_distances: the rows of 100 clients fit into the processor's cache
 
 
 class Strategy(ABC):  # noqa: B024 - its kinds differ in what they are asked
-    """The root of all strategies. `clip_norm` bounds each update's Euclidean norm before anything else sees it."""
+    """The root of all strategies.
+
+    `clip_norm` bounds the Euclidean norm of each client's delta, not that of the vectors beside it. Clipping comes
+    before everything else. In the arguments below, `delta` is the flat update: delta, then the vectors beside it, each
+    of which is one more layer, `vectors/NAME`.
+    """
 
     clip_norm: float | None = None
 
     def clip(self, delta: Vector) -> Vector:
+        """delta, scaled down to `clip_norm` where its norm is larger."""
         if self.clip_norm is None:
             return delta
-        norm = math.sqrt(float(np.square(delta, dtype=np.float64).sum()))  # not by BLAS, whose bits depend on its threads
+        # Not by BLAS, whose bits depend on its threads.
+        norm = math.sqrt(float(np.square(delta, dtype=np.float64).sum()))
         return delta if norm <= self.clip_norm else delta * np.float32(self.clip_norm / norm)
 
 
 class OnePass(Strategy):
-    """Weights that follow from a client's own report: updates are folded at once and forgotten."""
+    """Each client's weight follows from its report alone: the engine adds updates to a sum at once."""
 
     @abstractmethod
     def log_weight(self, report: Mapping[str, float]) -> float:
-        """The natural logarithm of the client's weight; only ratios within a cohort matter. -inf leaves the client out."""
+        """The natural logarithm of the client's weight. -inf: the client has no weight.
+
+        Only ratios of weights within a cohort matter.
+        """
 
 
 class TwoPhase(Strategy):
-    """Weights that follow from scalars of the whole cohort: the mean goes down, scalars come up, weights go down, the holders fold."""
+    """Weights follow from scalars of the whole cohort.
+
+    The plain mean goes down to the actors that hold the updates, scalars come up, weights go down, the actors fold.
+    """
 
     @abstractmethod
     def probe(self, delta: Vector, mean: Vector, layers: Sequence[Layer]) -> Mapping[str, float]:
-        """Scalars of one update, made where it lies. `mean` is the unweighted mean of the cohort's updates."""
+        """Scalars of one update, computed on its actor. `mean`: the unweighted mean of the cohort's updates."""
 
     @abstractmethod
     def weigh(self, probes: Mapping[str, Mapping[str, float]], reports: Mapping[str, Mapping[str, float]]) -> Weights:
-        """Weights from everyone's probes and reports, clients in lane order; runs on the driver. Only ratios within a layer matter."""
+        """Weights from all clients' probes and reports, in lane order. Runs on the driver.
+
+        Only ratios of weights within a layer matter.
+        """
 
 
 class Coordinatewise(Strategy):
-    """A rule for each parameter on its own, over all clients: updates come in blocks of parameters."""
+    """A rule that combines each parameter over all clients: updates come in blocks of parameters."""
 
     @abstractmethod
     def combine(self, values: Block) -> Vector:
-        """float32 [clients, block] -> float32 [block]. The bits must not depend on how the vector is cut into blocks."""
+        """float32 [clients, block] -> float32 [block]. The bits must not depend on the cut into blocks."""
 
 
 class Pairwise(Strategy):
-    """Weights that follow from the distances between all updates of the cohort."""
+    """Weights follow from the distances between all updates of the cohort."""
 
     @abstractmethod
-    def weigh(self, distances: Distances, clients: Sequence[str], reports: Mapping[str, Mapping[str, float]]) -> Weights:
-        """Weights from squared Euclidean distances, float64 [clients, clients]; `clients` in lane order; runs on the driver."""
+    def weigh(
+        self, distances: Distances, clients: Sequence[str], reports: Mapping[str, Mapping[str, float]]
+    ) -> Weights:
+        """Weights from squared Euclidean distances, float64 [clients, clients]. Runs on the driver.
+
+        `clients`: their ids, in lane order.
+        """
 
 
 def squared_distances(values: Block) -> Distances:
-    """Of one block, float32 [clients, block] -> float64 [clients, clients]: symmetric, diagonal 0; blocks add up to those of the vectors.
+    """The squared distances between all rows of a block: float32 [clients, block] -> float64 [clients, clients].
 
-    By differences: |a|^2 + |b|^2 - 2ab would cancel, and the bits of a matrix product by BLAS depend on its threads.
+    The matrix is symmetric with diagonal 0. The sum over all blocks is the matrix of the whole vectors. Computed by
+    differences: |a|^2 + |b|^2 - 2ab would cancel, and the bits of a matrix product by BLAS depend on its threads.
     """
     count = len(values)
     result = np.zeros((count, count))
@@ -79,16 +101,16 @@ def squared_distances(values: Block) -> Distances:
         for i in range(count - 1):
             differences = np.subtract(rows[i + 1 :], rows[i], out=buffer[i + 1 :])
             result[i, i + 1 :] += np.square(differences, out=differences).sum(axis=1)
-    return result + result.T  # one of the two is 0
+    return result + result.T  # of each pair of entries one is 0
 
 
 def part(share: float, clients: int) -> int:
-    """floor(share * clients) of the decimal number that was written: 0.29 of 100 are 29, although 0.29 * 100 is just below."""
+    """floor(share * clients) for the decimal number that was configured: 0.29 of 100 is 29, not floor(28.999...)."""
     return math.floor(share * clients + 1e-9)
 
 
 def below_half(**values: float) -> None:
-    """A check for a dataclass' own: each must be a share of a cohort's minority."""
+    """ValueError unless each value is a share from 0 to below 0.5: that of a minority of the cohort."""
     for name, value in values.items():
         if not 0 <= value < 0.5:
             raise ValueError(f"{name} is a share of the cohort: it must be at least 0 and below 0.5, not {value}")

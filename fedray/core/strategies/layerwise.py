@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedray.core.config import positive
+from fedray.core.settings import positive
 from fedray.core.strategies.base import TwoPhase, Weights, below_half, part
 from fedray.core.types import Layer, Vector
 
 
 @dataclass(frozen=True)
 class LayerwisePruning(TwoPhase):
-    """In each layer the r largest and r smallest deviations ||delta_i - mean||_2 are dropped, the rest weighs by examples (FedMLAC, LPA).
+    """In each layer, drop the r largest and the r smallest deviations ||delta_i - mean||_2; weigh the rest by examples.
 
-    The paper's r is lost: here `pruning` of the cohort on either side, at least 1, and 2r < |S|. Cohorts of 1 or 2 lose nobody. Of clients
-    that deviate alike, the one whose id comes first counts as the smaller.
+    The paper (FedMLAC, LPA) does not state r. Here r is `pruning` of the cohort, at least 1, with 2r < |S|; cohorts of
+    1 or 2 clients are not pruned. Ties: of equal deviations, the first id ranks lower.
     """
 
     pruning: float = 0.1
@@ -34,12 +34,13 @@ class LayerwisePruning(TwoPhase):
         for layer in layers:
             if layer.start < min(layer.stop, delta.size):
                 stretch = slice(layer.start, layer.stop)
-                deviation = np.subtract(delta[stretch], mean[stretch], dtype=np.float64)  # float32 could not hold large squares
+                # float64, since the squares of large deviations exceed float32.
+                deviation = np.subtract(delta[stretch], mean[stretch], dtype=np.float64)
                 squares[layer.name] = squares.get(layer.name, 0.0) + float(np.square(deviation, out=deviation).sum())
         return {name: math.sqrt(square) for name, square in squares.items()}
 
     def weigh(self, probes: Mapping[str, Mapping[str, float]], reports: Mapping[str, Mapping[str, float]]) -> Weights:
-        examples = {client: max(reports[client]["examples"], 0.0) for client in probes}
+        examples = {client: max(reports[client]["examples"], 0.0) for client in probes}  # weights are not negative
         r = min(max(1, part(self.pruning, len(probes))), (len(probes) - 1) // 2)
         weights: dict[str, dict[str, float]] = {client: {} for client in probes}
         for layer in next(iter(probes.values()), {}):

@@ -1,4 +1,4 @@
-"""Weights from a client's own report: by examples, by loss, by word error rate."""
+"""Weights from a client's report alone: by examples, by loss, by word error rate, or none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedray.core.config import positive
+from fedray.core.settings import positive
 from fedray.core.strategies.base import OnePass
 
 
@@ -21,6 +21,19 @@ class ByExamples(OnePass):
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         return math.log(report["examples"]) if report["examples"] > 0 else -math.inf
+
+
+@dataclass(frozen=True)
+class Uniform(OnePass):
+    """w_i = 1 / |S|: every client has the same weight (SCAFFOLD; Karimireddy et al., ICML 2020)."""
+
+    clip_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        positive(clip_norm=self.clip_norm)
+
+    def log_weight(self, report: Mapping[str, float]) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -39,9 +52,10 @@ class ByLoss(OnePass):
 
 @dataclass(frozen=True)
 class ByWer(OnePass):
-    """w = softmax((1 - wer_i) / temperature), wer_i a fraction on one central set (Gao et al., ICASSP 2022, equation 6).
+    """w = softmax((1 - wer_i) / temperature), wer_i a fraction, on one central set (Gao et al., ICASSP 2022, eq. 6).
 
-    Their code takes percent, which is temperature 0.01 here: 5 points of WER then weigh 148 times, and the best client nearly takes all.
+    The authors' code takes WER in percent, which is temperature 0.01 here: a client whose WER is 5 points lower then
+    weighs 148 times as much.
     """
 
     temperature: float = 1.0
@@ -55,5 +69,5 @@ class ByWer(OnePass):
 
 
 def finite(log_weight: float) -> float:
-    """NaN, which the engine takes for a failure of the client, in place of an infinity, which would leave it out without a word."""
+    """The log-weight, or NaN in place of an infinity: NaN fails the client, -inf would drop it without a record."""
     return log_weight if math.isfinite(log_weight) else math.nan

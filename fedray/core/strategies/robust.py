@@ -1,4 +1,4 @@
-"""Rules that a minority of faulty or hostile clients cannot move far. None of them weighs by examples."""
+"""Rules that a minority of faulty or hostile clients can change only a little. They ignore the number of examples."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedray.core.config import positive
+from fedray.core.settings import positive
 from fedray.core.strategies.base import Block, Coordinatewise, Distances, Pairwise, Weights, below_half, part
 from fedray.core.types import Vector
 
 
 @dataclass(frozen=True)
 class Median(Coordinatewise):
-    """The median of each parameter (Yin et al., ICML 2018); of an even number of clients the mean of the middle two."""
+    """The median of each parameter (Yin et al., ICML 2018); for an even cohort, the mean of the two middle values."""
 
     clip_norm: float | None = None
 
@@ -28,7 +28,7 @@ class Median(Coordinatewise):
 
 @dataclass(frozen=True)
 class TrimmedMean(Coordinatewise):
-    """The mean of each parameter without its floor(trim * |S|) largest and as many smallest values (Yin et al., ICML 2018)."""
+    """The mean of each parameter without its floor(trim * |S|) largest and smallest values (Yin et al., ICML 2018)."""
 
     trim: float = 0.1
     clip_norm: float | None = None
@@ -42,10 +42,15 @@ class TrimmedMean(Coordinatewise):
 
 
 def _middle(values: Block, dropped: int) -> Vector:
-    """The mean of each column without its `dropped` largest and smallest values; in float64, so it lies between those that are left."""
+    """The mean of each column without its `dropped` largest and smallest values.
+
+    In float64, so the mean lies between the smallest and the largest value that is left.
+    """
     ordered = np.sort(values, axis=0)
     total = np.zeros(values.shape[1])
-    for row in ordered[dropped : len(values) - dropped]:  # not sum(axis=0): numpy adds in another order where a block is one column
+    for row in ordered[
+        dropped : len(values) - dropped
+    ]:  # not sum(axis=0): numpy adds in another order where a block is one column
         total += row
     mean: Vector = (total / (len(values) - 2 * dropped)).astype(np.float32)
     return mean
@@ -53,11 +58,12 @@ def _middle(values: Block, dropped: int) -> Vector:
 
 @dataclass(frozen=True)
 class Krum(Pairwise):
-    """The update whose m - f - 2 nearest others are nearest (squared), of m clients, f of them faulty (Blanchard et al., NeurIPS 2017).
+    """The update with the smallest score: the sum of its m - f - 2 smallest squared distances (Blanchard et al.).
 
-    f = floor(byzantine * m). `select` above 1 is Multi-Krum: the unweighted mean of that many best, of all when the cohort is smaller. The
-    rule needs m >= 2f + 3: in smaller cohorts f is lowered to floor((m - 3) / 2), and of 1 or 2 clients all weigh alike. Of clients that
-    score alike, the one whose id comes first is the better.
+    m clients, f = floor(byzantine * m) of them faulty. `select` above 1 is Multi-Krum: the unweighted mean of that many
+    best updates, of all updates in a smaller cohort. The rule needs m >= 2f + 3: smaller cohorts lower f to
+    floor((m - 3) / 2), and 1 or 2 clients all have the same weight. Ties go to the first id.
+    (NeurIPS 2017.)
     """
 
     byzantine: float = 0.2
@@ -68,7 +74,9 @@ class Krum(Pairwise):
         positive(select=self.select, clip_norm=self.clip_norm)
         below_half(byzantine=self.byzantine)
 
-    def weigh(self, distances: Distances, clients: Sequence[str], reports: Mapping[str, Mapping[str, float]]) -> Weights:
+    def weigh(
+        self, distances: Distances, clients: Sequence[str], reports: Mapping[str, Mapping[str, float]]
+    ) -> Weights:
         count = len(clients)
         if count < 3:
             return dict.fromkeys(clients, 1.0)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from fedray.data.corpora.ambient import Ambient
-from fedray.data.corpora.common_voice import CommonVoice
-from fedray.data.corpora.crema_d import CremaD
-from fedray.data.corpora.embedded import Embedded
-from fedray.data.corpora.fsd50k import Fsd50k
-from fedray.data.corpora.fsdd import ConnectedDigits, Fsdd
-from fedray.data.corpora.iemocap import Iemocap
-from fedray.data.corpora.kaldi import Kaldi
-from fedray.data.corpora.librispeech import LibriSpeech
-from fedray.data.corpora.nemo import Nemo
-from fedray.data.corpora.speech_commands import SpeechCommands
-from fedray.data.corpora.speechbrain import SpeechBrain
-from fedray.data.corpora.tsv import Tsv
-from fedray.data.corpora.urbansound8k import UrbanSound8K
-from fedray.data.corpora.voxforge import VoxForge
+from fedray.data.corpora.formats.kaldi import Kaldi
+from fedray.data.corpora.formats.nemo import Nemo
+from fedray.data.corpora.formats.speechbrain import SpeechBrain
+from fedray.data.corpora.formats.tsv import Tsv
+from fedray.data.corpora.official.ambient import Ambient
+from fedray.data.corpora.official.common_voice import CommonVoice
+from fedray.data.corpora.official.connected_digits import ConnectedDigits
+from fedray.data.corpora.official.crema_d import CremaD
+from fedray.data.corpora.official.fsd50k import Fsd50k
+from fedray.data.corpora.official.fsdd import Fsdd
+from fedray.data.corpora.official.iemocap import Iemocap
+from fedray.data.corpora.official.librispeech import LibriSpeech
+from fedray.data.corpora.official.speech_commands import SpeechCommands
+from fedray.data.corpora.official.urbansound8k import UrbanSound8K
+from fedray.data.corpora.official.voxforge import VoxForge
+from fedray.data.corpora.synthesis.embedded import Embedded
 
 CORPORA: dict[str, type] = {
     "embedded": Embedded,

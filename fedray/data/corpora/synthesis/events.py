@@ -1,7 +1,7 @@
-"""Ten sounds of a city, those of UrbanSound8K (Salamon et al., 2014) in kind: models of what makes them, not recordings.
+"""Ten city sounds, the classes of UrbanSound8K (Salamon et al., 2014): models of the sources, not recordings.
 
-A source is one recording, as a Freesound id is there: its slices share the horn, the dog, the engine, the street behind it and the
-microphone. So slices of one source belong on one side of every split, which is why the source is the corpus' `speaker`.
+A source stands for one recording (a Freesound id in UrbanSound8K). Its slices share the horn, dog or engine, the
+background and the microphone. Therefore all slices of a source belong in one split, and the source is the `speaker`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedray.core import seeds
-from fedray.data.corpora.synthesis.acoustics import GRID, SAMPLE_RATE
+from fedray.data.corpora.synthesis.rooms import GRID, SAMPLE_RATE
 from fedray.data.corpora.synthesis.sounds import (
     add,
     bands,
@@ -30,39 +30,41 @@ from fedray.data.corpora.synthesis.sounds import (
 from fedray.data.corpora.synthesis.speakers import Conditions, Place, draw_place
 
 Generator = np.random.Generator
-LONGEST = 4.0  # s of a slice
-BEHIND = (-22.0, -4.0)  # dB, another of the ten sounds behind the one that counts
-ACCOMPANIED = 0.6  # share of sources that have one behind them
+LONGEST = 4.0  # s, the longest slice
+BEHIND = (-22.0, -4.0)  # dB, level of a second sound in the background
+ACCOMPANIED = 0.6  # share of sources with a second sound in the background
 
 
 @dataclass(frozen=True)
 class Source:
-    """One recording: `event` at a place, and perhaps another event far behind it."""
+    """One recording: `event` at a place, with or without another event in the background."""
 
     id: str
     event: str
     place: Place
     behind: str | None
-    distance: float  # dB of what is behind against the event
+    distance: float  # dB, level of `behind` relative to the event
     seed: int
 
     @property
     def names(self) -> tuple[int, str, str]:
-        """What the source's generators are named after."""
+        """The names that seed the source's generators."""
         return self.seed, "source", self.id
 
 
 def draw(id: str, event: str, conditions: Conditions, seed: int) -> Source:
+    """A random source of `event`."""
     generator = seeds.numpy_generator(seed, "source", id)
     place = draw_place(conditions, generator)
     accompanied, other = generator.random() < ACCOMPANIED, EVENTS[int(generator.integers(len(EVENTS)))]
-    return Source(id, event, place, other if accompanied and other != event else None, float(generator.uniform(*BEHIND)), seed)
+    behind = other if accompanied and other != event else None
+    return Source(id, event, place, behind, float(generator.uniform(*BEHIND)), seed)
 
 
 def slice_of(source: Source, position: int) -> np.ndarray:
-    """float32 [samples] at 16 kHz, 1 to 4 s, dry and of unit power: drawn by names, whatever other slices there are."""
+    """A slice without room or noise: float32 [samples] at 16 kHz, up to 4 s. Other slices do not change the draws."""
     take = seeds.numpy_generator(*source.names, "take", position)
-    shortest, whole = LENGTHS.get(source.event, (1.5, 0.8))
+    shortest, whole = LENGTHS.get(source.event, USUAL)
     seconds = LONGEST if take.random() < whole else take.uniform(shortest, LONGEST)
     samples = int(seconds * SAMPLE_RATE) // GRID * GRID
     sound = unit(SOUNDS[source.event](samples, seeds.numpy_generator(*source.names, "habits"), take))
@@ -72,12 +74,12 @@ def slice_of(source: Source, position: int) -> np.ndarray:
     return sound
 
 
-# Each sound takes `who`, a generator that gives every slice of a source the same draws (the dog), and `take`, the slice's own (its barks).
-# All draws of `who` come first: they must not depend on anything that `take` decides.
+# Each sound takes two generators. `who` gives every slice of a source the same draws (the dog), `take` differs between
+# slices (the barks). All draws from `who` come first, so they depend on no draw from `take`.
 
 
 def air_conditioner(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """A rush of air, the hum of a fan, and their slow beating."""
+    """Rushing air, the hum of a fan, and a slow beat."""
     corner, slope, hum = who.uniform(80, 500), who.uniform(0.8, 1.6), who.uniform(45, 190)
     level, depth, beat = who.uniform(-18, -2), who.uniform(0.02, 0.3), who.uniform(0.3, 7)
     harmonics = who.uniform(0.1, 1, 12) / np.arange(1, 13)
@@ -88,7 +90,7 @@ def air_conditioner(samples: int, who: Generator, take: Generator) -> np.ndarray
 
 
 def car_horn(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """Two reeds a third or a fourth apart, blown once or several times, above traffic."""
+    """Two reeds, up to a fourth apart, blown once or several times, above traffic."""
     low, interval = who.uniform(280, 520), (1.0, 1.19, 1.26, 1.33)[int(who.integers(4))]
     bright, peak, traffic = who.uniform(0.1, 0.7), who.uniform(1200, 3200), who.uniform(-26, -6)
     signal = noise(samples, falling(200, 1.2), take) * gain(traffic)
@@ -96,16 +98,19 @@ def car_horn(samples: int, who: Generator, take: Generator) -> np.ndarray:
     while start < end:
         length = take.uniform(0.12, 0.5) if take.random() < 0.6 else take.uniform(0.5, 2.0)
         part = envelope(length, 0.015, 0.05)
-        bend = 1 + 0.02 * np.minimum(np.arange(len(part)) / (0.03 * SAMPLE_RATE), 1) - 0.02  # the reed takes a moment to its pitch
+        # A reed reaches its pitch after a moment.
+        bend = 1 + 0.02 * np.minimum(np.arange(len(part)) / (0.03 * SAMPLE_RATE), 1) - 0.02
         for pitch in sorted({low, low * interval}):
-            harmonics = np.arange(1, 25) ** -bright * bands([peak], 1.3)(np.float32(pitch) * np.arange(1, 25, dtype=np.float32))
+            harmonics = np.arange(1, 25) ** -bright * bands([peak], 1.3)(
+                np.float32(pitch) * np.arange(1, 25, dtype=np.float32)
+            )
             add(signal, tone(pitch * bend, len(part), harmonics, take.random()) * part, start)
         start += length + (take.uniform(0.06, 0.3) if take.random() < 0.7 else take.uniform(0.3, 2.0))
     return signal
 
 
 def children_playing(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """Shouts and calls near and far above the murmur of many."""
+    """Near and far shouts above the murmur of a crowd."""
     crowd, high, murmur = who.uniform(1.5, 6), who.uniform(260, 420), who.uniform(-16, -4)
     signal = noise(samples, bands([500, 1400, 2800], 0.5), take) * gain(murmur)
     signal *= 10 ** (drift(samples, 5, 5, take) / 20)
@@ -121,7 +126,7 @@ def children_playing(samples: int, who: Generator, take: Generator) -> np.ndarra
 
 
 def dog_bark(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """A throat that opens and closes: barks in groups, their pitch rising and falling, half noise."""
+    """Groups of barks, half tone and half noise, with rising and falling pitch."""
     pitch, length, pause = np.exp(who.uniform(np.log(220), np.log(950))), who.uniform(0.07, 0.2), who.uniform(0.12, 0.5)
     rough, formants = who.uniform(-10, 2), [who.uniform(600, 1300), who.uniform(1500, 2800)]
     signal = np.zeros(samples, np.float32)
@@ -130,46 +135,50 @@ def dog_bark(samples: int, who: Generator, take: Generator) -> np.ndarray:
         lasts, tuned = length * take.uniform(0.8, 1.3), pitch * take.uniform(0.9, 1.1)
         part = envelope(lasts, 0.008, 0.7 * lasts)
         course = tuned * np.interp(np.linspace(0, 1, len(part)), [0, 0.3, 1], [0.75, 1.1, 0.7])
-        bark = tone(course, len(part), voiced(tuned, formants)) + noise(len(part), bands(formants, 0.5), take) * gain(rough)
+        bark = tone(course, len(part), voiced(tuned, formants)) + noise(len(part), bands(formants, 0.5), take) * gain(
+            rough
+        )
         add(signal, bark * part * gain(take.uniform(-6, 0)), start)
         start += lasts + (pause * take.uniform(0.8, 1.3) if take.random() < 0.75 else take.uniform(0.6, 1.8))
     return signal
 
 
 def drilling(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """A motor's whine with its gears, the hiss of the cut, sometimes a hammer, slower under load."""
+    """The whine of a motor and its gears, slower under load, the hiss of the cut, and for some drills a hammer."""
     turns, gears, hiss = who.uniform(70, 260), int(who.integers(5, 16)), who.uniform(-8, 6)
     cut, hammer, rate = [who.uniform(1500, 5500)], who.random() < 0.4, who.uniform(35, 60)
     harmonics = who.uniform(0.2, 1, 40) * np.arange(1, 41) ** -0.5
     harmonics[gears - 1 :: gears] *= 3
-    pressed = np.repeat(take.uniform(0.82, 1.05, 3), 2)  # three loads, and 0.1 s from one to the next
+    pressed = np.repeat(take.uniform(0.82, 1.05, 3), 2)  # three loads with short transitions
     load = np.interp(np.arange(samples) / samples, [0, 0.32, 0.345, 0.65, 0.675, 1], pressed)
     speed = turns * load * (1 + drift(samples, 12, 0.01, take))
-    signal = tone(speed, samples, harmonics) + noise(samples, bands(cut, 0.9), take) * gain(hiss)
+    signal: np.ndarray = tone(speed, samples, harmonics) + noise(samples, bands(cut, 0.9), take) * gain(hiss)
     if hammer:
         beats = np.cumsum(rate * (1 + drift(samples, 8, 0.02, take))) / SAMPLE_RATE
         signal *= 1 - np.float32(0.8) * (beats % 1).astype(np.float32)
-    if take.random() < 0.4:  # it starts or stops within the slice
+    if take.random() < 0.4:  # the drill starts or stops within the slice
         running = envelope(samples / SAMPLE_RATE * take.uniform(0.5, 0.9), 0.15, 0.3)
-        signal = np.pad(signal[: len(running)] * running, (0, samples - len(running))) + noise(samples, falling(300, 1), take) * gain(-25)
+        signal = np.pad(signal[: len(running)] * running, (0, samples - len(running)))
+        signal = signal + noise(samples, falling(300, 1), take) * gain(-25)
         signal = signal if take.random() < 0.5 else signal[::-1]
     return np.ascontiguousarray(signal)
 
 
 def engine_idling(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """Slow explosions in a heavy body, no two alike, and the hiss of belts and fan."""
+    """Slow, uneven explosions in a heavy body, and the hiss of belts and fan."""
     rate, uneven, hiss = who.uniform(10, 32), who.uniform(0.02, 0.12), who.uniform(-16, -3)
     modes, decays = who.uniform([45, 90, 180, 350, 700], [90, 180, 350, 700, 1600]), who.uniform(0.006, 0.04, 5)
     gains = 10 ** (who.uniform([-3, -6, -10, -16, -24], [0, 0, -3, -6, -10]) / 20)
     corner, cylinders = who.uniform(150, 700), who.normal(0, 2.5, 4)
-    times = np.cumsum(take.normal(1, uneven, int(samples / SAMPLE_RATE * rate * 1.3) + 8).clip(0.3) / (rate * take.uniform(0.96, 1.04)))
+    gaps = take.normal(1, uneven, int(samples / SAMPLE_RATE * rate * 1.3) + 8).clip(0.3)
+    times = np.cumsum(gaps / (rate * take.uniform(0.96, 1.04)))
     strengths = 10 ** ((np.resize(cylinders, len(times)) + take.normal(0, 1.5, len(times))) / 20)
     blows = unit(struck(times - 0.2, strengths, ringing(modes, gains, decays), samples))
     return blows + noise(samples, falling(corner, 1.1), take) * gain(hiss)
 
 
 def gun_shot(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """A crack, a boom that dies away, and their echoes; one shot, a few, or a burst."""
+    """A crack, a decaying boom, and their echo; a single shot, a few shots, or a burst."""
     crack, boom, body = who.uniform(0.003, 0.015), who.uniform(0.05, 0.3), who.uniform(-14, 0)
     echo, far, automatic, rate = who.uniform(0.08, 0.6), who.uniform(-22, -8), who.random() < 0.3, who.uniform(7, 13)
     corner, air = who.uniform(250, 1200), who.uniform(-55, -32)
@@ -182,11 +191,12 @@ def gun_shot(samples: int, who: Generator, take: Generator) -> np.ndarray:
         at = start + np.arange(int(take.integers(3, 12))) / rate
     else:
         at = start + np.cumsum(np.r_[0, take.uniform(0.35, 2.0, int(take.integers(0, 3)))])
-    return struck(at, 10 ** (take.uniform(-3, 0, len(at)) / 20), shot, samples) + noise(samples, falling(200, 1), take) * gain(air)
+    shots = struck(at, 10 ** (take.uniform(-3, 0, len(at)) / 20), shot, samples)
+    return shots + noise(samples, falling(200, 1), take) * gain(air)
 
 
 def jackhammer(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """Blows on stone, ten to thirty a second, each with the chisel's ring, and the compressor behind."""
+    """Blows on stone, ten to thirty a second, the ring of the chisel, and a compressor in the background."""
     rate, splash, compressor = who.uniform(9, 30), who.uniform(0.003, 0.015), who.uniform(-20, -5)
     modes, decays = np.exp(who.uniform(np.log(250), np.log(5000), 7)), who.uniform(0.003, 0.02, 7)
     gains, dust = who.uniform(0.2, 1, 7), who.uniform(1.0, 4.0)
@@ -195,28 +205,31 @@ def jackhammer(samples: int, who: Generator, take: Generator) -> np.ndarray:
     burst = unit(noise(len(times), falling(4000, 1), take) * np.exp(-times / np.float32(splash))) * np.float32(dust)
     ring[: len(burst)] += burst[: len(ring)]
     pauses = take.random() < 0.4
-    at = np.cumsum(take.normal(1, 0.03, int(samples / SAMPLE_RATE * rate * 1.2) + 4) / (rate * take.uniform(0.93, 1.07)))
+    gaps = take.normal(1, 0.03, int(samples / SAMPLE_RATE * rate * 1.2) + 4)
+    at = np.cumsum(gaps / (rate * take.uniform(0.93, 1.07)))
     blows = unit(struck(at - 0.1, 10 ** (take.normal(0, 1.2, len(at)) / 20), ring, samples))
-    if pauses:  # the worker lifts it
+    if pauses:  # the worker lifts the hammer
         silent = take.uniform(0.1, 0.7) * samples
         blows[int(silent) : int(silent + take.uniform(0.2, 0.9) * SAMPLE_RATE)] *= np.float32(0.02)
     return blows + engine_idling(samples, who, take) * gain(compressor)
 
 
 def siren(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """A wail, a yelp or two tones in turn, gliding as the car passes, above traffic."""
+    """A wail, a yelp or two alternating tones, gliding as the car passes, above traffic."""
     style, low, high = int(who.integers(3)), who.uniform(400, 750), who.uniform(1.5, 2.7)
     rate = (who.uniform(0.12, 0.4), who.uniform(2.2, 4.5), who.uniform(0.5, 1.0))[style]
     harmonics, traffic = np.arange(1, 13) ** -who.uniform(0.6, 2.0), who.uniform(-24, -3)
     phase = rate * np.arange(samples) / SAMPLE_RATE + take.random()
-    course = low * (np.where(phase % 1 < 0.5, 1.0, 1.335) if style == 2 else high ** (0.5 - 0.5 * np.cos(2 * np.pi * phase)))
+    glide = high ** (0.5 - 0.5 * np.cos(2 * np.pi * phase))
+    course = low * (np.where(phase % 1 < 0.5, 1.0, 1.335) if style == 2 else glide)
     passing = np.interp(np.arange(samples), [0, samples], 1 + take.normal(0, 0.03, 2))
     loudness = 10 ** (drift(samples, 0.7, 3, take) / 20)
-    return tone(course * passing, samples, harmonics) * loudness + noise(samples, falling(200, 1.2), take) * gain(traffic)
+    signal = tone(course * passing, samples, harmonics) * loudness
+    return signal + noise(samples, falling(200, 1.2), take) * gain(traffic)
 
 
 def street_music(samples: int, who: Generator, take: Generator) -> np.ndarray:
-    """A tune over held chords, plucked or blown, in time; perhaps a drum; people around."""
+    """A plucked or blown tune over chords, with or without a drum, and people in the background."""
     beat, root, decay = 60 / who.uniform(70, 150), who.uniform(110, 260), who.uniform(0.15, 0.9)
     harmonics, held = np.arange(1, 21) ** -who.uniform(0.7, 2.2), who.random() < 0.4
     drum, people, minor = who.random() < 0.4, who.uniform(-24, -6), who.random() < 0.5
@@ -253,4 +266,6 @@ SOUNDS: dict[str, Callable[[int, Generator, Generator], np.ndarray]] = {
     )
 }
 EVENTS = tuple(SOUNDS)
-LENGTHS = {"gun_shot": (0.8, 0.3), "dog_bark": (0.8, 0.6), "car_horn": (0.8, 0.6)}  # (shortest in s, share of slices of the full 4 s)
+# (shortest slice in s, share of slices of LONGEST); for other events USUAL
+LENGTHS = {"gun_shot": (0.8, 0.3), "dog_bark": (0.8, 0.6), "car_horn": (0.8, 0.6)}
+USUAL = (1.5, 0.8)

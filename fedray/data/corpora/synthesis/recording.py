@@ -1,4 +1,4 @@
-"""One speaker's session: everything they say, one FLAC file. Or one source of sound: every slice of its recording."""
+"""Audio files: one FLAC file holds all utterances of a speaker, or all slices of a source's recording."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 import soundfile
 
 from fedray.core import seeds
-from fedray.data.corpora.synthesis import acoustics, emotions, espeak, events
-from fedray.data.corpora.synthesis.acoustics import GRID, SAMPLE_RATE
+from fedray.data.corpora.synthesis import emotions, espeak, events, rooms
 from fedray.data.corpora.synthesis.emotions import Delivery
 from fedray.data.corpora.synthesis.events import Source
+from fedray.data.corpora.synthesis.rooms import GRID, SAMPLE_RATE
 from fedray.data.corpora.synthesis.speakers import Speaker
 
 LEVELS = (-32.0, -20.0)  # dB below full scale
-PAUSES = (0.1, 0.25)  # s of room before and after a sentence
-CLIP = 1.0  # s, of a keyword
+PAUSES = (0.1, 0.25)  # s of room noise before and after a sentence
+CLIP = 1.0  # s, the length of a keyword's clip
 
 
 @dataclass(frozen=True)
 class Session:
-    """What one speaker says: `texts` in order, as sentences or as clips of one second, into the file `path` below the corpus."""
+    """The `texts` that one speaker says, in order; `path` is the audio file, relative to the corpus' folder."""
 
     speaker: Speaker
     texts: tuple[str, ...]
-    clips: bool
+    clips: bool  # whether each text is a clip of one second
     path: str
-    emotions: tuple[str, ...] | None = None  # of each text; null: the speaker's plain voice
+    emotions: tuple[str, ...] | None = None  # one a text; None: the speaker's plain voice
 
     @property
     def id(self) -> str:
@@ -37,7 +37,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Slices:
-    """`count` slices of one source's recording, into the file `path` below the corpus."""
+    """`count` slices of one source's recording; `path` is the audio file, relative to the corpus' folder."""
 
     source: Source
     count: int
@@ -53,11 +53,11 @@ class Slices:
 
 
 def record(session: Session | Slices, folder: Path) -> list[int]:
-    """Write the session's file: 16 kHz, 16 bit, one utterance directly after the other. Returns the samples of each utterance."""
+    """Write the session's file: 16 kHz, 16 bit, utterances without gaps. Returns the number of samples of each."""
     utterances = _speech(session) if isinstance(session, Session) else _slices(session)
     path = folder / session.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    # the fastest level: the files are a tenth larger than the smallest
+    # The fastest level of compression; its files are a tenth larger than the smallest.
     soundfile.write(path, np.concatenate(utterances), SAMPLE_RATE, subtype="PCM_16", compression_level=0.0)
     return [len(utterance) for utterance in utterances]
 
@@ -65,7 +65,7 @@ def record(session: Session | Slices, folder: Path) -> list[int]:
 def _speech(session: Session) -> list[np.ndarray]:
     speaker = session.speaker
     place = speaker.place
-    response = acoustics.channel(place.equaliser, place.t60, place.direct, seeds.numpy_generator(*speaker.names, "room"))
+    response = rooms.channel(place.equaliser, place.t60, place.direct, seeds.numpy_generator(*speaker.names, "room"))
     plain = (speaker.rate, speaker.pitch, speaker.pitch_range)
     deliveries: list[Delivery | None] = [None] * len(session.texts)
     if session.emotions is not None:
@@ -74,17 +74,19 @@ def _speech(session: Session) -> list[np.ndarray]:
     with espeak.voice(speaker.voice, seeds.derive(*speaker.names, "voice")) as speak:
         for text, delivery in zip(session.texts, deliveries, strict=True):
             voice = speak(text, plain) if delivery is None else speak(text + delivery.closing, delivery.manner)
-            dry.append(acoustics.shorten_tract(acoustics.trim(voice), speaker.warp))
+            dry.append(rooms.shorten_tract(rooms.trim(voice), speaker.warp))
     return [_utterance(session, *each, response) for each in zip(range(len(dry)), dry, deliveries, strict=True)]
 
 
-def _utterance(session: Session, position: int, voice: np.ndarray, delivery: Delivery | None, response: np.ndarray) -> np.ndarray:
+def _utterance(
+    session: Session, position: int, voice: np.ndarray, delivery: Delivery | None, response: np.ndarray
+) -> np.ndarray:
     speaker = session.speaker
     generator = seeds.numpy_generator(*speaker.names, "utterance", position)
     snr, level = generator.uniform(*speaker.place.snr), generator.uniform(*LEVELS)
     if delivery is not None:
         voice = emotions.colour(voice, delivery, seeds.numpy_generator(*speaker.names, "breath", position))
-        snr, level = snr + delivery.loudness, delivery.level  # the room's noise stays when the voice is raised
+        snr, level = snr + delivery.loudness, delivery.level  # a louder voice leaves the room's noise as it is
     if session.clips:
         samples = round(CLIP * SAMPLE_RATE)
         voice = voice[:samples]
@@ -92,17 +94,17 @@ def _utterance(session: Session, position: int, voice: np.ndarray, delivery: Del
     else:
         before, after = (generator.uniform(*PAUSES, 2) * SAMPLE_RATE).astype(int).tolist()
         samples = -(-(before + len(voice) + after) // GRID) * GRID
-    return acoustics.record(voice, response, speaker.place.noise, snr, level, before, samples, generator)
+    return rooms.record(voice, response, speaker.place.noise, snr, level, before, samples, generator)
 
 
 def _slices(session: Slices) -> list[np.ndarray]:
     source = session.source
     place = source.place
-    response = acoustics.channel(place.equaliser, place.t60, place.direct, seeds.numpy_generator(*source.names, "room"))
+    response = rooms.channel(place.equaliser, place.t60, place.direct, seeds.numpy_generator(*source.names, "room"))
     slices = []
     for position in range(session.count):
         sound = events.slice_of(source, position)
         generator = seeds.numpy_generator(*source.names, "slice", position)
         snr, level = generator.uniform(*place.snr), generator.uniform(*LEVELS)
-        slices.append(acoustics.record(sound, response, place.noise, snr, level, 0, len(sound), generator))
+        slices.append(rooms.record(sound, response, place.noise, snr, level, 0, len(sound), generator))
     return slices

@@ -1,0 +1,162 @@
+"""FedMem's memory: decoding speed, word error rate by lists searched, a million keys, and 135 settings beside one.
+
+    python -m benchmarks.studies.fedmem_memory [--keys 1000000]
+
+Runs in this process on one thread. Decoding with and without memory is timed in turns, 16 utterances a batch, k = 8, on
+the embedded dialects: greedy CTC with frames as keys, and SpeechBrain's beam search with decoder states as keys. WER
+by lists is the mean over the four clients' test sets. Seed models come from the cache or are trained first. The million
+keys are drawn around a thousand centres.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import study
+from fedray import experiment
+from fedray.core.parallel import serial
+from fedray.core.types import Received
+from fedray.engine import work
+from fedray.models.memory import Memory, MemorySettings
+from fedray.runs.folder import RunFolder
+from fedray.training import recognition
+from fedray.training.decoding.search import Search
+from fedray.training.knn.building import build_memory
+from fedray.training.knn.decoding import Retrieval, SearchWithMemory, word_errors
+from fedray.training.knn.selection import setting_costs
+
+BATCH, UTTERANCES, REPEATS = 16, 160, 9
+RETRIEVAL = Retrieval(8, 0.3, 10.0)
+LOUD, PROBES = Retrieval(8, 0.6, 10.0), (4, 8, 16, 32)  # enough weight that mistakes show; numbers of lists searched
+GRID = [
+    Retrieval(k, share / 10, t) for k in (4, 8, 16) for share in range(1, 10) for t in (10.0, 20.0, 50.0, 100.0, 200.0)
+]
+WAYS = {
+    "frames, greedy CTC": "configs/fedmem/embedded.yaml",
+    "states, beam of 5": "configs/fedmem/ablations/attention.yaml",
+}
+DIMENSIONS, CENTRES, QUERIES = 64, 1000, 10_000
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def by_turns(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, float, float]:
+    """CPU seconds of `one` and of `other`, and the ratio other / one: medians over turns."""
+    turns = [(seconds(one), seconds(other)) for _ in range(REPEATS)]
+    return (
+        median(turn[0] for turn in turns),
+        median(turn[1] for turn in turns),
+        median(turn[1] / turn[0] for turn in turns),
+    )
+
+
+def decoding(config: str) -> dict[str, Any]:
+    checked, source = experiment.load(study.ROOT / config)
+    data, _ = experiment.build_data(checked, source, serial)
+    program = experiment.build_program(checked, data, RunFolder(tempfile.mkdtemp()), 0)
+    algorithm: Any = program.algorithm
+    params = work.init(program, lambda: work.server(program, None, "cpu", {}, lambda *_: None))[0].params
+    settings, task, assets = algorithm.settings.memory, algorithm.task, algorithm.assets(data)
+    recognition.EVALUATION_BATCH = BATCH
+    found: dict[str, Any] = {}
+    name = data.client_ids()[0]
+    mine, test = data.load(name), data.evaluation("test").take(np.arange(UTTERANCES))
+    built: list[Memory] = []
+    found["build"] = seconds(lambda: built.append(build_memory(task, params, mine, settings, "cpu")[0]))
+    search = next(iter(algorithm.searches(assets).values()))
+    spoken = SearchWithMemory(search, built[0], RETRIEVAL)
+    found["alone"], found["with_memory"], found["slower"] = by_turns(
+        lambda: task.transcribe(params, test, [search], "cpu"), lambda: task.transcribe(params, test, [spoken], "cpu")
+    )
+    dev = data.client_part(name, "dev")
+    found["one"], found["all"], found["settings"] = by_turns(
+        lambda: setting_costs(task, params, dev, built[0], GRID[:1], "cpu"),
+        lambda: setting_costs(task, params, dev, built[0], GRID, "cpu"),
+    )
+    found["lists"] = f"{built[0].index.nprobe} of {built[0].index.nlist}"
+    found["wer"] = by_lists(task, Received(params, {}, 0, assets), data, settings, search)
+    return found | {"pairs": len(built[0]), "utterances": len(test), "kind": type(built[0].index).__name__}
+
+
+def by_lists(task: Any, received: Received, data: Any, settings: MemorySettings, search: Search) -> dict[str, float]:
+    """WER in percent, mean over the clients: without memory, with exact search, and by number of lists searched."""
+    found: dict[str, list[float]] = {}
+    for name in data.client_ids():
+        mine, test = data.load(name), data.client_part(name, "test")
+        exact, _ = build_memory(task, received.params, mine, replace(settings, exact_below=sys.maxsize), "cpu")
+        listed, _ = build_memory(task, received.params, mine, settings, "cpu")
+        for words, tried in (("alone", search), ("exact", SearchWithMemory(search, exact, LOUD))):
+            found.setdefault(words, []).append(word_errors(task, received, test, {"wer": tried})["wer"])
+        for probes in PROBES:
+            listed.index.nprobe = probes
+            wer = word_errors(task, received, test, {"wer": SearchWithMemory(search, listed, LOUD)})["wer"]
+            found.setdefault(f"{probes} lists", []).append(wer)
+    return {words: mean(values) for words, values in found.items()}
+
+
+def large(keys: int) -> dict[str, float]:
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((CENTRES, DIMENSIONS)).astype(np.float32)
+    drawn = centres[generator.integers(CENTRES, size=keys)] + 0.5 * generator.standard_normal(
+        (keys, DIMENSIONS), np.float32
+    )
+    tokens = generator.integers(30, size=keys)
+    start = time.process_time()
+    memory = Memory(drawn, tokens, "model", MemorySettings())
+    built = time.process_time() - start
+    queries = drawn[generator.choice(keys, QUERIES, replace=False)] + 0.1 * generator.standard_normal(
+        (QUERIES, DIMENSIONS), np.float32
+    )
+    spent = seconds(lambda: memory.search(queries, RETRIEVAL.k))
+    exact = Memory(drawn, tokens, "model", MemorySettings(exact_below=keys + 1))
+    slow = seconds(lambda: exact.search(queries[:200], RETRIEVAL.k)) / 200
+    size = sum(value.nbytes for value in memory.state().values() if not isinstance(value, str))
+    return {"build": built, "bytes": size, "a second": QUERIES / spent, "exactly": 1 / slow}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    ways = {words: decoding(config) for words, config in WAYS.items()}
+    rows = [
+        {"keys": words, "pairs": f"{one['pairs']:,}", "index": one["kind"], "made in CPU s": f"{one['build']:.1f}"}
+        | {"utterances a CPU second, alone": one["utterances"] / one["alone"]}
+        | {"with memory": one["utterances"] / one["with_memory"]}
+        | {"lists": one["lists"], "as fast": f"{100 / one['slower']:.1f} %"}
+        | {"135 settings beside one": f"{one['settings']:.1f} x"}
+        for words, one in ways.items()
+    ]
+    wer = [
+        {"WER": words} | {column: f"{value:.1f}" for column, value in one["wer"].items()} for words, one in ways.items()
+    ]
+    million = large(chosen.keys)
+    text = f"# FedMem's memory\n\n16 utterances a batch, k = 8, one thread.\n\n{study.table(rows)}\n\n"
+    text += f"Test WER in percent of four dialects, lambda {LOUD.share:g}, by number of lists searched:\n\n"
+    text += f"{study.table(wer)}\n\n"
+    text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: made in {million['build']:.0f} CPU seconds, "
+    text += f"{million['bytes'] / 1e6:.0f} MB, {million['a second']:,.0f} queries a CPU second "
+    text += f"(exact search: {million['exactly']:,.0f})."
+    study.write(
+        "fedmem_memory", text, {"decoding": ways, "large": million}, "python -m benchmarks.studies.fedmem_memory", [0]
+    )
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

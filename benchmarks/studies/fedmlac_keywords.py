@@ -1,0 +1,128 @@
+"""FedMLAC on embedded keywords beside FedAvg, FedProx and FedOpt: clean, noise, wrong labels, ablations; three seeds.
+
+    python -m benchmarks.studies.fedmlac_keywords [--seeds 0 1 2] [--runs runs/study-fedmlac]
+                                                  [--only clean noise labels ablation ...]
+
+Scores are means over the personal models of all clients that took part, on a common test set of new speakers. The same
+command resumes; finished runs are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks import study
+
+METHODS = {
+    "FedAvg": "baselines/fedavg",
+    "FedProx": "baselines/fedprox",
+    "FedOpt": "baselines/fedopt",
+    "FedMLAC": "embedded",
+}
+SCORING = [
+    "evaluation.every=10",
+    "evaluation.personal_every=0",
+    "evaluation.personal_final_utterances=400",
+]  # personal models are scored at the end, on half of test
+Arm = tuple[str, list[str]]  # configuration, overrides
+
+
+def arms() -> dict[str, dict[str, Arm]]:
+    """Part -> arm -> what is run."""
+    methods: dict[str, Arm] = {name: (file, []) for name, file in METHODS.items()}
+    some = ["data.corruption={label_errors: 1.0, clients: 0.3}"]
+    worse = {"noise": "data.corruption.snr_db=10", "labels": "data.corruption.label_errors=0.5"}
+    return {
+        "clean": methods | {"one model, passed on": ("passed_on", [])},
+        "noise": {name: (file, [worse["noise"]]) for name, (file, _) in methods.items()},
+        "labels": {name: (file, [worse["labels"]]) for name, (file, _) in methods.items()},
+        "ablation": {
+            "w/o mutual learning (one shared CRNN-Base)": ("ablations/without_mutual", []),
+            "isolated (no KL)": ("ablations/isolated", []),
+            "w/o LPA": ("ablations/without_lpa", []),
+            "w/o LPA, 50 % wrong labels": ("ablations/without_lpa", [worse["labels"]]),
+        },
+        "some-clients": {  # 30 % of them have wrong labels only
+            "FedMLAC": ("embedded", some),
+            "w/o LPA": ("ablations/without_lpa", some),
+        },
+    }
+
+
+def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
+    """The results of a run."""
+    config, overrides = arms()[part][arm]
+    if config == "passed_on":
+        algorithm = yaml.safe_load((study.ROOT / "configs/fedmlac/embedded.yaml").read_text(encoding="utf-8"))[
+            "algorithm"
+        ]
+        algorithm |= {"kind": "passed_on", "client": algorithm["client"] | {"lr": 0.1}}  # the better rate on dev
+        alone = [
+            "imports=[benchmarks.studies.passed_on]",
+            "engine.lanes=1",
+            "engine.actors=1",
+            "engine.cpus_per_client=1",
+        ]
+        config, overrides = "embedded", [*alone, f"algorithm={json.dumps(algorithm)}", *overrides]
+    out = runs / f"seed-{seed}" / part / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
+    print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
+    return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *overrides], out)
+
+
+def table(found: dict[str, dict[str, list[dict[str, Any]]]], part: str) -> str:
+    """Accuracy in percent; a drop is a difference to the same seed without noise or wrong labels."""
+    rows = []
+    for arm, results in found[part].items():
+        personal = [one["personal"]["test/accuracy"] for one in results]
+        row = {
+            part: arm,
+            "personal models": study.spread(personal),
+            "macro-F1": study.spread([one["personal"]["test/macro_f1"] for one in results]),
+        }
+        row["SD over clients"] = study.spread([one["personal"]["test/accuracy_sd"] for one in results])
+        row["shared model"] = study.spread([one["best"]["test/accuracy"] for one in results])
+        if part in ("noise", "labels") and arm in found.get("clean", {}):
+            clean = [one["personal"]["test/accuracy"] for one in found["clean"][arm]]
+            row["drop, personal"] = study.spread(
+                [before - after for before, after in zip(clean, personal, strict=True)]
+            )
+            shared = [one["best"]["test/accuracy"] for one in found["clean"][arm]]
+            after = [one["best"]["test/accuracy"] for one in results]
+            row["drop, shared"] = study.spread([before - now for before, now in zip(shared, after, strict=True)])
+        rows.append(row)
+    return study.table(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedmlac", help="where the run folders are kept"
+    )
+    parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
+    chosen = parser.parse_args()
+    found = {
+        part: {arm: [play(part, arm, seed, chosen.runs) for seed in chosen.seeds] for arm in arms()[part]}
+        for part in arms()
+        if part in chosen.only
+    }
+    tables = [table(found, part) for part in found]
+    text = "# FedMLAC on embedded keywords\n\nTest accuracy in percent, mean ± SD over seeds.\n\n" + "\n\n".join(tables)
+    kept = {
+        part: {
+            arm: [{key: one[key] for key in ("personal", "best")} for one in results]
+            for arm, results in found[part].items()
+        }
+        for part in found
+    }
+    study.write("fedmlac_keywords", text, {"found": kept}, "make study-fedmlac", chosen.seeds)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""What the papers share: seed model, learning rate of the round, local model, server's pass, ServerOpt, scores.
+
+A new algorithm derives from `FederatedSGD` and writes `client_train`; `scaffold.py` is a short example.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedray.core.algorithm import Algorithm
+from fedray.core.metrics import Metrics
+from fedray.core.schedules import SCHEDULES
+from fedray.core.seeds import derive, numpy_generator, seed_all
+from fedray.core.settings import kinds, positive
+from fedray.core.types import (
+    Broadcast,
+    Change,
+    Client,
+    Evaluation,
+    FederatedData,
+    Layer,
+    Received,
+    Server,
+    ServerState,
+    State,
+    Update,
+    Vector,
+)
+from fedray.data.features.dataset import Utterances
+from fedray.training.local import AdamW, ClientSettings, LocalModel, PretrainSettings
+from fedray.training.task import Task
+
+BUFFERS = ("frozen", "averaged")
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """Settings of every algorithm that trains a task."""
+
+    pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # of the seed model
+
+
+@dataclass(frozen=True)
+class SGDSettings(TaskSettings):
+    """Settings of the algorithms whose clients train the broadcast model."""
+
+    schedule: Any = kinds(SCHEDULES, "constant")  # of the clients' learning rate
+    client: ClientSettings = field(default_factory=ClientSettings)
+    buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
+
+    def __post_init__(self) -> None:
+        check_buffers(self.buffers)
+
+
+@dataclass(frozen=True)
+class ServerPassSettings:
+    """One epoch of SGD over the server's labelled data."""
+
+    lr: float = 0.1  # not decayed
+    batch: int = 6
+    utterances: int | None = None  # that many, drawn anew each round (null: all)
+    clip: float | None = 5.0
+
+    def __post_init__(self) -> None:
+        positive(lr=self.lr, batch=self.batch, utterances=self.utterances, clip=self.clip)
+
+
+@dataclass(frozen=True)
+class MixedSettings(SGDSettings):
+    """Settings of the algorithms whose server trains beside the clients."""
+
+    alpha: float = 0.0  # the server's share of a round's change
+    server: ServerPassSettings = field(default_factory=ServerPassSettings)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha is the server's share of a change, from 0 to 1, not {self.alpha}")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained client: its model, and the update that it sends."""
+
+    model: LocalModel
+    update: Update
+
+
+class TaskAlgorithm(Algorithm):
+    """An algorithm that starts from the task's seed model, and leaves scoring and exporting to the task. Abstract."""
+
+    settings: TaskSettings
+    task: Task
+    init_name = "seed model"
+
+    @abstractmethod
+    def client_train(self, client: Client, received: Received) -> Trained:
+        """Train on one client."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        return self.client_train(client, received).update
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        return self.server_step(state, mixed(change, 0.0))
+
+    def server_step(self, state: ServerState, delta: Vector) -> ServerState:
+        """theta_{t+1} = ServerOpt(theta_t, Delta) on the trainable parameters; averaged buffers take Delta as it is."""
+        if not delta.ndim:  # no client answered, and the server trained nothing
+            return state
+        return self.server_optimizer.apply(state, delta, self.task.layout.trainable)
+
+    @property
+    def seed_task(self) -> Task:
+        """The task that the seed model is trained on."""
+        return self.task
+
+    @property
+    def init_depends(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the seed model depends on, besides the server's data."""
+        return ("seed", "features", "model", "algorithm.pretrain", *self.seed_task.init_depends)
+
+    def init(self, server: Server) -> ServerState:
+        return seed_model(self.seed_task, server, self.settings.pretrain)
+
+    def broadcast(self, state: ServerState, round: int) -> Broadcast:
+        return Broadcast(state.params)
+
+    @property
+    def best(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.task.best
+
+    def layers(self) -> tuple[Layer, ...]:
+        """One layer a module of the model: its parameters, and at another place of the vector its float buffers."""
+        layout = self.task.layout
+        modules = groupby(
+            layout.entries, lambda entry: (entry.start >= layout.trainable, entry.name.rpartition(".")[0])
+        )
+        stretches = [(name, list(entries)) for (_, name), entries in modules]
+        return tuple(Layer(name, entries[0].start, entries[-1].stop) for name, entries in stretches)
+
+    def assets(self, data: FederatedData) -> Mapping[str, Any]:
+        return self.task.assets()
+
+    def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
+        return self.task.evaluate(received.params, data, received.assets, received.device, final)
+
+    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+        """Scores of the global model after the client's training, which is repeated for it [ours]."""
+        params = self.client_train(client, received).model.params()
+        return personal_scores(self.task, params, received, data)
+
+    def export(self, state: ServerState, folder: Path) -> None:
+        self.task.export(state.params, folder)
+
+
+class FederatedSGD(TaskAlgorithm):
+    """Clients train the broadcast model at the round's learning rate. Abstract."""
+
+    settings: SGDSettings
+
+    def broadcast(self, state: ServerState, round: int) -> Broadcast:
+        """theta_t and eta_C^t, the clients' learning rate, which is constant within the round."""
+        rate = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)
+        return Broadcast(state.params, {"lr/client": rate})
+
+    def local_settings(self, received: Received) -> ClientSettings:
+        """The settings of local training, with the round's learning rate."""
+        return replace(self.settings.client, lr=received.settings["lr/client"])
+
+    def local_model(self, received: Received) -> LocalModel:
+        """theta_i before training: theta_t on this device."""
+        return LocalModel(self.task, received.params, received.device, self.settings.buffers == "frozen")
+
+
+class MixedSGD(FederatedSGD):
+    """The server trains too: Delta = alpha Delta_S + (1 - alpha) Delta_C. Abstract."""
+
+    settings: MixedSettings
+
+    def server_train(self, server: Server, received: Received) -> Update | None:
+        if self.settings.alpha == 0:
+            return None
+        return server_pass(self.task, server, received, self.settings.server, self.settings.buffers)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        return self.server_step(state, mixed(change, self.settings.alpha))
+
+
+def trained(
+    model: LocalModel,
+    data: Utterances,
+    losses: Metrics,
+    *,
+    scores: Metrics | None = None,
+    report: Mapping[str, float] | None = None,
+    state: State | None = None,
+) -> Trained:
+    """The model with its update: Delta_i; for the strategy n_i, the mean training loss and what `report` adds.
+
+    `losses` holds `loss`. `scores` are further metrics. `state` replaces the client's state (None: the old one stays).
+    """
+    scalars = {"examples": len(data), "loss": losses["loss"], **(report or {})}
+    return Trained(model, Update(model.delta(), scalars, losses + (scores or Metrics()), state))
+
+
+def personal_scores(task: Task, params: Vector, received: Received, data: Mapping[str, Any]) -> dict[str, Metrics]:
+    """The task's scores of a personal model on each of these data sets."""
+    return {
+        split: task.evaluate(params, part, received.assets, received.device, final=False).metrics
+        for split, part in data.items()
+    }
+
+
+def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:
+    """theta_0: initial weights (drawn at random, or from `model.init`), trained on the server's labelled data."""
+    seed_all(server.seed, "weights")
+    initial = task.initial()
+    if not settings.steps:
+        return ServerState(initial)
+    if server.data is None:
+        raise ValueError(
+            "the server has no labelled data to train a seed model on: set data.server, or algorithm.pretrain.steps=0"
+        )
+    if not len(server.data):
+        raise ValueError("there is no utterance to train the seed model on")
+    model, targets = LocalModel(task, initial, server.device), task.targets(server.data)
+    optimizer = AdamW(model.flat, settings, settings.steps, {})
+    generator = np.random.default_rng(server.seed)
+    with model.training():
+        while model.steps < settings.steps:
+            for _, loss in model.losses(server.data, targets, settings.batch, generator):
+                model.descend(loss, optimizer)
+                server.progress(model.steps, settings.steps, "training the seed model")
+                if model.steps == settings.steps:
+                    break
+    return ServerState(model.params())
+
+
+def server_pass(task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:
+    """Delta_S: one epoch over the server's labelled data D_L, or over a part of it drawn anew."""
+    data: Utterances = server.data
+    if data is None:
+        raise ValueError(
+            "algorithm.alpha above 0 trains on the server, which has no labelled data: set data.server, or alpha=0"
+        )
+    if settings.utterances is not None and settings.utterances < len(data):
+        chosen = numpy_generator(server.seed, "utterances").choice(len(data), settings.utterances, replace=False)
+        data = data.take(np.sort(chosen))
+    model = LocalModel(task, received.params, received.device, buffers == "frozen")
+    local = ClientSettings(lr=settings.lr, batch=settings.batch, epochs=1, clip=settings.clip)
+    metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
+    return Update(model.delta(), {"examples": len(data)}, metrics)
+
+
+def mixed(change: Change, alpha: float) -> Vector:
+    """Delta = alpha Delta_S + (1 - alpha) Delta_C; a missing part counts as no change."""
+    parts = [
+        np.float32(share) * part
+        for share, part in ((alpha, change.server), (1 - alpha, change.clients))
+        if part is not None
+    ]
+    return np.asarray(sum(parts), dtype=np.float32)
+
+
+def check_buffers(buffers: str) -> None:
+    """Raise ValueError for an unknown rule of batch norm's running statistics."""
+    if buffers not in BUFFERS:
+        raise ValueError(f"buffers (running statistics of batch norm) are {' or '.join(BUFFERS)}, not {buffers!r}")
+
+
+def labelled_part(data: Utterances) -> Utterances:
+    """A client's labelled utterances (`data.labelled`)."""
+    assert data.labelled is not None
+    return data.take(np.flatnonzero(data.labelled))
+
+
+def check_labelled(data: Any, kind: str) -> None:
+    """Raise ValueError when no setting says which of the clients' utterances are labelled."""
+    clients = data.client_ids()
+    if len(clients) and data.load(clients[0]).labelled is None:
+        raise ValueError(
+            f"{kind} needs clients with some labelled utterances: set data.labelled.share or data.labelled.utterances"
+        )

@@ -1,0 +1,75 @@
+"""Ditto: every client keeps a personal model near the global one.
+
+Li, Hu, Beirami, Smith. Ditto: Fair and Robust Federated Learning Through Personalization. ICML 2021, algorithm 1.
+
+    on each client i, once:  v_i <- theta_0
+    for t = 0 .. T - 1:
+        S_t <- a sample of the clients
+        on each client i in S_t:
+            Delta_i <- SGD(theta_t, D_i, E epochs, eta) - theta_t                       # as in FedAvg
+            v_i     <- SGD on  F_i(v) + lambda / 2 ||v - theta_t||^2  from v_i, `personal_epochs` epochs
+        theta_{t+1} <- ServerOpt(theta_t, -sum_i n_i / n Delta_i, eta_g)
+
+The score is the mean over the personal models v_i (`evaluation.personal_every`, `personal_final`). `client.clip` bounds
+the gradient of F_i alone. A client's first v_i is the theta_t of its first cohort [ours], so that no state exists
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
+from fedray.core.metrics import Metrics
+from fedray.core.seeds import derive
+from fedray.core.settings import positive
+from fedray.core.types import Client, Received
+from fedray.training.local import LocalModel
+
+
+@dataclass(frozen=True)
+class DittoSettings(SGDSettings):
+    """Settings of Ditto."""
+
+    pull: float = 0.1  # lambda
+    personal_epochs: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(personal_epochs=self.personal_epochs)
+        if self.pull < 0:
+            raise ValueError(f"pull (lambda) must not be below 0, not {self.pull}")
+
+
+class Ditto(FederatedSGD):
+    """A client's state holds its personal model v_i."""
+
+    Settings = DittoSettings
+    settings: DittoSettings
+
+    def client_train(self, client: Client, received: Received) -> Trained:
+        settings, targets = self.local_settings(received), self.task.targets(client.data)
+        w = self.local_model(received)
+        losses = w.fit(client.data, targets, settings, client.seed)
+        done = trained(w, client.data, losses)
+        start = received.params if client.state is None else client.state["v"]
+        v = LocalModel(self.task, start, received.device, self.settings.buffers == "frozen")  # in place of w
+        theta_t = torch.tensor(received.params[: self.task.layout.trainable], device=received.device)
+
+        def pulled(gradient: Tensor, weights: Tensor) -> None:
+            gradient.add_(weights - theta_t, alpha=self.settings.pull)
+
+        personal = replace(settings, epochs=self.settings.personal_epochs)
+        personal_losses = v.fit(client.data, targets, personal, derive(client.seed, "personal"), pulled)
+        metrics = losses + Metrics(personal_loss=personal_losses.total("loss"))
+        return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}))
+
+    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+        """Scores of v_i."""
+        assert client.state is not None
+        return personal_scores(self.task, client.state["v"], received, data)

@@ -1,0 +1,232 @@
+"""The command line: fedray run | resume | watch | stop | pretrain | sweep | report | data | doctor.
+
+Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedray.cli import outcome
+from fedray.cli.arguments import parse
+from fedray.cli.outcome import INTERRUPTED
+from fedray.core.types import RunError
+from fedray.engine.ray_auth import show_token
+
+if TYPE_CHECKING:
+    from fedray.runs.folder import RunFolder
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    show_token()
+    try:
+        return COMMANDS[options.command](options)
+    except ValueError as error:
+        print(f"fedray: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"fedray: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(f"fedray: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fedray: interrupted; caches are kept, and `fedray resume` resumes a run that has begun", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fedray import experiment
+    from fedray.engine import session
+    from fedray.runs import places
+
+    overrides = [*options.overrides, *([f"seed={options.seed}"] if options.seed is not None else [])]
+    if options.dry_run:
+        import yaml
+
+        from fedray.config.schema import plain
+
+        config, source = experiment.load(options.config, overrides)
+        experiment.check(config, source)
+        print(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True), end="")
+        return 0
+    if options.detach and not session.outside():
+        config = experiment.check(*experiment.load(options.config, overrides))
+        where = places.new_place(config.name, options.out)
+        return _leave_running(["run", options.config, *overrides, "--out", str(where)], where)
+    result = experiment.run(options.config, overrides, out=options.out, detach=options.detach)
+    return outcome.show_end(result)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from fedray import experiment
+    from fedray.engine import session
+    from fedray.runs import places
+    from fedray.runs.folder import RunFolder
+
+    if options.detach and not session.outside():
+        where = places.place(options.folder)
+        experiment.reopen(RunFolder(where), options.overrides)
+        return _leave_running(["resume", str(where), *options.overrides], where)
+    result = experiment.resume(options.folder, options.overrides, detach=options.detach)
+    return outcome.show_end(result)
+
+
+def _leave_running(arguments: list[str], where: Path | str) -> int:
+    """Start the command without --detach in the background, where it starts its own Ray."""
+    from fedray.engine import attach
+    from fedray.runs.folder import RunFolder
+
+    folder = RunFolder(where)
+    log = (folder.root or Path("runs") / Path(folder.place).name) / "log.txt"
+
+    def say(words: str) -> None:
+        print(words, end="", file=sys.stderr, flush=True)
+
+    status = attach.leave_running([sys.executable, "-m", "fedray.cli", *arguments], folder, log, say)
+    if status is not None:
+        return status if status >= 0 else 1
+    return outcome.detached(folder.place, log)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from fedray.engine import attach
+    from fedray.engine.telemetry.progress import Display
+
+    folder = _folder(options)
+    try:
+        if (run := attach.find(folder)) is not None:
+            with Display.for_terminal() as display:
+                run.watch(display)
+    except KeyboardInterrupt:
+        print(
+            f"fedray: watching no longer; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
+        )
+        return INTERRUPTED
+    standing = attach.standing(folder)
+    outcome.show_standing(folder, standing)
+    return 0 if standing.state == "finished" else 1
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from fedray.engine import attach
+    from fedray.engine.telemetry.progress import Display
+
+    folder = _folder(options)
+    if (run := attach.find(folder)) is not None:
+        if answered := run.stop(options.now):
+            when = "at once" if options.now else "after its round, with a checkpoint"
+            print(f"{folder.place} ends {when}", file=sys.stderr, flush=True)
+            if options.no_wait:
+                return 0
+        try:
+            with Display.for_terminal() as display:
+                ended = answered and run.watch(display, past=False, seconds=attach.NOW_SECONDS if options.now else None)
+            if not ended:
+                print(run.kill(answered), file=sys.stderr)
+                outcome.show_standing(folder, attach.standing(folder))
+                return 0
+        except KeyboardInterrupt:
+            print("fedray: waiting no longer; the run ends all the same", file=sys.stderr)
+            return INTERRUPTED
+    standing = attach.standing(folder)
+    outcome.show_standing(folder, standing)
+    return 0 if standing.state in ("finished", "stopped") else 1
+
+
+def _pretrain(options: argparse.Namespace) -> int:
+    from fedray.engine.telemetry.progress import Display
+    from fedray.experiment.pretraining import pretrain
+
+    try:
+        with Display.for_terminal() as display:
+            found = pretrain(
+                options.config, options.overrides, out=options.out, progress=display.progress, say=display.say
+            )
+    except KeyboardInterrupt:
+        print("fedray: interrupted; the same command resumes from the last checkpoint", file=sys.stderr)
+        return INTERRUPTED
+    print(f"{found.epochs} epochs, loss {found.loss:.4f}")
+    print(f"Start from its weights with: model.init={quote(str(found.weights))}")
+    return 0
+
+
+def _folder(options: argparse.Namespace) -> RunFolder:
+    from fedray.runs import places
+    from fedray.runs.folder import RunFolder
+
+    return RunFolder(places.place(options.folder))
+
+
+def _report(options: argparse.Namespace) -> int:
+    from fedray import report
+
+    found = report.read(options.paths, baseline=options.baseline, metric=options.metric, group_by=options.group_by)
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width
+        console.width = 240
+    console.print(found.table(console))
+    print(f"report: {found.save(options.out)}")
+    return 0
+
+
+def _data(options: argparse.Namespace) -> int:
+    if options.study is not None:
+        from fedray.report.data_study import StudySettings, study
+
+        other, *overrides = options.study
+        out = options.out or f"runs/data-{Path(options.config).stem}-{Path(other).stem}"
+        given = {name: getattr(options, name) for name in ("clients", "utterances", "embeddings")}
+        settings = StudySettings(**{name: value for name, value in given.items() if value is not None})
+        print(f"report: {study((options.config, options.overrides), (other, overrides), Path(out), settings)}")
+        return 0
+    from fedray.cli.population import show
+
+    problems = show(options.config, options.overrides, Console())
+    return 1 if any(problem.stops for problem in problems) else 0
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    if not Path(options.file).is_file():
+        raise ValueError(f"there is no file {options.file}")
+    sys.argv = [options.file, *options.arguments]
+    runpy.run_path(options.file, run_name="__main__")  # a sweep's file ends by sys.exit
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    if options.estimate is not None:
+        from fedray.doctor import estimate
+
+        return estimate.show(options.estimate, options.overrides, Console())
+    from fedray import doctor
+
+    return doctor.show(Console())
+
+
+COMMANDS = {
+    "run": _run,
+    "resume": _resume,
+    "watch": _watch,
+    "stop": _stop,
+    "pretrain": _pretrain,
+    "sweep": _sweep,
+    "report": _report,
+    "data": _data,
+    "doctor": _doctor,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""What the command line prints of a run that has ended, or that goes on without the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedray.core.metrics import ALONE
+
+if TYPE_CHECKING:
+    from fedray import Result
+    from fedray.engine.attach import Standing
+    from fedray.runs.folder import RunFolder
+
+INTERRUPTED = 130  # exit status
+
+
+def show_end(result: Result) -> int:
+    """Print how a run ended that this process started. The exit status."""
+    from fedray.runs.folder import RunFolder
+
+    place, results = RunFolder(result.folder).place, result.results
+    if not results:
+        return detached(place)
+    if "stopped" in results:
+        print(f"Stopped {_after(results['stopped'])}. Go on with: fedray resume {quote(place)}")
+        return INTERRUPTED
+    show_results(place, results, Console())
+    return 0
+
+
+def show_standing(folder: RunFolder, standing: Standing) -> None:
+    """Print the state of a run that no driver is playing."""
+    done, again = _after(standing.round), f"Go on with: fedray resume {quote(folder.place)}"
+    if standing.state == "finished":
+        show_results(folder.place, standing.results, Console())
+    elif standing.state == "failed":
+        print(f"Failed {done}: {standing.error}")
+        print(f"The traceback is in {folder.storage.shown('error.txt')}. {again}")
+    else:
+        print(f"{standing.state.capitalize()} {done}. {again}")
+
+
+def detached(place: str, log: Path | None = None) -> int:
+    """Print how to watch and to stop a run that goes on without this command. The exit status."""
+    print(f"run folder: {place}")
+    if log is not None:
+        print(f"its output: {log}")
+    print(f"fedray watch {quote(place)}  # shows its progress")
+    print(f"fedray stop {quote(place)}  # ends it after its round, with a checkpoint")
+    return 0
+
+
+def show_results(place: str, results: Mapping[str, Any], console: Console) -> None:
+    """A table of results.json: the seed model's scores beside those of the best round."""
+    table = Table(title=f"{escape(results['name'])}: {results['rounds']} rounds", title_justify="left")
+    table.add_column("")
+    for title in ("seed model", f"best round ({results['best']['round']})", "change"):
+        table.add_column(title, justify="right")
+    for name in (name for name in results["best"] if name != "round"):
+        before, after = results["seed"][name], results["best"][name]
+        change = f"{100 * (after - before) / before:+.1f} %" if before else ""
+        table.add_row(_with_unit(name), f"{before:.2f}", f"{after:.2f}", change)
+    console.print(table)
+    if personal := results.get("personal"):
+        console.print(personal_table(personal))
+    console.print(
+        f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "
+        f"time {results['time/total_s']:.0f} s\n"
+        f"run folder: {place}",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )
+
+
+def personal_table(personal: Mapping[str, Any]) -> Table:
+    """Mean and standard deviation of the clients' scores; two columns where the shared model was scored alone too."""
+    table = Table(title=f"personal models of {personal['clients']} clients", title_justify="left")
+    names = [name for name in personal if f"{name}_sd" in personal and not name.endswith(ALONE)]
+    both = any(name + ALONE in personal for name in names)
+    for title in ("", "alone", "personal") if both else ("", "personal"):
+        table.add_column(title, justify="right" if title else "left")
+    for name in names:
+        scores = [
+            f"{personal[key]:.2f} ± {personal[f'{key}_sd']:.2f}" if key in personal else ""
+            for key in (name + ALONE, name)
+        ]
+        table.add_row(_with_unit(name), *scores[not both :])
+    return table
+
+
+def _after(round: int) -> str:
+    return f"after round {round}" if round else "before round 1"
+
+
+def _with_unit(name: str) -> str:
+    return f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name

@@ -1,0 +1,230 @@
+"""`fedray data`: tables of a configuration's clients and server, and the problems of its data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from fedray import experiment
+from fedray.config.source import ConfigError
+from fedray.data.analysis import inspection
+from fedray.data.analysis.inspection import Population, Problem
+from fedray.data.corpora.official.layout import collected
+from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
+from fedray.data.federation.partition import partition
+from fedray.data.federation.speech_data import divide
+from fedray.data.manifest import Manifest
+from fedray.engine import session
+from fedray.experiment import Config
+
+BAR = 40  # characters
+BINS = 10
+SPREAD = "* minimum / quartiles / maximum"
+
+
+def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> list[Problem]:
+    """Print the tables and return the problems. ConfigError: the configuration itself is wrong."""
+    config, source = experiment.load(config_path, overrides)
+    problems: list[Problem] = []
+    clients: dict[str, np.ndarray] = {}
+    parts: dict[str, Manifest] = {}
+    labelled: np.ndarray | None = None
+    try:
+        with collected() as left_out:
+            splits = experiment.read_corpus(config.data, source)
+        problems += map(Problem, left_out)
+        parts = splits  # shown undivided when dividing them fails
+        server, mine, scored = divide(splits, config.data)
+        parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
+        drawn, seed = config.data.labelled, config.data.seed
+        clients = partition(mine, config.data.clients, seed, shared_rows(mine, drawn, seed))
+        labelled = labelled_rows(mine, clients, drawn, seed)
+        clients = kept_rows(mine, clients, labelled, drawn, seed)
+    except ConfigError:
+        raise
+    except ValueError as error:  # no run can use these data either: listed with the other problems
+        problems.append(Problem(str(error), stops=True))
+    place = f" in {config.data.root}" if config.data.root else ""
+    console.print(
+        f"[bold]{escape(config.name)}[/bold]: corpus {config.data.corpus}{escape(place)}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if parts:
+        console.print(split_table(parts))
+        if (words := vocabulary_table(parts)).row_count:
+            console.print(words)
+    if clients:
+        held = inspection.population(parts["clients"], clients)
+        console.print(client_table(config, parts, clients, held, labelled))
+        console.print(histogram(held.utterances))
+        problems += cohort_problems(config, len(clients))
+    if parts:
+        problems += part_problems(config, parts, console)
+    list_problems(problems, console)
+    return problems
+
+
+def split_table(parts: Mapping[str, Manifest]) -> Table:
+    table = Table(title="Speech", title_justify="left", caption=SPREAD, caption_justify="left")
+    table.add_column("")
+    for title in ("utterances", "hours", "speakers", "seconds*"):
+        table.add_column(title, justify="right")
+    for name, manifest in parts.items():
+        speakers = pc.count_distinct(manifest.table["speaker"]).as_py()
+        table.add_row(
+            name,
+            f"{len(manifest):,}",
+            f"{manifest.hours:,.2f}",
+            f"{speakers:,}",
+            spread(manifest.array("seconds"), "{:.1f}"),
+        )
+    return table
+
+
+def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
+    source = token_source(parts)
+    table = Table(title="Transcripts", title_justify="left", caption_justify="left")
+    table.caption = f"new: share of the words that do not occur in the transcripts of {source}"
+    table.add_column("")
+    for title in ("words", "distinct", "characters", "new"):
+        table.add_column(title, justify="right")
+    known = pc.unique(inspection.words(parts[source]))
+    for name, manifest in parts.items():
+        if not len(spoken := inspection.words(manifest)):
+            continue
+        new = "" if name == source else f"{100 * (1 - pc.mean(pc.is_in(spoken, value_set=known)).as_py()):.1f} %"
+        distinct, letters = pc.count_distinct(spoken).as_py(), len(inspection.characters(manifest))
+        table.add_row(name, f"{len(spoken):,}", f"{distinct:,}", f"{letters:,}", new)
+    return table
+
+
+def client_table(
+    config: Config,
+    parts: Mapping[str, Manifest],
+    clients: Mapping[str, np.ndarray],
+    held: Population,
+    labelled: np.ndarray | None,
+) -> Table:
+    manifest = parts["clients"]
+    table = Table(title="Clients", title_justify="left", show_header=False, caption=SPREAD, caption_justify="left")
+    table.add_column("")
+    table.add_column("")
+    table.add_row("number", f"{len(clients):,}, divided by {config.data.clients.by}")
+    table.add_row("utterances a client*", spread(held.utterances, "{:,.0f}"))
+    table.add_row("minutes a client*", spread(held.seconds / 60, "{:,.1f}"))
+    table.add_row("held by the largest 10 %", f"{100 * held.largest_tenth:.1f} % of the utterances")
+    if held.label_distance is not None:
+        table.add_row(
+            "label distance (0 alike, 1 disjoint)",
+            f"{held.label_distance:.3f} from all labels' distribution, on average",
+        )
+    if labelled is not None:
+        whole = sum(bool(labelled[rows].all()) for rows in clients.values())
+        table.add_row(
+            "labelled",
+            f"{100 * labelled.sum() / held.utterances.sum():.1f} % of their utterances; all of {whole:,} clients",
+        )
+    if left := len(manifest) - int(held.utterances.sum()):
+        table.add_row(
+            "utterances of no client", f"{left:,} of {len(manifest):,} (data.clients or data.labelled leaves them out)"
+        )
+    batch = getattr(getattr(config.algorithm.settings, "client", None), "batch", None)
+    if batch is not None:
+        table.add_row(f"with less than a batch of {batch}", f"{int((held.utterances < batch).sum()):,} clients")
+    owned = "nothing"
+    if (server := parts.get("server")) is not None and len(server):
+        utterances, hours = len(server) / (len(server) + len(manifest)), server.hours / (server.hours + manifest.hours)
+        owned = f"{100 * utterances:.1f} % of the speech for training, {100 * hours:.1f} % in hours"
+    table.add_row(
+        "the server has", owned + (", which the client has too" if config.data.clients.by == "pooled" else "")
+    )
+    return table
+
+
+def histogram(counts: np.ndarray) -> Padding:
+    """Clients by number of utterances, in bins of equal width.
+
+    Bins of equal ratio where the largest client has more than 20 times the median.
+    """
+    least, most = int(counts.min()), int(counts.max())
+    if most > 20 * np.median(counts):
+        edges = np.unique(np.rint(np.geomspace(least, most + 1, BINS + 1)).astype(np.int64))
+    else:
+        edges = np.arange(least, most + 1 + (step := -(-(most + 1 - least) // BINS)), step)
+    bars, _ = np.histogram(counts, edges)
+    table = Table(title="Utterances a client", title_justify="left", box=None, show_header=False, padding=(0, 1))
+    table.add_column("", justify="right")
+    table.add_column("")
+    for low, high, count in zip(edges[:-1].tolist(), (edges[1:] - 1).tolist(), bars.tolist(), strict=True):
+        size = max(1, round(BAR * count / bars.max())) if count else 0
+        table.add_row(f"{low:,}" if low == high else f"{low:,} to {high:,}", f"[cyan]{'█' * size}[/cyan] {count:,}")
+    return Padding(table, (0, 0, 1, 0))
+
+
+def cohort_problems(config: Config, population: int) -> list[Problem]:
+    try:
+        size = config.cohort.count(population)
+    except ValueError as error:
+        return [Problem(str(error), stops=True)]
+    awake = config.cohort.availability * population
+    if size > awake:
+        return [
+            Problem(
+                f"cohort: a round draws {size:,} clients, but only about {awake:,.0f} of {population:,} are available: "
+                "cohorts will be smaller"
+            )
+        ]
+    return []
+
+
+def part_problems(config: Config, parts: Mapping[str, Manifest], console: Console) -> list[Problem]:
+    problems = [Problem(f"{name} is empty", stops=True) for name, manifest in parts.items() if not len(manifest)]
+    parts = {name: manifest for name, manifest in parts.items() if len(manifest)}
+    if "dev" not in parts:
+        problems.append(
+            Problem(
+                "there is no dev split to choose the best round by: set data.dev_share, or name one in data.options"
+            )
+        )
+    problems += inspection.duplicate_ids(parts) + inspection.shared_speakers(parts)
+    tokens = getattr(config.task.settings, "tokens", None)
+    if tokens is not None and token_source(parts) in parts:
+        problems += inspection.transcripts(
+            parts, token_source(parts), tokens == "characters", config.task.settings.unknown == "leave_out"
+        )
+    broken, looked = inspection.broken_audio(
+        parts, session.parallel, config.data.seed, stops=not config.data.skip_broken
+    )
+    console.print(f"Audio: {looked}.", highlight=False, soft_wrap=True)
+    return problems + broken
+
+
+def token_source(parts: Mapping[str, Manifest]) -> str:
+    """The part whose transcripts the tokeniser is trained on, as in SpeechData.transcripts."""
+    return next(name for name in ("server", "clients", "train", *parts) if name in parts)
+
+
+def list_problems(problems: Iterable[Problem], console: Console) -> None:
+    problems = sorted(problems, key=lambda problem: not problem.stops)
+    console.print(
+        "No problems found." if not problems else f"[bold]Problems found: {len(problems)}[/bold]", highlight=False
+    )
+    for problem in problems:
+        mark = "[red]stops a run:[/red]" if problem.stops else "[yellow]warning:[/yellow]"
+        console.print(f"  {mark} {escape(problem.text)}", highlight=False, soft_wrap=True)
+
+
+def spread(values: np.ndarray, form: str) -> str:
+    """`1 / 4 5 9 / 30`: minimum, quartiles, maximum."""
+    if not len(values):
+        return ""
+    least, low, middle, high, most = (form.format(value) for value in np.quantile(values, (0, 0.25, 0.5, 0.75, 1)))
+    return f"{least} / {low} {middle} {high} / {most}"

@@ -1,0 +1,161 @@
+"""Frozen dataclasses built from a configuration's values, and written back to plain data.
+
+An unknown key or a wrong type is an error that names the key and its place. A field made by `choice` or `kinds`
+(fedray.core.settings) is a section whose `kind` picks the dataclass that the section's other keys are checked against.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, is_dataclass
+from typing import Any, TypeVar, get_args, get_origin
+
+from omegaconf.errors import OmegaConfBaseException
+
+from fedray.config.source import ConfigError, Source, Values
+from fedray.config.typed import converted, type_hints
+from fedray.core.settings import Choice, kind_of, settings_class
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], source: Source) -> T:
+    """An instance of a frozen dataclass from the source's values; every key must be known and of the right type."""
+    return build_section(cls, source, "", source.values)
+
+
+def build_section(cls: type[T], source: Source, prefix: str, values: object) -> T:
+    """The same from the values of a section; `prefix` is the section's dotted key."""
+    if values is None:
+        values = {}
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{source.where(prefix)}: {prefix} must be a section of keys, not {values!r}")
+    assert is_dataclass(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    for key in values:
+        if key not in fields:
+            dotted = _join(prefix, key)
+            raise ConfigError(f"{source.where(dotted)}: unknown key {dotted}{_nearest(str(key), fields, prefix)}")
+    hints = type_hints(cls)
+    arguments: Values = {}
+    for name, f in fields.items():
+        dotted = _join(prefix, name)
+        if "kinds" in f.metadata:
+            arguments[name] = _build_kind(f, source, dotted, values.get(name))
+        elif name not in values:
+            if f.default is MISSING and f.default_factory is MISSING:
+                raise ConfigError(f"{source.where(prefix)}: {dotted} is missing, it has no default")
+        elif isinstance(hints[name], type) and is_dataclass(hints[name]):
+            arguments[name] = build_section(hints[name], source, dotted, _over_default(f, values[name]))
+        else:
+            arguments[name] = _leaf(hints[name], values[name], dotted, source)
+    try:
+        return cls(**arguments)
+    except ConfigError:
+        raise
+    except ValueError as error:  # a check in the dataclass' __post_init__
+        raise ConfigError(f"{source.where(prefix)}: {prefix or cls.__name__}: {error}") from error
+
+
+def _build_kind(f: Field[Any], source: Source, dotted: str, values: object) -> object:
+    """A Choice, or an instance of the kind's own dataclass."""
+    registry, default = f.metadata["kinds"], f.metadata["default"]
+    if isinstance(values, str):
+        values = {"kind": values}
+    if not isinstance(values, Mapping | None):
+        raise ConfigError(
+            f"{source.where(dotted)}: {dotted} must be a section of keys, or a kind alone, not {values!r}"
+        )
+    values = dict(values or {})
+    kind = values.pop("kind", default)
+    known = f"known kinds: {', '.join(registry)}"
+    if kind is None:
+        raise ConfigError(f"{source.where(dotted)}: {dotted}.kind is missing; {known}")
+    if not isinstance(kind, str) or kind not in registry:
+        close = difflib.get_close_matches(str(kind), registry, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(f"{source.where(f'{dotted}.kind')}: {dotted}.kind: {kind!r} is not known; {hint}{known}")
+    cls = settings_class(registry[kind])
+    settings: object = build_section(cls, source, dotted, values)
+    return settings if cls is registry[kind] else Choice(kind, settings)
+
+
+def _over_default(f: Field[Any], values: object) -> object:
+    """The section's values over those of the field's default, which may differ from the defaults of its class."""
+    default = f.default_factory() if f.default_factory is not MISSING else f.default
+    values = {} if values is None else values
+    if is_dataclass(default) and isinstance(values, Mapping):
+        return {**plain(default), **values}
+    return values
+
+
+def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> object:
+    """One value, converted and checked by OmegaConf against its type hint."""
+    words = value if isinstance(value, list) else [value]
+    if "str" in str(hint) and "bool" not in str(hint) and any(isinstance(word, bool) for word in words):
+        raise ConfigError(
+            f"{source.where(dotted)}: {dotted}: {value!r} holds a truth value where a word is expected: "
+            "write 'yes', 'no', 'on' in quotes"
+        )
+    try:
+        if hint is Any or hint == dict[str, Any] and isinstance(value, Mapping):
+            return value
+        if type(value) is int and float in get_args(hint) and int not in get_args(hint):
+            value = float(value)  # OmegaConf converts for `float`, but not for a union with float
+        return converted(hint, value)
+    except OmegaConfBaseException as error:
+        name = getattr(hint, "__name__", None) if get_origin(hint) is None else None
+        wanted = name or str(hint).replace("typing.", "")
+        raise ConfigError(f"{source.where(dotted)}: {dotted}: {value!r} is not of type {wanted}") from error
+
+
+def plain(instance: object) -> Values:
+    """The plain data that `build` makes an equal instance from, every default written out."""
+    assert is_dataclass(instance)
+    result: Values = {}
+    for f in dataclasses.fields(instance):
+        value = getattr(instance, f.name)
+        if "kinds" in f.metadata:
+            settings = value.settings if isinstance(value, Choice) else value
+            value = {"kind": kind_of(value, f.metadata["kinds"]), **plain(settings)}
+        elif is_dataclass(value):
+            value = plain(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        if f.init:
+            result[f.name] = value
+    return result
+
+
+def pick(values: Mapping[str, Any], keys: Iterable[str]) -> Values:
+    """The values of dotted keys; null for a key that is not there."""
+    picked = {}
+    for key in keys:
+        value: Any = values
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        picked[key] = value
+    return picked
+
+
+def has(values: Mapping[str, Any], key: str) -> bool:
+    """Whether a dotted key is there, null included."""
+    for part in key.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def _join(prefix: str, key: object) -> str:
+    return f"{prefix}.{key}" if prefix else str(key)
+
+
+def _nearest(key: str, known: Iterable[str], prefix: str) -> str:
+    known = list(known)
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {_join(prefix, close[0])}?"
+    return f"; known here: {', '.join(known)}" if known else "; this section has no keys"

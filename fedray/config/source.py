@@ -1,0 +1,159 @@
+"""Configuration files: YAML is read as plain data, with the place of every key.
+
+`extends: base.yaml` starts from another file; `a.b=c` on the command line beats every file. `schema` checks the merged
+values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+Values = dict[str, Any]  # nested plain data, as YAML holds it
+
+
+class ConfigError(ValueError):
+    """The user's configuration is wrong; the message says where, and what to do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Merged values, and for each dotted key the place that sets it ("configs/a.yaml:12")."""
+
+    values: Values
+    origins: dict[str, str]
+
+    def where(self, key: str) -> str:
+        """The place that sets the key, or the nearest section around the key."""
+        while key and key not in self.origins:
+            key = key.rpartition(".")[0]
+        return self.origins.get(key, "configuration")
+
+
+def read(path: Path, overrides: Iterable[str] = ()) -> Source:
+    """Read a YAML file and the files it extends, and apply dotted overrides."""
+    values, origins = _read_file(path, ())
+    top, names = _from_overrides(overrides)
+    for name in names:
+        origins = {key: place for key, place in origins.items() if not key.startswith(f"{name}.")} | {
+            name: "command line"
+        }
+    return _resolved(merged(values, top), origins | {"": str(path)})
+
+
+def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
+    """The same for a mapping in Python."""
+    top, names = _from_overrides(overrides)
+    return _resolved(merged(_plain(OmegaConf.create(dict(values))), top), dict.fromkeys(names, "command line"))
+
+
+def merged(base: Values, top: Values) -> Values:
+    """`top` over `base`, section by section.
+
+    A section of another kind replaces the whole section in `base`, keys that both kinds know included. Another
+    `corpus` likewise drops the `options` and the `root` of the corpus in `base`. A word where the other side has a
+    section (`strategy: by_loss` and `strategy.temperature=2`) stands for that section's kind.
+    """
+    base = dict(base)
+    for key, here in top.items():
+        there = base.get(key)
+        if isinstance(here, dict):
+            there = _section(there)
+        elif isinstance(there, dict) and "kind" in there:
+            here = _section(here)
+        if isinstance(here, dict) and isinstance(there, dict):
+            if _differ(here, there, "corpus"):
+                there = {name: value for name, value in there.items() if name not in ("options", "root")}
+            base[key] = here if _differ(here, there, "kind") else merged(there, here)
+        else:
+            base[key] = here
+    return base
+
+
+def _differ(here: Values, there: Values, name: str) -> bool:
+    return name in here and name in there and here[name] != there[name]
+
+
+def _section(value: object) -> object:
+    """A word as the section of that kind; any other value unchanged."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
+    """All overrides merged, so that a kind and its keys may come in any order, and the keys they set."""
+    top: Values = {}
+    names = []
+    for override in overrides:
+        name = override.partition("=")[0]
+        if "=" not in override or not all(name.split(".")):
+            raise ConfigError(f"command line: {override!r} is not of the form key=value, such as rounds=50")
+        try:
+            top = merged(top, _plain(OmegaConf.from_dotlist([override])))
+        except (yaml.YAMLError, OmegaConfBaseException) as error:
+            raise ConfigError(f"command line: {override!r}: the value is not valid YAML: {_problem(error)}") from error
+        names.append(name)
+    return top, names
+
+
+def _resolved(values: Values, origins: dict[str, str]) -> Source:
+    """Replace interpolations (`${seed}`) by the values they name."""
+    try:
+        return Source(_plain(OmegaConf.create(values), resolve=True), origins)
+    except OmegaConfBaseException as error:
+        key = error.full_key or ""
+        raise ConfigError(f"{Source({}, origins).where(key)}: {key}: {_problem(error)}") from error
+
+
+def _plain(config: DictConfig, resolve: bool = False) -> Values:
+    values = OmegaConf.to_container(config, resolve=resolve)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong, in one line: without the excerpt that the YAML parser prints."""
+    return str(error.problem) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
+
+
+def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str]]:
+    """Values and origins of a file and of the files it extends. `seen`: the files that extend this one."""
+    if path.resolve() in seen:
+        raise ConfigError(f"{path}: extends itself, by way of {' -> '.join(str(p) for p in seen)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not isinstance(node, yaml.MappingNode | None):
+            raise ConfigError(f"{path}: a configuration is a mapping of keys to values")
+        config = OmegaConf.create({}) if node is None else OmegaConf.create(text)
+        assert isinstance(config, DictConfig)
+        values = _plain(config)
+    except OSError as error:
+        extended = f" ({seen[-1]} extends it)" if seen else ""
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}{extended}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text: {error}") from error
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: is not valid YAML: {_problem(error)}") from error
+    origins = dict(_lines(node, "", str(path)))
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values, origins
+    below, places = _read_file(path.parent / str(parent), (*seen, path.resolve()))
+    return merged(below, values), places | origins
+
+
+def _lines(node: yaml.Node | None, prefix: str, path: str) -> Iterator[tuple[str, str]]:
+    """Each dotted key below a node, with the file and the line that set it."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{prefix}{key.value}"
+            yield name, f"{path}:{key.start_mark.line + 1}"
+            yield from _lines(value, f"{name}.", path)

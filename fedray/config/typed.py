@@ -1,0 +1,35 @@
+"""Values converted and checked by OmegaConf against type hints.
+
+Results are cached: a sweep loads a hundred similar configurations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, get_origin, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+
+type_hints = functools.lru_cache(get_type_hints)
+
+
+def converted(hint: Any, value: object) -> object:
+    """The value converted to its hint's type. OmegaConfBaseException: it cannot be converted."""
+    return _scalar(hint, value) if isinstance(value, str | int | float | None) else _converted(hint, value)
+
+
+def _converted(hint: Any, value: object) -> object:
+    checked = OmegaConf.to_container(OmegaConf.merge(_schema(hint), {"value": value}), throw_on_missing=True)
+    assert isinstance(checked, dict)
+    return tuple(checked["value"]) if get_origin(hint) is tuple else checked["value"]
+
+
+_scalar = functools.lru_cache(maxsize=10_000, typed=True)(_converted)  # typed: 1 is not True
+
+
+@functools.lru_cache
+def _schema(hint: Any) -> DictConfig:
+    schema = OmegaConf.structured(dataclasses.make_dataclass("Leaf", [("value", hint)]))
+    assert isinstance(schema, DictConfig)
+    return schema

@@ -1,0 +1,121 @@
+"""Server optimisers: theta <- theta + step(Delta), where Delta is the aggregated update.
+
+Reddi et al. Adaptive Federated Optimization. ICLR 2021.
+
+A step changes trainable parameters alone. Float buffers, such as running means, come after them in the vector and get
+Delta unchanged: a momentum of a variance has no meaning, and the result can be negative.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedray.core.types import ServerState, State, Vector
+
+
+class ServerOptimizer(ABC):
+    """The settings of an optimiser. Its moments are in the server state, under "optimizer"."""
+
+    lr: float
+
+    @abstractmethod
+    def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
+        """The change of the parameters [trainable], and the new moments.
+
+        `delta`: the aggregated update [trainable]. `moments`: of the last round, {} in the first.
+        """
+
+    def apply(self, state: ServerState, delta: Vector, trainable: int) -> ServerState:
+        """theta_{t+1} from theta_t and Delta.
+
+        `delta` has the trainable parameters, followed by the buffers where clients' buffers are averaged too.
+        `trainable`: the number of trainable parameters.
+        """
+        step, moments = self.step(delta[:trainable], state.extra.get("optimizer", {}))
+        params = state.params.copy()
+        params[:trainable] += step
+        params[trainable : delta.shape[0]] += delta[trainable:]
+        return ServerState(params, {**state.extra, "optimizer": moments})
+
+
+@dataclass(frozen=True)
+class SGD(ServerOptimizer):
+    """theta <- theta + lr Delta: FedAvg for lr 1."""
+
+    lr: float = 1.0
+
+    def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
+        return np.float32(self.lr) * delta, {}
+
+
+@dataclass(frozen=True)
+class Momentum(ServerOptimizer):
+    """FedAvgM (Hsu et al., 2019): m <- beta m + Delta; theta <- theta + lr m."""
+
+    lr: float = 1.0
+    beta: float = 0.9
+
+    def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
+        m = np.float32(self.beta) * moments.get("m", np.zeros_like(delta)) + delta
+        return np.float32(self.lr) * m, {"m": m}
+
+
+@dataclass(frozen=True)
+class Adaptive(ServerOptimizer):
+    """m <- beta1 m + (1 - beta1) Delta; theta <- theta + lr m / (sqrt(v) + tau).
+
+    As in the paper, v_{-1} = tau^2 and there is no bias correction.
+    """
+
+    lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    @abstractmethod
+    def second(self, v: Vector, square: Vector) -> Vector:
+        """v_t from v_{t-1} and Delta^2."""
+
+    def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
+        m = np.float32(self.beta1) * moments.get("m", np.zeros_like(delta)) + np.float32(1 - self.beta1) * delta
+        v = self.second(moments.get("v", np.full_like(delta, self.tau**2)), delta * delta)
+        return np.float32(self.lr) * m / (np.sqrt(v) + np.float32(self.tau)), {"m": m, "v": v}
+
+
+@dataclass(frozen=True)
+class Adam(Adaptive):
+    """FedAdam: v <- beta2 v + (1 - beta2) Delta^2."""
+
+    def second(self, v: Vector, square: Vector) -> Vector:
+        return np.float32(self.beta2) * v + np.float32(1 - self.beta2) * square
+
+
+@dataclass(frozen=True)
+class Yogi(Adaptive):
+    """FedYogi: v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)."""
+
+    def second(self, v: Vector, square: Vector) -> Vector:
+        smaller: Vector = v - np.float32(1 - self.beta2) * square * np.sign(v - square)
+        return smaller
+
+
+@dataclass(frozen=True)
+class Adagrad(Adaptive):
+    """FedAdagrad: v <- v + Delta^2."""
+
+    beta1: float = 0.0
+
+    def second(self, v: Vector, square: Vector) -> Vector:
+        return v + square
+
+
+SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adam": Adam,
+    "yogi": Yogi,
+    "adagrad": Adagrad,
+}

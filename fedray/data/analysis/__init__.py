@@ -1,0 +1,1 @@
+"""Analysis of federations: sizes, problems of the data, and differences between clients' recordings."""

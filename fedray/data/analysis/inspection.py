@@ -1,0 +1,228 @@
+"""Inspect a federation's manifests before anything is computed: sizes of the clients, problems of the data.
+
+The functions work on whole columns, so a million rows take seconds. The check of the audio is slower, and reads a
+sample of the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedray.core.parallel import Parallel
+from fedray.core.seeds import numpy_generator
+from fedray.data.features import audio
+from fedray.data.manifest import Manifest, Rows
+from fedray.data.text.tokenisers import named, untokenisable
+
+HEADERS = 2000  # audio files whose headers are read; in a larger corpus, this many random files
+SHARD = 500  # files in a work item
+
+Parts = Mapping[str, Manifest]  # "server", "clients", "dev", "test", ... -> its manifest
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with the data, in words."""
+
+    text: str
+    stops: bool = False  # whether a run ends with an error, now or at the first client with this problem
+
+
+@dataclass(frozen=True)
+class Population:
+    """How much data each client has, in the order of the clients' ids."""
+
+    utterances: Rows  # [clients]
+    seconds: npt.NDArray[np.float64]  # [clients]
+    label_distance: float | None  # see `label_distance`; None without labels
+
+    @property
+    def largest_tenth(self) -> float:
+        """Share of all utterances that the largest 10 % of the clients have; 0.1 when all clients are of equal size."""
+        count = max(1, round(len(self.utterances) / 10))
+        return float(np.sort(self.utterances)[-count:].sum() / self.utterances.sum())
+
+
+def population(manifest: Manifest, rows: Mapping[str, Rows]) -> Population:
+    """Count the data of the clients (id -> rows of the manifest)."""
+    sizes = np.array([len(mine) for mine in rows.values()], np.int64)
+    owners = np.repeat(np.arange(len(rows)), sizes)
+    everyone = np.concatenate(list(rows.values()))
+    weights = manifest.array("seconds")[everyone]
+    seconds = np.bincount(owners, weights=weights, minlength=len(rows)).astype(np.float64)
+    labels = manifest.table["label"].combine_chunks().take(pa.array(everyone))
+    codes = pc.dictionary_encode(labels).indices.fill_null(-1).to_numpy()
+    return Population(sizes, seconds, label_distance(owners, codes))
+
+
+def label_distance(owners: Rows, labels: npt.NDArray[np.integer]) -> float | None:
+    """Mean total variation distance of the clients' label distributions from the global one.
+
+    0 where all clients have the same distribution, near 1 where no two clients share a label.
+
+    `owners`: the client of each utterance, int64 [utterances]. `labels`: its label, or -1 for none. None without any
+    labels.
+    """
+    owners, labels = owners[labels >= 0], labels[labels >= 0]
+    if not len(labels):
+        return None
+    everywhere = np.bincount(labels) / len(labels)
+    pairs, counts = np.unique(owners * len(everywhere) + labels, return_counts=True)
+    owner, label = np.divmod(pairs, len(everywhere))
+    share = counts / np.bincount(owners)[owner]
+    # The distance is 1/2 sum |p - g| over all labels. A label that the client lacks adds g: so only its other labels
+    # need a term.
+    excess = np.abs(share - everywhere[label]) - everywhere[label]
+    return float(np.mean(0.5 * (1 + np.bincount(owner, weights=excess)[np.unique(owner)])))
+
+
+def words(manifest: Manifest) -> pa.ChunkedArray:
+    """All words of all transcripts, split at spaces."""
+    cut = pc.list_flatten(pc.split_pattern(manifest.table["text"].drop_null(), " "))
+    return cut.filter(pc.not_equal(cut, ""))
+
+
+def characters(manifest: Manifest) -> set[str]:
+    """All characters of all transcripts."""
+    blank = {" "} if pc.any(pc.match_substring(manifest.table["text"], " ")).as_py() else set()
+    return blank.union(*pc.unique(words(manifest)).to_pylist())
+
+
+def duplicate_ids(parts: Parts) -> list[Problem]:
+    """Utterance ids that occur in several rows."""
+    counts = pc.value_counts(Manifest.concat(list(parts.values())).table["utterance"])
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if not len(repeated):
+        return []
+    return [Problem(f"{len(repeated):,} utterance ids repeat: {_some(repeated.to_pylist())}. Make them unique")]
+
+
+def transcripts(parts: Parts, source: str, as_characters: bool, left_out: bool = False) -> list[Problem]:
+    """Missing and empty transcripts, and characters that have no token.
+
+    `source`: the part whose transcripts the tokens are made of. `left_out`: whether training skips characters without a
+    token.
+    """
+    problems = []
+    for name, manifest in parts.items():
+        texts = manifest.table["text"]
+        empty = pc.equal(pc.utf8_trim_whitespace(texts.fill_null("")), "")
+        if count := pc.sum(empty).as_py():
+            what = f"{name}: {count:,} of {len(manifest):,} utterances have no transcript"
+            if texts.null_count < len(manifest):
+                first = _first(manifest, empty)
+                problems.append(Problem(f"{what}, first {first}. Complete or drop them", stops=name == source))
+            elif name == source:
+                remedy = "tokens are made of transcripts. Name their column in data.options"
+                problems.append(Problem(f"{what}, and {remedy}", stops=True))
+            else:
+                problems.append(
+                    Problem(f"{what}: they cannot be scored, and only algorithms with pseudo-labels can train on them")
+                )
+    known = characters(parts[source])
+    odd = untokenisable(known)
+    if odd and as_characters:
+        where = _holding(parts[source], odd)
+        problems.append(
+            Problem(f"{source}: {where} {named(odd)}, which cannot be tokens. Replace these characters", stops=True)
+        )
+    for name, manifest in parts.items():
+        if unknown := sorted(characters(manifest) - known):
+            listed = named(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
+            effect = "no model can recognise them"
+            if name == "clients" and left_out:
+                effect = "training leaves them out"
+            elif name == "clients":
+                effect = "clients that train on them fail (or set task.unknown=leave_out)"
+            problems.append(
+                Problem(
+                    f"{name}: {_holding(manifest, unknown)} characters that no transcript of {source} has: {listed}. "
+                    f"Normalise them: {effect}"
+                )
+            )
+    return problems
+
+
+def shared_speakers(parts: Parts) -> list[Problem]:
+    """Speakers that occur in two parts."""
+    speakers = {name: set(pc.unique(manifest.table["speaker"]).to_pylist()) for name, manifest in parts.items()}
+    names, problems = list(parts), []
+    for position, one in enumerate(names):
+        for other in names[position + 1 :]:
+            if both := speakers[one] & speakers[other]:
+                shared = f"{len(both):,} of the {len(speakers[other]):,} speakers of {other}"
+                problems.append(Problem(f"{shared} speak in {one} too: {_some(sorted(both))}"))
+    return problems
+
+
+def broken_audio(parts: Parts, parallel: Parallel, seed: int, stops: bool) -> tuple[list[Problem], str]:
+    """Missing and unreadable files, and a sentence that says how many files were checked.
+
+    The check looks for every file, and reads the headers of a random sample of `HEADERS` files. `stops`: whether broken
+    audio ends a run.
+    """
+    table = Manifest.concat(list(parts.values())).table
+    ends = table.select(["path"]).append_column("end", pc.add(table["offset"], table["seconds"]))
+    needed = ends.group_by("path", use_threads=False).aggregate([("end", "max")])
+    paths: list[str] = needed["path"].to_pylist()
+    opened = np.zeros(len(paths), bool)
+    opened[numpy_generator(seed, "audio check").permutation(len(paths))[:HEADERS]] = True
+    items = list(zip(paths, needed["end_max"].to_pylist(), opened.tolist(), strict=True))
+    shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]
+    found = [problem for shard in parallel(_check, shards, "checking audio") for problem in shard]
+    missing = [path for path, reason in found if reason == "missing"]
+    damaged = [f"{path} ({reason})" for path, reason in found if reason != "missing"]
+    remedy = "Restore them, or drop their rows" + (
+        ", or set data.skip_broken=true" if stops else "; data.skip_broken leaves them out"
+    )
+    problems = []
+    if missing:
+        problems.append(Problem(f"{len(missing):,} audio files are missing: {_some(missing)}. {remedy}", stops))
+    if damaged:
+        problems.append(Problem(f"{len(damaged):,} audio files cannot be used: {_some(damaged)}. {remedy}", stops))
+    if len(paths) <= HEADERS:
+        return problems, f"the headers of all {len(paths):,} audio files were read"
+    return (
+        problems,
+        f"all {len(paths):,} audio files were looked for, and the headers of {HEADERS:,} random ones were read",
+    )
+
+
+def _check(items: Iterable[tuple[str, float, bool]]) -> list[tuple[str, str]]:
+    """Check files, given as (path, seconds it must have, whether to open it).
+
+    Returns (path, what is wrong) for the broken ones.
+    """
+    found = []
+    for path, end, opened in items:
+        if not os.path.isfile(path):
+            found.append((path, "missing"))
+        elif opened:
+            try:
+                audio.check(path, end)
+            except audio.AudioError as problem:
+                found.append((path, problem.reason))
+    return found
+
+
+def _holding(manifest: Manifest, wanted: Sequence[str]) -> str:
+    """The beginning of a sentence: how many transcripts hold one of these characters, and the first of them."""
+    pattern = "[" + "".join(f"\\x{{{ord(c):x}}}" for c in wanted) + "]"
+    mask = pc.match_substring_regex(manifest.table["text"].fill_null(""), pattern)
+    return f"{pc.sum(mask).as_py():,} of {len(manifest):,} transcripts (first {_first(manifest, mask)}) hold"
+
+
+def _first(manifest: Manifest, mask: pa.ChunkedArray) -> str:
+    row = manifest[pc.index(mask, True).as_py()]
+    return f"{row.utterance}: {row.text!r}" if row.text else row.utterance
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

@@ -1,0 +1,144 @@
+"""From the columns of a corpus' lists to a manifest: checks of ids, files and times, shared by all readers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from fedray.core.parallel import Parallel
+from fedray.data.features.audio import AudioError, duration, is_lfs_stub
+from fedray.data.manifest import Manifest, place
+
+Column = Sequence[str | float]
+MEASURED = 500  # files a work item
+LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
+
+
+def corpus_root(root: Path | None, holds: str) -> Path:
+    """The root as an absolute path. Raises ValueError if it is not set or no folder; `holds` names its contents."""
+    if root is None:
+        raise ValueError(f"this corpus needs data.root: set it to the folder that holds {holds}")
+    path = Path(os.path.abspath(root))
+    if not path.is_dir():
+        raise ValueError(f"data.root: the folder {path} does not exist: set data.root to the folder that holds {holds}")
+    return path
+
+
+def check_fetched(path: Path) -> None:
+    """Raises ValueError if the file is a Git LFS stub."""
+    if is_lfs_stub(path):
+        raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
+
+
+def assemble(
+    source: Path,
+    lines: Sequence[int | str],
+    columns: Mapping[str, Column | None],
+    folder: Path,
+    parallel: Parallel,
+) -> Manifest:
+    """A manifest from the columns of the file `source`, whose row i stands in `lines[i]`.
+
+    Paths are relative to `folder`. `offset` and `seconds` are numbers or text; missing `seconds` are measured.
+    Raises ValueError with the line of the first row that repeats an id, lacks a value, names audio that is missing or
+    unreadable, or has an impossible time.
+    """
+    given = {name: values for name, values in columns.items() if values is not None}
+    if not given["utterance"]:
+        raise ValueError(f"{source} lists no utterances: add some, or remove the file from data.options")
+    for name in ("utterance", "path", "speaker", "text", "label"):
+        if wrong := [row for row, value in enumerate(given.get(name, ())) if not value]:
+            where = place(str(source), lines, wrong[0])
+            raise ValueError(f"{where}: the {name} is empty: complete the row or drop it{_more(lines, wrong)}")
+    seen: dict[str, int] = {}
+    for row, utterance in enumerate(map(str, given["utterance"])):
+        if seen.setdefault(utterance, row) != row:
+            where, first = (place(str(source), lines, each) for each in (row, seen[utterance]))
+            raise ValueError(f"{where}: the id {utterance!r} is already in {first}: give each utterance one row")
+    paths = [os.path.normpath(os.path.join(folder, str(path))) for path in given["path"]]
+    measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
+    if wrong := [row for row, path in enumerate(paths) if path in problems]:
+        where, path = place(str(source), lines, wrong[0]), paths[wrong[0]]
+        remedy = f"Restore the file, drop the row, or correct data.root, which paths start from{_more(lines, wrong)}"
+        raise ValueError(f"{where}: {path}: {problems[path]}. {remedy}")
+    offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
+    if "seconds" in given:
+        seconds = _numbers(given["seconds"], "seconds", LEAST_SECONDS, source, lines)
+    else:
+        seconds = [measured[path] - start for path, start in zip(paths, offset or [0.0] * len(paths), strict=True)]
+        _numbers(seconds, "seconds", LEAST_SECONDS, source, lines)
+    ready = given | {"path": paths, "seconds": seconds} | ({} if offset is None else {"offset": offset})
+    return Manifest.from_columns(ready, str(source), lines)
+
+
+def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float], dict[str, str]]:
+    """Path -> length in seconds, and path -> what is wrong with a file that cannot be read."""
+    lengths: dict[str, float] = {}
+    problems: dict[str, str] = {}
+    for results in parallel(_measure, _shards(paths), "Measuring audio"):
+        for path, result in results:
+            if isinstance(result, str):
+                problems[path] = result
+            else:
+                lengths[path] = result
+    return lengths, problems
+
+
+def find_missing(paths: Sequence[str], parallel: Parallel) -> dict[str, str]:
+    """Path -> "missing", for the paths that are no files."""
+    return {path: "missing" for found in parallel(_missing, _shards(paths), "Looking for audio") for path in found}
+
+
+def unique_ids(splits: Mapping[str, Manifest]) -> None:
+    """Raises ValueError if two rows, of one split or of two, have the same utterance id."""
+    counts = pc.value_counts(Manifest.concat(list(splits.values())).table["utterance"])
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    if len(repeated):
+        some, names = ", ".join(repeated[:5].to_pylist()), ", ".join(splits)
+        raise ValueError(
+            f"{len(repeated)} utterances are in more than one row of {names}, among them {some}: list each once"
+        )
+
+
+def _shards(paths: Sequence[str]) -> list[list[str]]:
+    distinct = list(dict.fromkeys(paths))
+    return [distinct[start : start + MEASURED] for start in range(0, len(distinct), MEASURED)]
+
+
+def _measure(paths: list[str]) -> list[tuple[str, float | str]]:
+    results: list[tuple[str, float | str]] = []
+    for path in paths:
+        try:
+            results.append((path, duration(path)))
+        except AudioError as problem:  # returned as text: the caller knows the line that names the file
+            results.append((path, problem.reason))
+    return results
+
+
+def _missing(paths: list[str]) -> list[str]:
+    return [path for path in paths if not os.path.isfile(path)]
+
+
+def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:
+    """The lines of the rows after the first that share a problem: ` (2 more: 19, 40)`."""
+    some = ", ".join(str(lines[row]) for row in rows[1:6]) + (", ..." if len(rows) > 6 else "")
+    return f" ({len(rows) - 1:,} more: {some})" if len(rows) > 1 else ""
+
+
+def _numbers(values: Column, name: str, least: float, source: Path, lines: Sequence[int | str]) -> list[float]:
+    numbers = []
+    for row, value in enumerate(values):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not least <= number < math.inf:
+            rule = "0 or more" if least == 0 else "above 0"
+            where = place(str(source), lines, row)
+            raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it")
+        numbers.append(number)
+    return numbers

@@ -1,0 +1,125 @@
+"""Kaldi data folders: wav.scp and utt2spk, and optionally text, segments and utt2dur."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.assembly import Column, assemble, measure
+from fedray.data.corpora.formats.listed import Listed
+from fedray.data.manifest import Manifest
+
+Entries = dict[str, tuple[int, str]]  # key -> (line, rest of the line)
+
+
+@dataclass(frozen=True)
+class Kaldi(Listed):
+    """train, dev and test name folders. Paths in wav.scp are absolute or relative to the root (Kaldi's working folder).
+
+    Without segments, an utterance is a whole recording. Pipes and archive positions in wav.scp are refused: convert
+    such audio to files first.
+    """
+
+    text_file: str | None = "text"  # null: no transcripts
+    label_file: str | None = None  # lines read "utterance label", as in utt2spk
+
+    def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        if not path.is_dir():
+            raise ValueError(f"{path} is not a folder: name a Kaldi data folder, which holds wav.scp, utt2spk and text")
+        speakers = _entries(path / "utt2spk")
+        recordings = _recordings(path / "wav.scp")
+        segmented = (path / "segments").exists()
+        source = path / ("segments" if segmented else "wav.scp")
+        columns: dict[str, Column | None] = {}
+        if segmented:
+            utterances, columns = _segments(source, recordings, root, parallel)
+        else:
+            utterances = recordings
+            columns["path"] = [text for _, text in recordings.values()]
+            if (path / "utt2dur").exists():
+                columns["seconds"] = _matched(path / "utt2dur", utterances, source)
+        texts = None if self.text_file is None else _matched(path / self.text_file, utterances, source)
+        columns |= {
+            "utterance": list(utterances),
+            "speaker": _matched(path / "utt2spk", utterances, source),
+            "text": self.texts(texts),
+            "label": None if self.label_file is None else _matched(path / self.label_file, utterances, source),
+        }
+        if extra := [name for name in speakers if name not in utterances]:
+            where = f"{path / 'utt2spk'}:{speakers[extra[0]][0]}"
+            raise ValueError(
+                f"{where}: the utterance {extra[0]!r} is not in {source.name}: add it there, or drop the line"
+            )
+        return {split: assemble(source, [line for line, _ in utterances.values()], columns, root, parallel)}
+
+
+def _entries(path: Path) -> Entries:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: a Kaldi data folder needs it")
+    entries: Entries = {}
+    with path.open(encoding="utf-8") as file:
+        for line, text in enumerate(file, start=1):
+            if not (fields := text.split(maxsplit=1)):
+                continue
+            key, rest = fields[0], fields[1].strip() if len(fields) == 2 else ""
+            if key in entries:
+                raise ValueError(f"{path}:{line}: {key!r} is already in line {entries[key][0]}: drop one of the two")
+            entries[key] = (line, rest)
+    return entries
+
+
+def _recordings(path: Path) -> Entries:
+    recordings = _entries(path)
+    for name, (line, text) in recordings.items():
+        if text.endswith("|") or text.startswith("|"):
+            remedy = "run the pipe once, write a wav or flac file, and name that file here"
+            raise ValueError(f"{path}:{line}: {name!r} is a pipe ({text}): {remedy}")
+        if ".ark:" in text:
+            remedy = "write its audio to a wav or flac file, and name that file here"
+            raise ValueError(f"{path}:{line}: {name!r} is a position in an archive ({text}): {remedy}")
+    return recordings
+
+
+def _segments(
+    source: Path, recordings: Entries, root: Path, parallel: Parallel
+) -> tuple[Entries, dict[str, Column | None]]:
+    utterances = _entries(source)
+    paths, starts, ends = [], [], []
+    for line, text in utterances.values():
+        fields = text.split()
+        try:
+            recording, start, end = fields[0], float(fields[1]), float(fields[2])
+        except (IndexError, ValueError) as problem:
+            raise ValueError(
+                f"{source}:{line}: the line must read 'utterance recording start end', in seconds"
+            ) from problem
+        if recording not in recordings:
+            raise ValueError(
+                f"{source}:{line}: the recording {recording!r} is not in wav.scp: add it there, or drop the segment"
+            )
+        paths.append(str(root / recordings[recording][1]))
+        starts.append(start)
+        ends.append(end)
+    if -1 in ends:  # in Kaldi, -1 means the end of the recording
+        lengths, _ = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
+        ends = [lengths.get(path, end) if end == -1 else end for path, end in zip(paths, ends, strict=True)]
+    seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]
+    return utterances, {"path": paths, "offset": starts, "seconds": seconds}
+
+
+def _matched(path: Path, utterances: Entries, source: Path) -> list[str]:
+    """The file's values for the utterances, in the order of the utterances."""
+    entries = _entries(path)
+    for name, (line, _) in utterances.items():
+        if name not in entries:
+            where = f"{source.name}:{line}"
+            raise ValueError(
+                f"{path} has no line for {name!r} ({where}): add one, or drop the utterance from all files"
+            )
+        if not entries[name][1]:
+            where = f"{path}:{entries[name][0]}"
+            raise ValueError(
+                f"{where}: nothing follows {name!r}: complete the line, or drop the utterance from all files"
+            )
+    return [entries[name][1] for name in utterances]

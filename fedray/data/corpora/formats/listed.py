@@ -1,0 +1,57 @@
+"""The base class of corpora whose splits are files that list utterances."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.assembly import corpus_root, unique_ids
+from fedray.data.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Listed(ABC):
+    """A corpus whose splits are files (or Kaldi folders), named relative to the root.
+
+    The files of a split are joined, except for test: each test file after the first is a split named after the file, so
+    that `test: [test.csv, other.csv]` gives `test` and `test-other`.
+    """
+
+    train: list[str] = field(default_factory=list)
+    dev: list[str] = field(default_factory=list)
+    test: list[str] = field(default_factory=list)
+    server: list[str] = field(
+        default_factory=list
+    )  # for corpora that already divide their data into server and clients
+    clients: list[str] = field(default_factory=list)
+    lower_case: bool = False  # converts the text, not the labels
+
+    def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
+        """Split -> manifest. Raises ValueError with file and line of the first row that cannot be used."""
+        root = corpus_root(root, "the files that train, dev and test name")
+        if not any((self.train, self.dev, self.test, self.server, self.clients)):
+            raise ValueError(
+                f"data.options names no files in {root}: set train, dev and test to lists of files in data.root"
+            )
+        parts: dict[str, list[Manifest]] = {}
+        for split in ("server", "clients", "train", "dev", "test"):
+            for position, name in enumerate(getattr(self, split)):
+                further = split == "test" and position > 0
+                target = f"test-{Path(name).stem.removeprefix('test-')}" if further else split
+                if not (root / name).exists():
+                    raise ValueError(f"{root / name} does not exist: correct data.root or {split} in data.options")
+                for key, manifest in self.read_file(root, root / name, target, parallel).items():
+                    parts.setdefault(key, []).append(manifest)
+        splits = {split: Manifest.concat(manifests) for split, manifests in parts.items()}
+        unique_ids(splits)
+        return splits
+
+    @abstractmethod
+    def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        """The manifest of one file: for `split`, or for the splits that the file's rows name."""
+
+    def texts(self, values: list[str] | None) -> list[str] | None:
+        """The texts, in lower case if the settings say so."""
+        return [value.lower() for value in values] if values is not None and self.lower_case else values

@@ -1,0 +1,77 @@
+"""NeMo's manifests: one JSON object a line.
+
+`{"audio_filepath": ..., "duration": ..., "text": ...}`, and `offset` for segments of files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.assembly import assemble
+from fedray.data.corpora.formats.listed import Listed
+from fedray.data.manifest import Manifest, place
+
+
+@dataclass(frozen=True)
+class Nemo(Listed):
+    """Paths are absolute or relative to the manifest's folder, as in NeMo. The path and offset are the id of a line."""
+
+    audio_root: str | None = None  # relative to the root; null: the folder of the manifest
+    speaker_key: str = "speaker"  # many of NeMo's manifests lack a speaker: add one
+    text_key: str | None = "text"
+    label_key: str | None = None  # `command` or `label` in NeMo's classification manifests
+    translation_key: str | None = None
+    id_key: str | None = None
+
+    def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        lines, items = _objects(path)
+
+        def column(key: str, option: str = "") -> list[str]:
+            for row, item in enumerate(items):
+                if item.get(key) is None:
+                    other = f", or set {option} in data.options to one of {', '.join(item)}" if option else ""
+                    raise ValueError(f"{place(str(path), lines, row)}: the key {key!r} is missing: add it{other}")
+            return [str(item[key]) for item in items]
+
+        def optional(key: str | None, option: str) -> list[str] | None:
+            return None if key is None else column(key, option)
+
+        audio = column("audio_filepath")
+        ids, offset = audio, None
+        if any("offset" in item for item in items):
+            offset = [item.get("offset") or 0.0 for item in items]
+            ids = [f"{name}@{start}" for name, start in zip(audio, offset, strict=True)]
+        columns = {
+            "utterance": ids if self.id_key is None else column(self.id_key, "id_key"),
+            "path": audio,
+            "offset": offset,
+            "seconds": column("duration") if any("duration" in item for item in items) else None,
+            "speaker": column(self.speaker_key, "speaker_key"),
+            "text": self.texts(optional(self.text_key, "text_key")),
+            "label": optional(self.label_key, "label_key"),
+            "translation": optional(self.translation_key, "translation_key"),
+        }
+        folder = path.parent if self.audio_root is None else root / self.audio_root
+        return {split: assemble(path, lines, columns, folder, parallel)}
+
+
+def _objects(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
+    lines, items = [], []
+    with path.open(encoding="utf-8") as file:
+        for line, text in enumerate(file, start=1):
+            if not text.strip():
+                continue
+            try:
+                item = json.loads(text)
+            except json.JSONDecodeError as problem:
+                raise ValueError(f"{path}:{line}: not JSON ({problem.msg}): correct the line") from problem
+            if not isinstance(item, dict):
+                form = '{"audio_filepath": ..., "duration": ..., "text": ...}'
+                raise ValueError(f"{path}:{line}: the line must be an object, {form}")
+            lines.append(line)
+            items.append(item)
+    return lines, items

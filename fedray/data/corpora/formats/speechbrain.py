@@ -1,0 +1,77 @@
+"""SpeechBrain's manifests.
+
+csv files read `ID,duration,wav,spk_id,wrd` with paths like `$data_root/a.wav`; json files read
+`{"id": {"wav": "{data_root}/a.wav", ...}}`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.assembly import assemble
+from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.table import Table
+from fedray.data.manifest import Manifest
+
+VARIABLE = {".csv": re.compile(r"\$([\w.]+)"), ".json": re.compile(r"\{([\w.]+)\}")}
+
+
+@dataclass(frozen=True)
+class SpeechBrain(Listed):
+    """Files that end in .csv or .json. Every variable in a path ($data_root, {data_folder}, ...) means `data_root`.
+
+    SpeechBrain's LibriSpeech recipe writes `reader-chapter` as spk_id: set `speaker_separator: "-"` to make the reader
+    the speaker.
+    """
+
+    data_root: str | None = None  # null: the root
+    wav_column: str = "wav"
+    duration_column: str | None = "duration"  # seconds (often `length` in json); null: lengths are measured
+    speaker_column: str = "spk_id"
+    speaker_separator: str | None = None
+    text_column: str | None = "wrd"
+    label_column: str | None = None
+    translation_column: str | None = None
+
+    def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        if path.suffix not in VARIABLE:
+            raise ValueError(f"{path}: SpeechBrain's manifests end in .csv or .json: for other tables use corpus: tsv")
+        table = Table.read(path, skipinitialspace=True) if path.suffix == ".csv" else _json(path)
+        speakers = table.column(self.speaker_column, "speaker_column")
+        if self.speaker_separator is not None:
+            speakers = [speaker.split(self.speaker_separator, 1)[0] for speaker in speakers]
+        folder = Path(root, self.data_root or "")
+        variable = VARIABLE[path.suffix]
+        columns = {
+            "utterance": table.column("ID", "the column of ids"),
+            "path": [variable.sub(lambda _: str(folder), wav) for wav in table.column(self.wav_column, "wav_column")],
+            "speaker": speakers,
+            "seconds": table.optional(self.duration_column, "duration_column"),
+            "text": self.texts(table.optional(self.text_column, "text_column")),
+            "label": table.optional(self.label_column, "label_column"),
+            "translation": table.optional(self.translation_column, "translation_column"),
+        }
+        return {split: assemble(path, table.lines, columns, folder, parallel)}
+
+
+def _json(path: Path) -> Table:
+    """The file as a table of all keys. Errors name the ids in place of line numbers."""
+    try:
+        items = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"{path}:{problem.lineno}: not JSON ({problem.msg}): correct the line") from problem
+    if not isinstance(items, dict) or not all(isinstance(item, dict) for item in items.values()):
+        raise ValueError(f'{path}: the file must be one object, {{"id": {{"wav": ..., "duration": ...}}, ...}}')
+    ids = list(items)
+    columns = {"ID": ids}
+    for name in dict.fromkeys(key for item in items.values() for key in item):
+        columns[name] = [_text(item.get(name)) for item in items.values()]
+    return Table(path, ids, columns)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

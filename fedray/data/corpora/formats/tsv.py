@@ -1,0 +1,64 @@
+"""Tables with a header and one row an utterance: tab-separated, or with any other delimiter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.assembly import assemble
+from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.table import Table
+from fedray.data.manifest import Manifest
+
+USUAL_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("dev", "val", "valid", "validation", "development"), "dev"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+
+
+@dataclass(frozen=True)
+class Tsv(Listed):
+    """A table with a header and one row an utterance. There is no quoting: a quotation mark is part of the text."""
+
+    delimiter: str = "\t"
+    path_column: str = "path"  # absolute paths, or paths relative to `audio_root`
+    speaker_column: str = "speaker"
+    text_column: str | None = None
+    label_column: str | None = None
+    translation_column: str | None = None
+    id_column: str | None = None  # null: the path as the table has it
+    seconds_column: str | None = "seconds"  # null: lengths are measured
+    offset_column: str | None = None
+    split_column: str | None = None  # its value is the split of the row, whichever list names the file
+    split_names: dict[str, str] = field(default_factory=dict)  # e.g. {val: dev}; the usual names are known
+    audio_root: str | None = None  # relative to the root; null: the folder of the table
+
+    def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        table = Table.read(path, self.delimiter, quoted=False)
+        columns = {
+            "path": table.column(self.path_column, "path_column"),
+            "speaker": table.column(self.speaker_column, "speaker_column"),
+            "text": self.texts(table.optional(self.text_column, "text_column")),
+            "label": table.optional(self.label_column, "label_column"),
+            "translation": table.optional(self.translation_column, "translation_column"),
+            "utterance": table.column(self.id_column or self.path_column, "id_column"),
+            "seconds": table.optional(self.seconds_column, "seconds_column"),
+            "offset": table.optional(self.offset_column, "offset_column"),
+        }
+        folder = path.parent if self.audio_root is None else root / self.audio_root
+        manifest = assemble(path, table.lines, columns, folder, parallel)
+        names = table.optional(self.split_column, "split_column")
+        if names is None:
+            return {split: manifest}
+        rows: dict[str, list[int]] = {}
+        known = USUAL_SPLITS | self.split_names
+        for row, name in enumerate(names):
+            if name not in known:
+                where = f"{path}:{table.lines[row]}"
+                raise ValueError(
+                    f"{where}: the split {name!r} is not known: add it to split_names, e.g. {{{name}: train}}"
+                )
+            rows.setdefault(known[name], []).append(row)
+        return {name: manifest.take(indices) for name, indices in rows.items()}

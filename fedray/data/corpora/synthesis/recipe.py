@@ -1,0 +1,118 @@
+"""The settings of the embedded corpus, and their checks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from fedray.data.corpora.synthesis import lexicon, speakers
+from fedray.data.corpora.synthesis.speakers import Conditions
+
+KINDS = ("commands", "keywords", "emotions", "events")
+SKEWED = ("keywords", "emotions")
+LARGEST_TAIL = 3
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How many speakers each split has, what they say and where. Every speaker is in one split only.
+
+    Four kinds:
+    commands  sentences, for recognition. Dev and test have sentences that server and clients never say; `label` is
+              "unseen" for these and "seen" for the others. With several languages, dialects or domains, `label` is the
+              language, dialect or domain instead.
+    keywords  clips of one second with one word each; `label` is the word.
+    emotions  sentences spoken angrily, happily, sadly or neutrally, as in CREMA-D; `label` is the emotion.
+    events    clips of ten city sounds, 1 to 4 s, as in UrbanSound8K; `label` is the sound. A "speaker" is a recorded
+              source of one class, and its utterances are slices of the recording.
+
+    The server has clean speech. Clients speak in rooms and noise; `dev` and `test` sound like the clients,
+    `test-server` sounds like the server. Without server_speakers the clients' split is "train": data.server can take
+    the server's speakers from it.
+
+    A twin of Common Voice: with `tail` 1.9, 3 % of the speakers have half of the utterances, as in French (Gao et al.,
+    2022); with `clients.snr_within`, speakers differ more than the utterances of a speaker.
+    """
+
+    kind: str = "commands"
+    languages: list[str] = field(default_factory=lambda: ["en"])  # dealt to the speakers in turn
+    dialects: list[str] = field(default_factory=list)  # dealt to all speakers but the server's; []: see clients.accents
+    domains: list[str] = field(default_factory=list)  # dealt to all speakers but the server's
+    server_words: bool = (
+        False  # true, with domains: the server reads words of all domains in random order; else commands
+    )
+    server_speakers: int = 40
+    server_utterances: int = 25  # of each speaker, as in all settings below
+    client_speakers: int = 60
+    client_utterances: int = 60
+    tail: float = 0.0  # sigma of clients' log-normal utterance counts, whose mean is client_utterances; 0: equal counts
+    dev_speakers: int = 20
+    dev_utterances: int = 20
+    test_speakers: int = 60
+    test_utterances: int = 20
+    test_server_speakers: int = 15
+    test_server_utterances: int = 20
+    held_out: float = 0.25  # share of the grammar's sentences that server and clients never say
+    unseen: float = 0.5  # share of dev and test utterances that are held-out sentences
+    words: int = 35  # keywords: how many of each language's 35, from the first
+    skew: float | None = None  # keywords, emotions: a client's class shares are drawn from Dirichlet(skew); null: equal
+    server: Conditions = field(default_factory=speakers.clean)
+    clients: Conditions = field(default_factory=Conditions)
+
+    def check(self) -> None:
+        """Raises ValueError that names the first impossible setting."""
+        if self.kind not in KINDS:
+            raise ValueError(f'data.options.kind: choose from {", ".join(KINDS)}, not "{self.kind}"')
+        self._check_texts()
+        self._check_shares()
+        self.server.check("data.options.server")
+        self.clients.check("data.options.clients")
+
+    def _check_texts(self) -> None:
+        if not self.languages or not set(self.languages) <= set(lexicon.LANGUAGES):
+            raise ValueError(
+                f"data.options.languages: choose from {', '.join(lexicon.LANGUAGES)}, not {self.languages}"
+            )
+        varied = self.dialects or self.domains
+        if varied and (self.kind != "commands" or len(self.languages) > 1 or (self.dialects and self.domains)):
+            raise ValueError(
+                "data.options.dialects and data.options.domains are for commands in one language: set one of the two"
+            )
+        for name, given, known in (
+            ("dialects", self.dialects, speakers.ACCENTS[self.languages[0]]),
+            ("domains", self.domains, lexicon.DOMAINS),
+        ):
+            if not set(given) <= set(known):
+                raise ValueError(f"data.options.{name}: choose from {', '.join(known)}, not {given}")
+        if self.domains and self.languages != ["en"]:
+            raise ValueError(f"data.options.domains are in English, not in {self.languages[0]}: remove them")
+        if self.server_words and not self.domains:
+            raise ValueError(
+                "data.options.server_words takes the words of domains: set data.options.domains, or remove it"
+            )
+        most = min(len(lexicon.commands(language).keywords) for language in self.languages)
+        if not 1 <= self.words <= most:
+            raise ValueError(
+                f"data.options.words: there are {most} keywords: choose from 1 to {most}, not {self.words}"
+            )
+
+    def _check_shares(self) -> None:
+        for name, share in (("held_out", self.held_out), ("unseen", self.unseen)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"data.options.{name}: choose a share from 0 to 1, not {share}")
+        if self.held_out == 1 or (self.unseen > 0 and self.held_out == 0):
+            lack = "train" if self.held_out == 1 else "test"
+            raise ValueError(
+                f"data.options.held_out: {self.held_out} leaves no sentences to {lack} on: choose between 0 and 1"
+            )
+        if not 0 <= self.tail <= LARGEST_TAIL:
+            raise ValueError(
+                f"data.options.tail: choose from 0 (equal counts of utterances) to {LARGEST_TAIL}, not {self.tail}"
+            )
+        if self.skew is not None and self.kind not in SKEWED:
+            raise ValueError(
+                f"data.options.skew is for {' and '.join(SKEWED)}, not {self.kind}: leave it null; "
+                "data.clients.by=dirichlet divides events unevenly"
+            )
+        if self.skew is not None and not 0 < self.skew < math.inf:
+            raise ValueError(f"data.options.skew: choose a number above 0, or null for equal shares, not {self.skew}")

@@ -1,0 +1,1 @@
+"""Audio features: reading audio, log-mels, their store on disk, augmentation, and batches."""

@@ -1,0 +1,125 @@
+"""Read audio files in any format of libsndfile: segments, resampling, and errors that say what is wrong with a file."""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+
+import soundfile
+import torch
+from torchaudio.transforms import Resample
+
+# A segment may be this much shorter than the manifest says: manifests round seconds, and lossy formats pad.
+TOLERANCE = 0.1  # seconds
+
+
+class AudioError(ValueError):
+    """A file or segment that cannot be used. `reason` says why; the message names the file as well."""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(path, reason)  # `args` needs both: pickle calls __init__ with them
+        self.path, self.reason = str(path), reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float | None = None) -> torch.Tensor:
+    """Read a waveform, float32 [samples] in -1..1, channels averaged, at `sample_rate` Hz.
+
+    `offset` and `seconds` choose a segment; `seconds` None, NaN or 0 means to the end of the file.
+    Raises AudioError when the file is missing, empty, truncated or not audio, or holds NaN or infinity.
+    """
+    with _open(path) as sound:
+        start = round(offset * sound.samplerate)
+        to_end = seconds is None or math.isnan(seconds) or seconds <= 0
+        wanted = max(0, sound.frames - start) if to_end else round(seconds * sound.samplerate)
+        if start >= sound.frames > 0:
+            raise AudioError(
+                path, f"truncated: the segment starts at {offset:.2f} s, the file ends at {_length(sound)}"
+            )
+        try:
+            sound.seek(start)
+            samples = sound.read(wanted, dtype="float32", always_2d=True)
+        except soundfile.LibsndfileError as error:
+            raise AudioError(path, f"truncated or damaged: {error.error_string}") from error
+        if len(samples) == 0:
+            raise AudioError(path, "holds no samples")
+        if len(samples) < wanted - TOLERANCE * sound.samplerate:
+            needed, end = (start + wanted) / sound.samplerate, (start + len(samples)) / sound.samplerate
+            raise AudioError(path, f"truncated: {needed:.2f} s are needed, the file ends at {end:.2f} s")
+        if start + len(samples) >= sound.frames:
+            _check_wav_is_whole(path)
+        waveform = torch.from_numpy(samples.mean(axis=1) if samples.shape[1] > 1 else samples[:, 0])
+        if not torch.isfinite(waveform).all():
+            raise AudioError(path, "holds samples that are not finite (NaN or Inf)")
+        return _resampler(sound.samplerate, sample_rate)(waveform) if sound.samplerate != sample_rate else waveform
+
+
+def duration(path: str | Path) -> float:
+    """Length of a file in seconds, read from its header. Raises AudioError."""
+    with _open(path) as sound:
+        return float(sound.frames / sound.samplerate)
+
+
+def check(path: str | Path, end: float) -> None:
+    """Raise AudioError when the header says that the file ends before `end` seconds.
+
+    Damage behind the header stays unseen.
+    """
+    with _open(path) as sound:
+        if sound.frames == 0:
+            raise AudioError(path, "holds no samples")
+        if sound.frames / sound.samplerate < end - TOLERANCE:
+            raise AudioError(path, f"truncated: {end:.2f} s are needed, the file ends at {_length(sound)}")
+    _check_wav_is_whole(path)
+
+
+def _open(path: str | Path) -> soundfile.SoundFile:
+    try:
+        return soundfile.SoundFile(path)
+    except soundfile.LibsndfileError as error:
+        raise AudioError(path, _why_not_audio(Path(path), error.error_string)) from error
+
+
+def _why_not_audio(path: Path, message: str) -> str:
+    if not path.exists():
+        return "missing"
+    if path.is_dir():
+        return "a folder, not a file"
+    if path.stat().st_size == 0:
+        return "an empty file"
+    if is_lfs_stub(path):
+        return "a Git LFS stub, not the audio (fetch it with `git lfs pull`)"
+    return f"cannot be read as audio: {message}"
+
+
+def is_lfs_stub(path: str | Path) -> bool:
+    """Whether the file is a Git LFS pointer: the few lines that a clone without Git LFS holds in place of the file."""
+    with open(path, "rb") as file:
+        return file.read(23) == b"version https://git-lfs"
+
+
+def _check_wav_is_whole(path: str | Path) -> None:
+    """Raise AudioError for a wav that is shorter than its RIFF header says: libsndfile reads it without an error.
+
+    A wav written to a pipe has size 0 or 0xFFFFFFFF, which tells nothing.
+    """
+    with open(path, "rb") as file:
+        head = file.read(12)
+        size = file.seek(0, 2)
+    promised = int.from_bytes(head[4:8], "little") + 8
+    has_size = head[:4] == b"RIFF" and head[8:] == b"WAVE" and promised < 0xFFFFFF00
+    # A difference of a few bytes is a wrong header (no padding byte), not missing speech.
+    if has_size and promised - size > max(64, promised // 100):
+        raise AudioError(path, f"truncated: {size:,} of {promised:,} bytes are left")
+
+
+@functools.lru_cache(maxsize=8)
+def _resampler(source: int, target: int) -> Resample:
+    return Resample(source, target)  # cached: computing its kernel costs more than applying it
+
+
+def _length(sound: soundfile.SoundFile) -> str:
+    return f"{sound.frames / sound.samplerate:.2f} s"

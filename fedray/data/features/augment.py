@@ -1,0 +1,66 @@
+"""SpecAugment (Park et al., Interspeech 2019, without time warping), through SpeechBrain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from fedray.data.features.dataset import Batch
+
+
+@dataclass(frozen=True)
+class SpecAugmentSettings:
+    """Numbers and widths of the masks of an utterance. A width is drawn uniformly from 0 to the given one.
+
+    The defaults are for 40 bins and utterances of 2 to 4 seconds at 100 frames a second.
+    """
+
+    time_masks: int = 2
+    time_width: int = 10  # frames of the widest time mask
+    frequency_masks: int = 2
+    frequency_width: int = 5  # bins of the widest frequency mask
+    longest_share: float = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
+
+    def __post_init__(self) -> None:
+        for name in ("time_masks", "time_width", "frequency_masks", "frequency_width"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"augment.{name}: {getattr(self, name)} must not be below 0")
+        if not 0 <= self.longest_share <= 1:
+            raise ValueError(f"augment.longest_share: {self.longest_share} is not a share from 0 to 1")
+
+
+class SpecAugment:
+    """Draws other masks for each utterance, from torch's global generator.
+
+    A masked value becomes 0, the mean of normalised features.
+    """
+
+    def __init__(self, settings: SpecAugmentSettings) -> None:
+        self.settings = settings
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return a masked copy of the batch."""
+        settings = self.settings
+        size, frames, bins = batch.features.shape
+        # SpeechBrain masks in place. Masking ones and multiplying saves a copy of the features and two slow passes over
+        # them.
+        time = batch.features.new_ones(size, frames, 1)
+        time = _mask(time, settings.time_masks, min(settings.time_width, int(settings.longest_share * frames)), dim=1)
+        frequency = batch.features.new_ones(size, 1, bins)
+        frequency = _mask(frequency, settings.frequency_masks, min(settings.frequency_width, bins), dim=2)
+        return replace(batch, features=(batch.features * time).mul_(frequency))
+
+
+def _mask(ones: torch.Tensor, count: int, widest: int, dim: int) -> torch.Tensor:
+    # Imported here, because importing SpeechBrain takes most of a second.
+    from speechbrain.augment.freq_domain import SpectrogramDrop
+
+    if count == 0 or widest == 0:
+        return ones
+    # SpeechBrain draws widths below `drop_length_high`, but counts up to and including `drop_count_high`.
+    drop = SpectrogramDrop(
+        drop_length_low=0, drop_length_high=widest + 1, drop_count_low=count, drop_count_high=count, dim=dim
+    )
+    mask: torch.Tensor = drop(ones)
+    return mask

@@ -1,0 +1,142 @@
+"""Log-mel features: their settings, and how a waveform becomes a matrix of them.
+
+`fedray.data.features.store` keeps them on disk.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+from torchaudio.transforms import MelSpectrogram
+
+# The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
+FLOOR = 1e-8
+NORMALISATIONS = ("mean", "mean_variance", "none")
+KINDS = ("logmel", "whisper")
+WHISPER = {"sample_rate": 16000, "window_ms": 25.0, "hop_ms": 10.0, "normalise": "none"}
+
+
+@dataclass(frozen=True)
+class FeatureSettings:
+    """The section `features` of a configuration."""
+
+    # logmel | whisper: the features that Whisper was trained on, with another mel scale and range.
+    kind: str = "logmel"
+    bins: int = 40
+    sample_rate: int = 16000  # Hz; audio of another rate is resampled
+    window_ms: float = 25.0
+    hop_ms: float = 10.0
+    normalise: str = "mean"  # per utterance and bin: mean | mean_variance | none
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"features.kind: {self.kind!r} is not known; choose one of {', '.join(KINDS)}")
+        fixed = [f"{name}={value}" for name, value in WHISPER.items() if getattr(self, name) != value]
+        if self.kind == "whisper" and fixed:
+            raise ValueError(
+                f"features.kind=whisper allows one setting only: set {', '.join(f'features.{one}' for one in fixed)}"
+            )
+        if self.normalise not in NORMALISATIONS:
+            raise ValueError(
+                f"features.normalise: {self.normalise!r} is not known; choose one of {', '.join(NORMALISATIONS)}"
+            )
+        for name in ("bins", "sample_rate", "window_ms", "hop_ms"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"features.{name}: {getattr(self, name)} must be above 0")
+
+    @property
+    def window(self) -> int:
+        """Length of the analysis window in samples."""
+        return round(self.sample_rate * self.window_ms / 1000)
+
+    @property
+    def hop(self) -> int:
+        """Distance between two frames in samples."""
+        return max(1, round(self.sample_rate * self.hop_ms / 1000))
+
+    def frames(self, seconds: float) -> int:
+        """Number of frames in a recording of this length."""
+        if self.kind == "whisper":
+            return whisper_frames(round(seconds * self.sample_rate))
+        return max(1, 1 + (round(seconds * self.sample_rate) - self.window) // self.hop)
+
+
+def features_of(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
+    """float32 [samples] at `settings.sample_rate` -> features of the kind in `settings`, float32 [frames, bins]."""
+    return whisper_mels(waveform, settings.bins) if settings.kind == "whisper" else log_mels(waveform, settings)
+
+
+@torch.inference_mode()
+def log_mels(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
+    """float32 [samples] -> normalised natural logarithms of mel powers, float32 [1 + (samples - window) // hop, bins].
+
+    A waveform shorter than one window is padded with zeros to one window.
+    """
+    if len(waveform) < settings.window:
+        waveform = torch.nn.functional.pad(waveform, (0, settings.window - len(waveform)))
+    mels: torch.Tensor = _mel_transform(settings)(waveform)
+    features = mels.clamp_(min=FLOOR).log_().T
+    if settings.normalise != "none":
+        features = features - features.mean(dim=0)
+    if settings.normalise == "mean_variance":
+        # Digital silence has no variance. The bound keeps it at 0.
+        features = features / features.square().mean(dim=0).sqrt().clamp(min=1e-3)
+    return features
+
+
+@torch.inference_mode()
+def whisper_mels(waveform: torch.Tensor, bins: int) -> torch.Tensor:
+    """float32 [samples] at 16 kHz -> Whisper's features, float32 [frames, bins].
+
+    A feature is log10 of a mel power, bounded below at 8 less than the loudest bin, plus 4, divided by 4. The frames
+    equal the first ones of WhisperFeatureExtractor in transformers, which pads every recording with silence to 30 s.
+    """
+    padded = torch.nn.functional.pad(waveform, (0, 400))  # with zeros, where MelSpectrogram would mirror the end
+    powers: torch.Tensor = _whisper_transform(bins)(padded)
+    mels = powers.clamp_(min=1e-10).log10_().T[: whisper_frames(len(waveform))]
+    return (mels.clamp(min=float(mels.max()) - 8) + 4) / 4
+
+
+def whisper_frames(samples: int) -> int:
+    """Number of Whisper's frames over the samples.
+
+    A frame is 400 samples wide; frames are centred at every 160th sample.
+    """
+    return max(1, -(-(samples + 200) // 160))
+
+
+@functools.lru_cache(maxsize=2)
+def _whisper_transform(bins: int) -> MelSpectrogram:
+    return MelSpectrogram(16000, n_fft=400, hop_length=160, n_mels=bins, norm="slaney", mel_scale="slaney")
+
+
+@functools.lru_cache(maxsize=8)
+def _mel_transform(settings: FeatureSettings) -> MelSpectrogram:
+    size = fft_size(settings)
+    # torch centres the window in the FFT. This padding makes the first window start at the first sample.
+    padding = (size - settings.window) // 2
+    return MelSpectrogram(
+        settings.sample_rate,
+        n_fft=size,
+        win_length=settings.window,
+        hop_length=settings.hop,
+        pad=padding,
+        n_mels=settings.bins,
+        center=False,
+    )
+
+
+def fft_size(settings: FeatureSettings) -> int:
+    """The smallest FFT, a power of two, that holds the window and leaves no mel filter empty.
+
+    The lowest is the narrowest.
+    """
+    highest = 2595 * math.log10(1 + settings.sample_rate / 2 / 700)  # mel (HTK), as in torchaudio
+    width = 700 * (10 ** (2 * highest / (settings.bins + 1) / 2595) - 1)  # Hz
+    size = 1 << (settings.window - 1).bit_length()
+    while settings.sample_rate / size >= width:
+        size *= 2
+    return size

@@ -1,0 +1,210 @@
+"""Features of a manifest, computed once and kept as one float16 memory map, which all processes of a machine share.
+
+A store is a folder: `frames.f16` (the frames of all utterances, one after the other), `offsets.npy` (the first frame of
+each utterance) and `store.json` (bins, broken utterances). Frames of 40 bins every 10 ms take 8 kB for each second of
+audio.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedray.core.parallel import Parallel
+from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
+from fedray.data.features import audio
+from fedray.data.features.log_mel import FeatureSettings, features_of
+from fedray.data.manifest import Manifest, Mask, Rows
+from fedray.storage.cache import available, cached, entry_name, key
+
+Frames = npt.NDArray[np.float16]  # [frames, bins]
+
+# Part of the cache's key: count up whenever log_mel.py, audio.py or corruption.py would compute other numbers.
+VERSION = 1
+SHARD = 64  # utterances in a work item, the same on every machine
+
+
+class FeatureStore:
+    """The features of a manifest's rows.
+
+    A pickle holds the folder and the name in the cache; files are opened at their first use. A machine without the
+    folder fetches it from the shared cache. ValueError where the shared cache does not have it either.
+    """
+
+    def __init__(self, folder: Path, name: str | None = None) -> None:
+        self.folder = Path(folder)
+        self._name = name if name is not None else entry_name(self.folder)
+
+    def __reduce__(self) -> tuple[type[FeatureStore], tuple[Path, str | None]]:
+        return FeatureStore, (self.folder, self._name)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __getitem__(self, row: int) -> Frames:
+        """float16 [frames, bins], a read-only view of the file."""
+        return self._data[self._offsets[row] : self._offsets[row + 1]]
+
+    @property
+    def name(self) -> str:
+        """The name of the cache entry, which follows from the audio and the settings."""
+        return self.folder.name
+
+    @property
+    def bins(self) -> int:
+        return self._description.bins
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Utterance id -> what is wrong with its audio. These rows have 0 frames; the caller drops and counts them."""
+        return self._description.broken
+
+    @functools.cached_property
+    def frames(self) -> Rows:
+        """Frames of each row, int64 [rows]."""
+        return np.diff(self._offsets)
+
+    @functools.cached_property
+    def _local(self) -> Path:
+        return available(self.folder, self._name)
+
+    @functools.cached_property
+    def _offsets(self) -> Rows:
+        path = self._local / "offsets.npy"
+        try:
+            offsets: Rows = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(
+                f"{path}: is truncated, or not an array of numbers ({error}). This is a cache: remove {path.parent}"
+            ) from error
+        return offsets
+
+    @functools.cached_property
+    def _description(self) -> _Description:
+        return _Description(**json.loads((self._local / "store.json").read_text(encoding="utf-8")))
+
+    @functools.cached_property
+    def _data(self) -> Frames:
+        shape = (int(self._offsets[-1]), self.bins)
+        if shape[0] == 0:
+            return np.zeros(shape, np.float16)  # an empty file cannot be mapped
+        mapped = np.memmap(self._local / "frames.f16", dtype=np.float16, mode="r", shape=shape)
+        return np.asarray(mapped)  # the same pages: slices of a plain array are cheaper than slices of a memmap
+
+
+@dataclass(frozen=True)
+class _Description:
+    """The contents of store.json."""
+
+    bins: int
+    broken: dict[str, str]
+
+
+def build_features(
+    manifest: Manifest,
+    settings: FeatureSettings,
+    cache: Path,
+    parallel: Parallel,
+    corruption: CorruptionSettings | None = None,
+    seed: int = 0,
+    clients: Mapping[str, Rows] | None = None,
+    skip_broken: bool = False,
+) -> FeatureStore:
+    """Load the features of every row of `manifest` from the cache, or compute them with `parallel`.
+
+    The bits are the same for any number of workers. `corruption` adds white noise to the rows of the clients that it
+    selects (`clients`: client id -> rows; None: each speaker is a client). ValueError lists all broken audio; with
+    `skip_broken`, `FeatureStore.broken` does.
+    """
+    noisy = noisy_rows(manifest, corruption, seed, clients)
+    snr_db = corruption.snr_db if corruption and noisy.any() else None
+    described = {
+        "version": VERSION,
+        "manifest": _fingerprint(manifest),
+        "settings": asdict(settings),
+        # Label errors do not change audio: clean and wrong labels share one store.
+        "noise": None
+        if snr_db is None
+        else {"snr_db": snr_db, "seed": int(seed), "rows": np.flatnonzero(noisy).tolist()},
+    }
+
+    def build(folder: Path) -> None:
+        items = [(manifest.take(rows), noisy[rows]) for rows in _row_blocks(len(manifest))]
+        compute = functools.partial(compute_shard, settings=settings, snr_db=snr_db, seed=seed)
+        frames: list[Rows] = []
+        broken: dict[str, str] = {}
+        with (folder / "frames.f16").open("wb") as file:
+            for part_frames, features, part_broken in parallel(compute, items, "features"):
+                frames.append(part_frames)
+                file.write(features.tobytes())
+                broken |= part_broken
+        if broken and not skip_broken:
+            raise _broken_error(broken, manifest)
+        np.save(folder / "offsets.npy", np.concatenate([[0], *frames]).cumsum(dtype=np.int64))
+        described = asdict(_Description(settings.bins, broken))
+        (folder / "store.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
+
+    store = FeatureStore(cached(Path(cache) / f"features-{key(described)}", build))
+    if store.broken and not skip_broken:  # a run with skip_broken has built the store
+        raise _broken_error(store.broken, manifest)
+    return store
+
+
+def compute_shard(
+    item: tuple[Manifest, Mask], settings: FeatureSettings, snr_db: float | None, seed: int
+) -> tuple[Rows, Frames, dict[str, str]]:
+    """Compute the features of a few rows. `item`: the rows, and which of them get noise, bool [rows].
+
+    Returns frames of each row int64 [rows], features float16 [all frames, bins], and utterance id -> what is wrong with
+    its audio.
+    """
+    manifest, noisy = item
+    torch.set_num_threads(1)  # more threads give other bits, and are slower
+    parts: list[Frames] = []
+    broken: dict[str, str] = {}
+    for utterance, noise in zip(manifest, noisy.tolist(), strict=True):
+        try:
+            waveform = audio.read(utterance.path, settings.sample_rate, utterance.offset, utterance.seconds)
+        except audio.AudioError as error:
+            broken[utterance.utterance] = error.reason
+            parts.append(np.zeros((0, settings.bins), np.float16))
+            continue
+        if noise and snr_db is not None:
+            waveform = add_white_noise(waveform, snr_db, seed, utterance.utterance)
+        parts.append(features_of(waveform, settings).half().numpy())
+    return np.array([len(part) for part in parts], np.int64), np.concatenate(parts), broken
+
+
+def _fingerprint(manifest: Manifest) -> str:
+    """The fingerprint of the rows whose files exist, and the rows. `build_features` reports missing files."""
+    try:
+        return manifest.fingerprint()
+    except FileNotFoundError:
+        there = {path: os.path.exists(path) for path in set(manifest.column("path"))}
+    rows = np.flatnonzero([there[path] for path in manifest.column("path")])
+    return f"{manifest.take(rows).fingerprint()} of {len(manifest)} rows: {key({'rows': rows.tolist()})}"
+
+
+def _row_blocks(count: int) -> list[Rows]:
+    return [np.arange(start, min(start + SHARD, count)) for start in range(0, count, SHARD)]
+
+
+def _broken_error(broken: Mapping[str, str], manifest: Manifest) -> ValueError:
+    paths = dict(zip(manifest.column("utterance"), manifest.column("path"), strict=True))
+    lines = [f"  {name}: {paths[name]}: {reason}" for name, reason in list(broken.items())[:5]]
+    if len(broken) > 5:
+        lines.append(f"  ... and {len(broken) - 5} more")
+    return ValueError(
+        f"the audio of {len(broken)} of {len(manifest)} utterances cannot be used:\n"
+        + "\n".join(lines)
+        + "\nRepair or fetch these files, or set `data.skip_broken: true` to leave these utterances out "
+        + "(they are counted and named)."
+    )

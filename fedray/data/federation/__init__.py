@@ -1,0 +1,1 @@
+"""Federations: partitions of a corpus among clients, and which utterances are labelled."""

@@ -1,0 +1,246 @@
+"""Divide a corpus into a federation: the data of the clients, of the server, and of the splits that are scored."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedray.core.parallel import Parallel
+from fedray.data.corruption import CorruptionSettings, corrupt_labels
+from fedray.data.features.dataset import Utterances, shard
+from fedray.data.features.joined import JoinedFeatures
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.store import FeatureStore, build_features
+from fedray.data.federation.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
+from fedray.data.federation.partition import PartitionSettings, partition, split_by_speakers
+from fedray.data.manifest import Manifest, Rows
+from fedray.storage.cache import key
+
+
+@dataclass(frozen=True)
+class ServerDataSettings:
+    """The speakers of the training data that belong to the server, where the corpus does not say. All null: none."""
+
+    share: float | None = None  # of the speakers
+    hours: float | None = None
+    utterances: float | None = None  # share of the utterances
+    largest: bool = False  # choose the speakers with most speech (with `utterances`: most utterances), not random ones
+
+    def given(self) -> list[str]:
+        """The amounts that are set."""
+        return [name for name in ("share", "hours", "utterances") if getattr(self, name) is not None]
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """The section `data` of a configuration."""
+
+    corpus: str = "embedded"
+    root: str | None = None  # the corpus' folder
+    seed: int = 0  # for making and dividing the corpus, apart from the seed of the run
+    options: dict[str, Any] = field(default_factory=dict)  # settings of this corpus' reader
+    server: ServerDataSettings = field(default_factory=ServerDataSettings)
+    clients: PartitionSettings = field(default_factory=PartitionSettings)
+    labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
+    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
+    dev_share: float | None = None  # of the training speakers, where the corpus has no development set
+    test_share: float | None = None  # of the training speakers, where the corpus has no test set
+    skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
+
+    def __post_init__(self) -> None:
+        if self.clients.by == "pooled" and self.corruption.clients < 1:
+            raise ValueError(
+                "data.corruption.clients chooses a share of the clients, and data.clients.by=pooled makes a single "
+                "client: remove the setting"
+            )
+        if self.clients.by == "pooled" and self.labelled.clients > 0:
+            raise ValueError(
+                "data.labelled.clients labels a share of the clients, and data.clients.by=pooled makes a single "
+                "client: set data.labelled.utterances instead"
+            )
+
+
+class SpeechData:
+    """The federation of a corpus: a fedray.core.types.FederatedData.
+
+    It holds manifests and feature stores, no audio.
+    """
+
+    def __init__(
+        self,
+        clients: Utterances,
+        rows: Mapping[str, Rows],
+        splits: Mapping[str, Utterances],
+        server: Utterances | None,
+        by_label: bool = False,
+    ) -> None:
+        """`rows`: client id -> positions in `clients`. `by_label`: each client is named after a label."""
+        self._clients, self._splits, self._server, self._by_label = clients, dict(splits), server, by_label
+        # One array for all clients: every actor gets a few objects, however many clients there are.
+        self._ids = list(rows)
+        self._members: Rows = np.concatenate([*rows.values(), np.empty(0, np.int64)], dtype=np.int64)
+        self._offsets: Rows = np.cumsum([0, *map(len, rows.values())], dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_places"}
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {client: place for place, client in enumerate(self._ids)}
+
+    def client_ids(self) -> Sequence[str]:
+        return self._ids
+
+    def cost(self, client: str) -> float:
+        """The number of the client's utterances."""
+        place = self._places[client]
+        return int(self._offsets[place + 1] - self._offsets[place])
+
+    def load(self, client: str) -> Utterances:
+        place = self._places[client]
+        return self._clients.take(self._members[self._offsets[place] : self._offsets[place + 1]])
+
+    def server(self) -> Utterances | None:
+        return self._server
+
+    def splits(self) -> Sequence[str]:
+        return list(self._splits)
+
+    def evaluation(self, split: str, index: int = 0, count: int = 1) -> Utterances:
+        return shard(self._splits[split], index, count)
+
+    def client_part(self, client: str, split: str) -> Utterances | None:
+        """The utterances of a split with the client's label; None unless clients are named after labels."""
+        if not self._by_label:
+            return None
+        whole = self._splits[split]
+        return whole.take(np.array([place for place, label in enumerate(whole.labels) if label == client], np.int64))
+
+    def fingerprint(self, part: str = "all") -> str:
+        """A name for the contents of a part, "server", "clients" or "all": other data gets another name."""
+        sets: dict[str, Utterances | None] = {"clients": self._clients, "server": self._server, **self._splits}
+        chosen = sets if part == "all" else {part: sets[part]}
+        described: dict[str, Any] = {
+            name: None if data is None else [data.manifest.fingerprint(), data.features.name, data.rows.tolist()]
+            for name, data in chosen.items()
+        }
+        if part != "server":
+            described["partition"] = [self._ids, self._members.tolist(), self._offsets.tolist()]
+            if self._clients.labelled is not None:
+                described["labelled"] = np.flatnonzero(self._clients.labelled).tolist()
+        return key(described)
+
+    def training(self) -> list[Utterances]:
+        """All training data: the server's, where it has some, and that of all clients together."""
+        clients = self._clients.take(self._members)
+        return [clients] if self._server is None else [self._server, clients]
+
+    def transcripts(self) -> list[str]:
+        """The transcripts for training tokenisers and language models: the server's, or else the clients'."""
+        source = self._server if self._server is not None else self._clients
+        return [text for text in source.texts if text]
+
+
+def divide(
+    splits: Mapping[str, Manifest], settings: DataSettings
+) -> tuple[Manifest | None, Manifest, dict[str, Manifest]]:
+    """Divide a corpus' splits into (the server's data, the clients' data, the splits to score).
+
+    ValueError when the splits include neither `train` nor `clients`, or a setting would divide what the corpus has
+    divided.
+    """
+    splits = dict(splits)
+    if "clients" in splits:
+        given = [name for name in ("dev_share", "test_share") if getattr(settings, name) is not None]
+        given += ["server." + name for name in settings.server.given()]
+        if given:
+            raise ValueError(
+                f"data.{given[0]} has no effect: this corpus is divided between server and clients already. Remove it"
+            )
+        server, clients = splits.pop("server", None), splits.pop("clients")
+    elif "train" in splits:
+        server, clients = None, splits.pop("train")
+        for split, held in (("test", settings.test_share), ("dev", settings.dev_share)):
+            if held is not None and split not in splits:
+                scored, rest = split_by_speakers(clients, seed=settings.seed, share=held)
+                splits[split], clients = clients.take(scored), clients.take(rest)
+        if settings.server.given():
+            mine, theirs = split_by_speakers(clients, seed=settings.seed, **asdict(settings.server))
+            server, clients = clients.take(mine), clients.take(theirs)
+    else:
+        raise ValueError(
+            f"the corpus has the splits {', '.join(splits)}, but neither train nor clients: name one in data.options"
+        )
+    return server, clients, splits
+
+
+def pooled(clients: Utterances, server: Utterances) -> Utterances:
+    """The clients' utterances followed by the server's, which are labelled. No feature is computed again."""
+    labelled = np.zeros(len(clients), bool) if clients.labelled is None else clients.labelled
+    return Utterances(
+        Manifest.concat([clients.manifest, server.manifest]),
+        JoinedFeatures(clients.features, server.features),
+        np.concatenate([clients.rows, len(clients.manifest) + server.rows]),
+        np.concatenate([labelled, np.ones(len(server), bool)]),
+    )
+
+
+def federate(
+    splits: Mapping[str, Manifest],
+    settings: DataSettings,
+    features: FeatureSettings,
+    cache: Path,
+    parallel: Parallel,
+    check: Callable[[int], None] = lambda population: None,
+    target: str = "text",
+) -> tuple[SpeechData, dict[str, str]]:
+    """Make the federation of a corpus' splits. Also returns the broken audio left out: utterance id -> reason.
+
+    Broken audio is an error without `skip_broken`.
+
+    `check` may refuse a number of clients by a ValueError. It is called before features are computed, and again when
+    clients without usable audio are dropped. `target`: the column that `data.corruption.label_errors` changes.
+    """
+    server, clients, scored = divide(splits, settings)
+    rows = partition(clients, settings.clients, settings.seed, shared_rows(clients, settings.labelled, settings.seed))
+    check(len(rows))
+    broken: dict[str, str] = {}
+
+    def stored(manifest: Manifest, corruption: CorruptionSettings | None = None) -> FeatureStore:
+        store = build_features(
+            manifest, features, cache, parallel, corruption, settings.seed, rows, settings.skip_broken
+        )
+        broken.update(store.broken)
+        return store
+
+    def whole(manifest: Manifest | None) -> Utterances | None:
+        if manifest is None:
+            return None
+        store = stored(manifest)
+        return Utterances(manifest, store, np.flatnonzero(store.frames > 0))
+
+    store = stored(clients, settings.corruption)
+    sound = store.frames > 0
+    wrong = corrupt_labels(clients, settings.corruption, settings.seed, target, rows).manifest
+    # With skip_broken, a client may lose all its utterances.
+    kept = {client: mine[sound[mine]] for client, mine in rows.items() if sound[mine].any()}
+    if not kept:
+        raise ValueError("no client has audio that can be read: is data.root the right folder?")
+    labelled = labelled_rows(clients, kept, settings.labelled, settings.seed)
+    kept = kept_rows(clients, kept, labelled, settings.labelled, settings.seed)
+    check(len(kept))
+    scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}
+    # `everyone` holds the rows with usable audio alone: positions in it differ from rows of the manifest.
+    position = np.cumsum(sound) - 1
+    members = {client: position[mine] for client, mine in kept.items()}
+    everyone = Utterances(wrong, store, np.flatnonzero(sound), None if labelled is None else labelled[sound])
+    of_server = whole(server)
+    if settings.clients.by == "pooled" and of_server is not None:
+        everyone = pooled(everyone, of_server)
+        members = {client: np.arange(len(everyone)) for client in members}
+    return SpeechData(everyone, members, scored_utterances, of_server, settings.clients.by == "label"), broken

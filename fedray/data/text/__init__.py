@@ -1,0 +1,1 @@
+"""Text: tokenisers, normalising of transcripts, and error counts."""

@@ -1,0 +1,56 @@
+"""The tokeniser of a pre-trained model, from its tokenizer.json."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedray.storage.files import write_atomically
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class PretrainedTokeniser:
+    """Text to the token ids of a pre-trained model and back. It has no CTC blank."""
+
+    def __init__(self, described: str) -> None:
+        """`described`: the contents of tokenizer.json."""
+        self.described = described
+
+    @classmethod
+    def load(cls, folder: Path) -> PretrainedTokeniser:
+        """Read tokenizer.json in the folder."""
+        return cls((folder / "tokenizer.json").read_text(encoding="utf-8"))
+
+    def __getstate__(self) -> dict[str, str]:
+        return {"described": self.described}
+
+    @functools.cached_property
+    def _tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_str(self.described)
+
+    @property
+    def size(self) -> int:
+        """Tokens including the special ones."""
+        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str, unknown: str = "refuse") -> list[int]:
+        """Text to token ids, without special tokens.
+
+        `unknown` has no effect: the tokens are bytes, so every character has one.
+        """
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Token ids to text. Special tokens are skipped."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json."""
+        path = Path(folder) / "tokenizer.json"
+        write_atomically(path, lambda temporary: temporary.write_text(self.described, encoding="utf-8"))

@@ -1,0 +1,259 @@
+"""Checks that start nothing: cores, memory, disk, GPUs, versions, environment variables and the cache.
+
+Imports little of fedray, so that it can report why the rest does not load.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import socket
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ray
+import torch
+
+import fedray
+from fedray.storage.cache import cache_root
+
+SHM_BYTES, DISK_BYTES = 1e9, 2e9  # less is a problem; the default of Docker is 64 MB of /dev/shm
+KINDS = ("corpora", "features", "init", "prepared")  # folders of the cache
+CGROUPS = Path("/sys/fs/cgroup")
+LOAD_ERRORS = (ImportError, OSError, RuntimeError)  # of a missing or incompatible package
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem with its remedy; `stops`: a run would not work."""
+
+    text: str
+    stops: bool = False
+
+
+@dataclass
+class Findings:
+    """Lines of the page (label, text), and problems."""
+
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(self, text: str, stops: bool = False) -> None:
+        self.problems.append(Problem(text, stops))
+
+
+def machine() -> Findings:
+    """Processor, cores, memory, disks and shared memory."""
+    total, free = _meminfo("MemTotal"), _meminfo("MemAvailable")
+    quota, limit = container(CGROUPS, _read(Path("/proc/self/cgroup")), total or float("inf"))
+    name = re.search(r"^model name\s*: (.*)", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    of = f" of {os.cpu_count()}" if usable_cores() != os.cpu_count() else ""
+    found = Findings(
+        [
+            ("processor", name[1] if name else platform.machine()),
+            ("cores", f"{usable_cores()}{of} for this process, {_limit(None if quota is None else f'{quota:g}')}"),
+            ("memory", f"{size(total)}, {size(free)} free, {_limit(None if limit is None else size(limit))}"),
+        ]
+    )
+    disk(found, "disk, cache", cache_root(), "choose another cache with FEDRAY_CACHE")
+    disk(found, "disk, here", Path.cwd(), "put run folders elsewhere with --out")
+    shared_memory(found, Path("/dev/shm"))
+    return found
+
+
+def _limit(limit: str | None) -> str:
+    return "no container limit" if limit is None else f"container limit {limit}"
+
+
+def disk(found: Findings, label: str, place: Path, otherwise: str, least: float = DISK_BYTES) -> None:
+    """Free space of the disk of `place`; less than `least` bytes is a problem, with the remedy `otherwise`."""
+    usage = shutil.disk_usage(_existing(place))
+    found.lines.append((label, f"{size(usage.free)} free of {size(usage.total)} ({place})"))
+    if usage.free < least:
+        found.problem(f"{place} has {size(usage.free)} of disk left: make room, or {otherwise}")
+
+
+def shared_memory(found: Findings, place: Path, least: float = SHM_BYTES) -> None:
+    """Free space of the tmpfs at `place`; less than `least` bytes is a problem."""
+    if not place.is_dir():
+        found.problem(
+            f"there is no {place}: Ray's object store will be on disk, which slows every broadcast. Mount a tmpfs there"
+        )
+        return
+    usage = shutil.disk_usage(place)
+    found.lines.append((str(place), f"{size(usage.total)}, {size(usage.free)} free (for Ray's object store)"))
+    if usage.free < least:
+        found.problem(
+            f"{place} has {size(usage.free)} free: Ray's object store will be on disk, which slows every broadcast. "
+            "In a container: --shm-size=4g (Kubernetes: an emptyDir of medium Memory); otherwise remove files there"
+        )
+
+
+def container(root: Path, groups: str, most: float) -> tuple[float | None, float | None]:
+    """Limits of cores and bytes by control groups (versions 1 and 2, at all levels); None without a limit.
+
+    `root` is their file system, `groups` the contents of /proc/self/cgroup, `most` the memory of the machine: a larger
+    limit is none.
+    """
+    cores, memory = [], []
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            base = root / controller
+            group = base / path.strip("/")
+            for place in (group, *group.parents):
+                if place.is_relative_to(base):
+                    first_version = [_read(place / "cpu.cfs_quota_us"), _read(place / "cpu.cfs_period_us")]
+                    quota = _read(place / "cpu.max").split() or first_version
+                    cores += [int(quota[0]) / int(quota[1])] if all(part.isdigit() for part in quota) else []
+                    limits = [_read(place / name) for name in ("memory.max", "memory.limit_in_bytes")]
+                    memory += [float(limit) for limit in limits if limit.isdigit() and float(limit) < most]
+    return min(cores, default=None), min(memory, default=None)
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
+    found = Findings()
+    with warnings.catch_warnings(record=True) as said:  # torch warns of an incompatible driver
+        warnings.simplefilter("always")
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    for index in range(count):
+        card = torch.cuda.get_device_properties(index)
+        found.lines.append((f"GPU {index}", f"{card.name}, {size(card.total_memory)}"))
+    if not count:
+        found.lines.append(("none", "torch.cuda sees no GPU; everything runs on the processor"))
+    if driver.exists() and not count:
+        remedy = "update it, or install a torch that supports it"
+        why = f" ({' '.join(str(said[0].message).split())})" if said else ""
+        found.problem(f"there is an NVIDIA driver, but torch {torch.__version__} sees no GPU{why}: {remedy}")
+    return found
+
+
+def versions() -> Findings:
+    found = Findings([("fedray", fedray.__version__), ("python", platform.python_version())])
+    found.lines += [(name, _version(name)) for name in ("torch", "torchaudio", "ray", "speechbrain")]
+    try:
+        needs = importlib.metadata.requires("fedray") or []
+    except importlib.metadata.PackageNotFoundError:  # fedray runs from its source
+        needs = []
+    for need in needs:
+        if (extra := re.search(r"""extra == ['"]([\w-]+)""", need)) and extra[1] != "dev":
+            name = re.split(r"[^\w.-]", need)[0]
+            found.lines.append((f"extra {extra[1]}", f"{name} {_version(name)}"))
+    try:
+        importlib.import_module("torchaudio")
+    except LOAD_ERRORS as error:
+        found.problem(
+            f"torchaudio does not load ({first_line(error)}): install both from the same package index: "
+            "pip install --force-reinstall 'torch>=2.11,<2.12' 'torchaudio>=2.11,<2.12'",
+            stops=True,
+        )
+        return found
+    try:
+        importlib.import_module("fedray.experiment")  # imports everything that a run needs
+        espeak = importlib.import_module("fedray.data.corpora.synthesis.espeak")
+    except LOAD_ERRORS as error:
+        remedy = "install it again with its dependencies (pip install .)"
+        found.problem(f"fedray does not load ({first_line(error)}): {remedy}", stops=True)
+        return found
+    try:
+        found.lines.append(("espeak-ng", espeak.version()))
+    except (ValueError, OSError) as error:
+        found.lines.append(("espeak-ng", "none"))
+        found.problem(f"{first_line(error)} (corpora of recorded speech do not need it)")
+    return found
+
+
+def environment() -> Findings:
+    threads, address = os.environ.get("OMP_NUM_THREADS"), os.environ.get("RAY_ADDRESS")
+    found = Findings(
+        [(name, os.environ.get(name) or "not set") for name in ("OMP_NUM_THREADS", "RAY_ADDRESS", "FEDRAY_CACHE")]
+    )
+    if threads != "1":
+        state = f"is {threads}" if threads else "is not set (fedray sets it to 1 only if it starts Ray)"
+        remedy = "export OMP_NUM_THREADS=1: on small models several threads per process are slower"
+        found.problem(f"OMP_NUM_THREADS {state}: {remedy}")
+    if address and not ray.is_initialized() and not answers(address):
+        found.problem(
+            f"RAY_ADDRESS is {address}, but no Ray answers there: start it (`ray start --head`), or unset RAY_ADDRESS, "
+            "so that fedray starts Ray itself",
+            stops=True,
+        )
+    return found
+
+
+def answers(address: str, seconds: float = 3.0) -> bool:
+    """Whether a server at host:port speaks Ray's protocol (HTTP/2). Ray itself waits 80 s, then ends the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return True  # auto, local, or an address that Ray refuses immediately
+    if int(port) > 65535:
+        return False  # glibc would take it modulo 65,536 and connect to whoever listens there
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as line:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return True
+            preface, no_settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+            line.sendall(preface + no_settings)
+            return line.recv(9)[3:4] == b"\x04"  # a frame with the server's settings
+    except OSError:
+        return False
+
+
+def cache(root: Path) -> Findings:
+    """Entries and sizes of the cache by kind; a cache that cannot be written stops a run."""
+    found = Findings([("folder", str(root))])
+    for kind in KINDS:
+        entries = [path for path in (root / kind).glob("[!.]*") if path.suffix not in (".lock", ".tmp")]
+        files = [file for path in entries for file in (path, *path.rglob("*")) if file.is_file()]
+        found.lines.append((kind, f"{len(entries):,}, {size(sum(file.stat().st_size for file in files))}"))
+    try:
+        with tempfile.TemporaryFile(dir=_existing(root)):
+            pass
+    except OSError as error:
+        remedy = "set FEDRAY_CACHE to a folder that you can write"
+        found.problem(f"the cache {root} cannot be written ({error.strerror}): {remedy}", stops=True)
+    return found
+
+
+def size(count: float) -> str:
+    """A number of bytes in words."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+def first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _meminfo(name: str) -> float:
+    """Bytes; 0 if /proc/meminfo lacks the entry."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    return 1024.0 * int(found[1]) if found else 0.0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _existing(place: Path) -> Path:
+    """The path, or its nearest parent that exists."""
+    return next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())

@@ -1,0 +1,113 @@
+"""Jobs of client actors: what a job is, what it finds on its actor, and the jobs that concern no lane."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar, final
+
+from fedray.core.types import Broadcast, Evaluation, Layer, Received, Server, ServerState, Update
+from fedray.engine import work
+from fedray.engine.holding import Holder
+from fedray.engine.work import Program
+
+Result_co = TypeVar("Result_co", covariant=True)
+Reference = Any  # ray.ObjectRef: an object in Ray's object store
+
+
+@dataclass
+class Workplace:
+    """What a job finds on the actor that runs it."""
+
+    program: Program
+    layers: tuple[Layer, ...]  # of the algorithm
+    assets: Mapping[str, Any]  # of the algorithm
+    holder: Holder  # of updates that wait for the whole cohort
+    progress: Callable[[int, int, str], None]  # (done, of, what) of long work
+    device: str = "cpu"
+
+    def receive(self, broadcast: Broadcast, round: int) -> Received:
+        return work.arrive(broadcast, round, self.assets, self.device)
+
+    def server(self, round: int | None) -> Server:
+        return work.server(self.program, round, self.device, self.assets, self.progress)
+
+
+@dataclass(frozen=True)
+class Job(ABC, Generic[Result_co]):
+    """Work for a client actor. The result depends on fields and inputs alone, so any actor may run the job again."""
+
+    # Whether `run` returns (kept, told): kept stays in the object store, and the driver gets a reference to it.
+    keeps: ClassVar[bool] = False
+
+    # Arguments of `run`; a reference is replaced by the object behind it.
+    inputs: tuple[Any, ...] = field(default=(), kw_only=True)
+    cost: float = field(default=0.0, kw_only=True)  # the dearest jobs start first, which changes no result
+    slot: int | None = field(default=None, kw_only=True)  # place in the pool of a dedicated actor, while it lives
+    holder: int | None = field(default=None, kw_only=True)  # number of the only actor that can run the job
+
+    @abstractmethod
+    def run(self, place: Workplace, *inputs: Any) -> Result_co:
+        """Run on an actor."""
+
+    def on(self, *inputs: Any) -> Self:
+        """This job with these inputs."""
+        return replace(self, inputs=inputs)
+
+    def after_death(self, node: str, warn: Callable[[str], None]) -> Self:
+        """What to run instead after the actor that ran this job has died on a node."""
+        return self
+
+    def at_work(self, node: str) -> str:
+        """What an actor on a node does when it runs this job, in words."""
+        return f"`{type(self).__name__}`"
+
+
+@final
+@dataclass(frozen=True)
+class Init(Job[tuple[ServerState, bool]]):
+    """(the state that the first round starts from, whether theta_0 was in the cache)."""
+
+    def run(self, place: Workplace) -> tuple[ServerState, bool]:
+        return work.init(place.program, lambda: place.server(None))
+
+
+@final
+@dataclass(frozen=True)
+class ServerTrain(Job[Update | None]):
+    """What the server trains in a round beside the clients."""
+
+    round: int
+
+    def run(self, place: Workplace, broadcast: Broadcast) -> Update | None:
+        update = place.program.algorithm.server_train(place.server(self.round), place.receive(broadcast, self.round))
+        assert update is None or not update.vectors, "the server's vectors belong in ServerState.extra"
+        return update
+
+
+@final
+@dataclass(frozen=True)
+class ServerFinish(Job[ServerState]):
+    """What the server does after the aggregation."""
+
+    round: int
+
+    def run(self, place: Workplace, state: ServerState) -> ServerState:
+        return place.program.algorithm.server_finish(place.server(self.round), state)
+
+
+@final
+@dataclass(frozen=True)
+class Evaluate(Job[Evaluation]):
+    """Score one shard of a split. `final`: as reported at the end of the run."""
+
+    split: str
+    shard: int
+    shards: int
+    round: int
+    final: bool
+
+    def run(self, place: Workplace, broadcast: Broadcast) -> Evaluation:
+        received = place.receive(broadcast, self.round)
+        return work.evaluate(place.program, self.split, self.shard, self.shards, received, self.final)

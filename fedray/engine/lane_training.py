@@ -1,0 +1,254 @@
+"""The jobs that train and prepare a lane: clients are hydrated, trained and checked one after the other."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from fedray.core.metrics import Metrics
+from fedray.core.packing import Packing
+from fedray.core.seeds import seed_all
+from fedray.core.sums import WeightedSum
+from fedray.core.types import Broadcast, Client, Received, RunError, State, Update, Vector
+from fedray.engine import personal
+from fedray.engine.aggregation import Take, aggregation_of
+from fedray.engine.jobs import Job, Reference, Result_co, Workplace
+from fedray.engine.lanes import Failure, Lane, LaneResult
+from fedray.engine.work import hydrate, prepare
+
+Updates = list[tuple[Vector, float]]  # flat updates with their log-weights
+
+
+@dataclass(frozen=True)
+class LaneJob(Job[Result_co]):
+    """A job on the clients of a lane. Abstract."""
+
+    lane: Lane
+
+    def after_death(self, node: str, warn: Callable[[str], None]) -> Self:
+        return replace(self, lane=self.lane.after_death(node, warn))
+
+    def at_work(self, node: str) -> str:
+        client = self.lane.client_at_work(node)
+        what = f"with client {client} at work" if client is not None else "before its first client"
+        return f"lane {self.lane.number}, {what}"
+
+
+@final
+@dataclass(frozen=True)
+class TrainLane(LaneJob[LaneResult]):
+    """Train a lane's clients. Their updates are summed, or held where the strategy must see the whole cohort."""
+
+    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast, take: Take | None = None) -> LaneResult:
+        """`first`: the broadcast of round 0. `take`: takes the updates instead of this actor's sum or holder."""
+        round, algorithm = self.lane.round, place.program.algorithm
+        book = LaneBook(place, self.lane, place.receive(broadcast, round), place.receive(first, 0))
+        take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
+        while not book.closed:
+            with book.blaming_clients():
+                for update in algorithm.lane_update(book.clients(), book.received):
+                    book.accept(update, take)
+                book.close()
+        return book.result
+
+
+@final
+@dataclass(frozen=True)
+class TrainClient(LaneJob[tuple[Reference, LaneResult]]):
+    """Train one client on its dedicated actor. Its update stays in the object store for `GatherLane`.
+
+    A client that failed has no update.
+    """
+
+    keeps: ClassVar[bool] = True
+
+    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast) -> tuple[Updates, LaneResult]:
+        updates: Updates = []
+        result = TrainLane(self.lane).run(
+            place, broadcast, first, lambda client, update, log_weight: updates.append((update, log_weight))
+        )
+        return updates, result
+
+
+@final
+@dataclass(frozen=True)
+class GatherLane(Job[WeightedSum]):
+    """Sum or hold, in lane order, the updates that a lane's clients trained on their dedicated actors."""
+
+    lane: Lane
+
+    def run(self, place: Workplace, *clients: Updates) -> WeightedSum:
+        total = WeightedSum()
+        take = aggregation_of(place.program.algorithm.strategy).taker(self.lane, place.holder, total)
+        for (client, _), updates in zip(self.lane.clients, clients, strict=True):
+            for update, log_weight in updates:
+                take(client, update, log_weight)
+        return total
+
+
+@final
+@dataclass(frozen=True)
+class PrepareLane(LaneJob[LaneResult]):
+    """Prepare clients without training them. Their states become version 0."""
+
+    def run(self, place: Workplace, first: Broadcast) -> LaneResult:
+        received = place.receive(first, 0)
+        book = LaneBook(place, self.lane, received, received)
+        for client in book.clients():
+            if client.state is not None:
+                place.program.states.save(client.id, 0, client.state)
+                book.result.written.append(client.id)
+        return book.result
+
+
+class LaneBook:
+    """The records of a lane in training. A failed client is recorded with its traceback; the lane continues."""
+
+    def __init__(self, place: Workplace, lane: Lane, received: Received, first: Received) -> None:
+        self.program, self.lane, self.received, self.first = place.program, lane, received, first
+        self.aggregation = aggregation_of(place.program.algorithm.strategy)
+        self.result = LaneResult()
+        self.closed = False
+        self._left = iter(lane.clients)
+        self._out: list[
+            tuple[str, State | None]
+        ] = []  # in training: client, the state that was prepared for it just now
+        self._since = time.perf_counter()  # when the current phase began
+        self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
+
+    def clients(self) -> Iterator[Client]:
+        """The lane's clients with data, seed and state. A client that cannot be hydrated is recorded as failed."""
+        with self.lane.marking() as mark:
+            for name, version in self._left:
+                if name in self.lane.excluded:
+                    self.result.failures.append(Failure(name, self.lane.excluded[name], ""))
+                    continue
+                mark(name)
+                hydrated: tuple[Client, State | None] | None = None
+                with self._blaming(name):
+                    hydrated = self._hydrate(name, version)
+                if hydrated is not None:
+                    client, prepared = hydrated
+                    self._out.append((name, prepared))
+                    yield client
+
+    def accept(self, update: Update, take: Take) -> None:
+        """Check the update of the next client in training, write the client's state, hand the update on."""
+        self._lap("train")
+        client, prepared = self._out.pop(0)
+        with self._blaming(client):
+            self._accept(client, update, prepared, take)
+        self._lap("fold")
+
+    def close(self) -> None:
+        """The algorithm has no more updates: clients without one have failed."""
+        for client, _ in self._out:
+            self._fail(client, RuntimeError("lane_update gave no update for this client"))
+        self.closed = True
+
+    @contextmanager
+    def blaming_clients(self) -> Iterator[None]:
+        """An error of the algorithm costs the clients in training, not the lane."""
+        self._out.clear()
+        self._since = time.perf_counter()
+        try:
+            yield
+        except RunError:  # a full disk is no client's fault
+            raise
+        except Exception as error:
+            if not self._out:
+                raise
+            for client, _ in self._out:
+                self._fail(client, error)
+
+    @contextmanager
+    def _blaming(self, client: str) -> Iterator[None]:
+        """An error costs this client."""
+        try:
+            yield
+        except RunError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is: recorded with its traceback, counted and judged by the driver
+            self._fail(client, error)
+
+    def _fail(self, client: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        self.result.failures.append(Failure(client, reason, "".join(traceback.format_exception(error))))
+
+    def _lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.result.seconds[phase] += now - self._since
+        self._since = now
+
+    def _hydrate(self, name: str, version: int | None) -> tuple[Client, State | None]:
+        """The client, and the state that was prepared for it just now."""
+        client, prepared = hydrate(self.program, name, version, self.lane.round), None
+        self._lap("hydrate")
+        if version is None and self.program.algorithm.overrides("client_prepare"):
+            prepared, found = prepare(self.program, client, self.first)
+            if prepared is not None:
+                client = replace(client, state=prepared)
+                self.result.prepared.append(name)
+                self.result.found += found
+            self._lap("prepare")
+        seed_all(client.seed)
+        return client, prepared
+
+    def _accept(self, client: str, update: Update, prepared: State | None, take: Take) -> None:
+        packing = self._check(update)
+        report, result = dict(update.report), self.result
+        log_weight = self.aggregation.log_weight(report)
+        flat = packing.pack(self.program.algorithm.strategy.clip(update.delta), update)
+        metrics = result.partial.metrics + update.metrics
+        state = update.state if update.state is not None else prepared
+        scores = result.partial.personal + self._score(client, state)
+        if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
+            self.program.states.save(client, self.lane.round + 1, state)
+            result.written.append(client)
+        take(client, flat, log_weight)
+        result.partial.metrics, result.partial.personal = metrics, scores
+        result.packing = packing
+        result.counted += log_weight != -math.inf
+        result.reports[client] = report
+        sent = update.delta.nbytes if update.sent is None else update.sent
+        result.up_bytes += sent + packing.vector_bytes + 8 * len(report)
+
+    def _check(self, update: Update) -> Packing:
+        """The update's packing. ValueError: the update cannot be added to those of other clients."""
+        packing = Packing.of(update)
+        if not (finite(update.delta) and all(map(finite, update.vectors.values()))):
+            raise ValueError(
+                "the update holds NaN or infinite values: lower the client's learning rate, or clip its gradients"
+            )
+        if self.result.packing not in (None, packing):
+            raise ValueError(f"the update has {packing}, those of other clients {self.result.packing}")
+        return packing
+
+    def _score(self, client: str, state: State | None) -> Metrics:
+        """The scores of a client's personal model, where the lane scores them. Every client has one vote."""
+        if not self.lane.personal:
+            return Metrics()
+        self._lap("fold")
+        if self._dev is None:
+            self._dev = {"dev": personal.part(self.program, "dev", self.lane.personal)}
+        trained = Client(client, self.program.data.load(client), 0)
+        part = self.program.data.client_part(client, "dev")
+        scores = personal.score(
+            self.program, trained, state, self.received, self._dev if part is None else {"dev": part}
+        )
+        self._lap("personal")
+        return personal.one_vote(scores["dev"])
+
+
+def finite(vector: Vector) -> bool:
+    """Whether no number is NaN or infinite. Only where the sum overflows is each number checked."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add.reduce(vector)
+    return bool(np.isfinite(total)) or bool(np.isfinite(vector).all())

@@ -1,0 +1,131 @@
+"""Scores of personal models: on the part of a split that belongs to the client, or on the whole split.
+
+Where an algorithm keeps no personal models, the global model after the client's training takes their place.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from fedray.core.metrics import Metrics
+from fedray.core.seeds import derive, seed_all
+from fedray.core.types import Broadcast, Client, Received, RunError, State
+from fedray.engine.jobs import Job, Reference, Workplace
+from fedray.engine.lanes import Failure
+from fedray.engine.pool import Pool
+from fedray.engine.work import Program, hydrate
+
+PIECE = 8  # clients a job; never from the hardware
+Versions = Sequence[tuple[str, int | None]]  # clients with the versions of their states
+Scores = Mapping[str, Metrics]  # by split
+
+
+def part(program: Program, split: str, utterances: int | None) -> Any:
+    """About so many utterances of a split, evenly spread over their lengths and always the same; None: all."""
+    whole = program.data.evaluation(split)
+    pieces = 1 if utterances is None else max(1, round(len(whole) / utterances))
+    return whole if pieces == 1 else program.data.evaluation(split, 0, pieces)
+
+
+def score(program: Program, client: Client, state: State | None, received: Received, data: Mapping[str, Any]) -> Scores:
+    """The personal model of a client with this state, scored on each of these data sets."""
+    seed = derive(program.seed, "client_evaluate", received.round, client.id)
+    seed_all(seed)
+    return program.algorithm.evaluate_personal(Client(client.id, client.data, seed, state), received, data)
+
+
+def one_vote(scores: Metrics) -> Metrics:
+    """The same with a count of 1: summed over clients, the plain mean of their scores."""
+    return Metrics.of({name: (value, 1.0) for name, value in scores.items() if value == value})
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A client with the scores of its personal model, or with the reason why there are none."""
+
+    client: str
+    scores: Scores
+    failure: Failure | None = None
+
+
+@final
+@dataclass(frozen=True)
+class EvaluatePersonal(Job[list[Scored]]):
+    """Score the personal models of some clients on these splits.
+
+    `utterances`: about so many of each split, where clients have no part of it; None: all.
+    """
+
+    clients: Versions
+    round: int
+    splits: Sequence[str]
+    utterances: int | None
+
+    def run(self, place: Workplace, broadcast: Broadcast) -> list[Scored]:
+        program, received = place.program, place.receive(broadcast, self.round)
+        shared = {split: part(program, split, self.utterances) for split in self.splits}
+        return [self._score(program, name, version, received, shared) for name, version in self.clients]
+
+    def _score(
+        self, program: Program, name: str, version: int | None, received: Received, shared: Mapping[str, Any]
+    ) -> Scored:
+        try:
+            client = hydrate(program, name, version, self.round)
+            parts = {split: program.data.client_part(name, split) for split in self.splits}
+            data = {split: shared[split] if mine is None else mine for split, mine in parts.items()}
+            return Scored(name, score(program, client, client.state, received, data))
+        except RunError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is: recorded with its traceback, counted and judged by the driver
+            reason = f"{type(error).__name__}: {error}"
+            return Scored(name, {}, Failure(name, reason, "".join(traceback.format_exception(error))))
+
+
+def evaluate_all(
+    pool: Pool,
+    clients: Versions,
+    round: int,
+    broadcast: Reference,
+    splits: Sequence[str],
+    utterances: int | None,
+    progress: Callable[[int, int], None],
+) -> list[Scored]:
+    """The scores of all these clients, in their order. `progress(done, of)` is called about a hundred times."""
+    jobs = {
+        first: EvaluatePersonal(clients[first : first + PIECE], round, splits, utterances, inputs=(broadcast,))
+        for first in range(0, len(clients), PIECE)
+    }
+
+    def on_result(done: int) -> None:
+        if done == len(jobs) or done % -(-len(jobs) // 100) == 0:
+            progress(min(done * PIECE, len(clients)), len(clients))
+
+    return [scored for piece in pool.run(jobs, on_result=on_result).values() for scored in piece]
+
+
+def table(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """The rows of personal.tsv: one for each client and split."""
+    return [
+        {"client": one.client, "split": split, **metrics}
+        for one in scored
+        if one.failure is None
+        for split, metrics in one.scores.items()
+    ]
+
+
+def summary(rows: Sequence[Mapping[str, Any]], splits: Sequence[str]) -> dict[str, float]:
+    """For each score of each split the plain mean over the clients, and the standard deviation (`_sd`)."""
+    results: dict[str, float] = {}
+    for split in splits:
+        mine = [row for row in rows if row["split"] == split]
+        for name in dict.fromkeys(key for row in mine for key in row if key not in ("client", "split")):
+            values = [value for row in mine if math.isfinite(value := row.get(name, math.nan))]
+            if values:  # else no client has a part of this split
+                results[f"{split}/{name}"] = statistics.fmean(values)
+                results[f"{split}/{name}_sd"] = statistics.pstdev(values)
+    return results

@@ -1,0 +1,55 @@
+"""Stopwatches: for the phases of a round, for a whole round, and a simple one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+class Phases:
+    """Seconds by phase, since the last `take`."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
+
+    def take(self) -> dict[str, float]:
+        taken, self._seconds = self._seconds, {}
+        return taken
+
+
+class Stopwatch:
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __call__(self) -> float:
+        return time.perf_counter() - self.started
+
+
+class RoundWatch:
+    """Times a round. `busy`: seconds that each actor has been at work by now."""
+
+    def __init__(self, busy: Sequence[float]) -> None:
+        self.seconds = Stopwatch()
+        self.idle: list[float] = []  # share of the round in which each actor had nothing to do
+        self._busy = list(busy)
+        self._trained = 0.0
+
+    def trained(self) -> None:
+        """The clients have been trained and their updates merged."""
+        self._trained = self.seconds()
+
+    def row(self, busy: Sequence[float]) -> dict[str, float]:
+        """The times of the round, which ends here."""
+        seconds = self.seconds()
+        self.idle = [1 - (now - before) / seconds for now, before in zip(busy, self._busy, strict=True)]
+        idle = sum(self.idle) / len(self.idle)
+        return {"time/round_s": seconds, "time/train_s": self._trained, "time/idle_share": idle}

@@ -1,0 +1,30 @@
+"""From a configuration to a run: load it, check it, build what actors need, start or resume the run."""
+
+from __future__ import annotations
+
+from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus
+from fedray.experiment.checks import check, check_setup
+from fedray.experiment.config import Config, load, load_as, register
+from fedray.experiment.description import description
+from fedray.experiment.launch import Result, assign, build, reopen, resume, run, start
+
+__all__ = [
+    "Config",
+    "Result",
+    "assign",
+    "build",
+    "build_algorithm",
+    "build_data",
+    "build_program",
+    "check",
+    "check_setup",
+    "description",
+    "load",
+    "load_as",
+    "read_corpus",
+    "register",
+    "reopen",
+    "resume",
+    "run",
+    "start",
+]

@@ -1,0 +1,59 @@
+"""From a configuration to what actors run: the federation, the algorithm with its task, and the program of both."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from fedray.algorithms import ALGORITHMS
+from fedray.config.source import Source
+from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.parallel import Parallel
+from fedray.data.federation.speech_data import DataSettings, SpeechData, federate
+from fedray.data.manifest import Manifest
+from fedray.engine import session
+from fedray.engine.work import Program
+from fedray.experiment.cache_keys import caches
+from fedray.experiment.checks import check_population, corpus_reader
+from fedray.experiment.config import Config
+from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import RunFolder
+from fedray.storage.cache import cache_root
+from fedray.training.tasks import TASKS
+
+
+def read_corpus(data: DataSettings, source: Source, parallel: Parallel | None = None) -> dict[str, Manifest]:
+    """Split -> manifest of the corpus, read or synthesised. `parallel`: how items are spread (None: on Ray)."""
+    root = Path(data.root).expanduser() if data.root is not None else None
+    reader = corpus_reader(data, source)
+    splits: dict[str, Manifest] = reader.read(root, data.seed, cache_root() / "corpora", parallel or session.parallel)
+    return splits
+
+
+def build_data(config: Config, source: Source, parallel: Parallel | None = None) -> tuple[SpeechData, dict[str, str]]:
+    """The federation, and the broken audio that `data.skip_broken` leaves out (utterance -> why).
+
+    ConfigError: the cohort is larger than the population, found before features are computed.
+    """
+    check = functools.partial(check_population, config, source)
+    target = getattr(config.task.settings, "label", "text")  # the column that `data.corruption` puts wrong labels in
+    splits = read_corpus(config.data, source, parallel)
+    return federate(
+        splits, config.data, config.features, cache_root() / "features", parallel or session.parallel, check, target
+    )
+
+
+def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
+    """The algorithm with its task. ValueError: the federation lacks what one of them needs."""
+    task = TASKS[config.task.kind](config.task.settings, config.model, config.features, data)
+    parts = Parts(task, config.strategy, config.server_optimizer, config.rounds)
+    algorithm = ALGORITHMS[config.algorithm.kind](config.algorithm.settings, parts)
+    algorithm.check(data)
+    return algorithm
+
+
+def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
+    """What the driver and the actors of a run get. `gpus`: of a client actor."""
+    algorithm = build_algorithm(config, data)
+    init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
+    return Program(algorithm, data, config.seed, ClientStore(folder.storage.child("states")), init_cache, prepare_cache)

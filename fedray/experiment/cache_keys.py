@@ -1,0 +1,86 @@
+"""What a cached theta_0 or client state depends on: configuration keys, data, files of weights, source code."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ray import cloudpickle
+
+import fedray
+from fedray.config.schema import pick, plain
+from fedray.core.algorithm import Algorithm
+from fedray.data.federation.speech_data import SpeechData
+from fedray.experiment.config import Config
+from fedray.storage.cache import cache_root, key
+
+PACKAGE = Path(fedray.__file__).parent
+ROOMS = ("core", "storage", "data", "models", "training")  # whose code decides a cached result
+SHARED = (
+    PACKAGE / "algorithms" / "base.py"
+)  # what the papers' files share; an algorithm's own file is hashed by `source_of`
+
+
+def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) -> tuple[Path | None, Path | None]:
+    """The file that theta_0 is cached in and the folder of the first client states; None for what is never cached."""
+    if not algorithm.init_depends:
+        return None, None
+    values = plain(config)
+    init: dict[str, Any] = {
+        "code": code_version(config.imports),
+        "data": data.fingerprint(
+            "server" if data.server() is not None else "clients"
+        ),  # tokens are learnt from them, if nothing else is
+        "start": weights_to_start_from(config.model.settings),
+        "gpu": gpu,
+        "classes": getattr(algorithm.task, "classes", None),
+    }
+    init |= pick(values, algorithm.init_depends)
+    if not shares_init(algorithm):
+        init["algorithm"] = source_of(type(algorithm))
+    init_cache = cache_root() / "init" / f"{key(init)}.pt"
+    if not (algorithm.prepare_depends and algorithm.overrides("client_prepare")):
+        return init_cache, None
+    prepared = {"init": init, "clients": data.fingerprint("clients"), "algorithm": source_of(type(algorithm))}
+    prepared |= pick(values, algorithm.prepare_depends)
+    return init_cache, cache_root() / "prepared" / key(prepared)
+
+
+def weights_to_start_from(model: object) -> list[tuple[str, int, int]]:
+    """Name, bytes and modification time of the files that `model.init` and `model.folder` name."""
+    given = [Path(getattr(model, name)) for name in ("init", "folder") if getattr(model, name, None) is not None]
+    files = [file for path in given for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
+def shares_init(algorithm: Algorithm) -> bool:
+    """Whether theta_0 is the one that `init_name` stands for: a subclass with its own `init` makes another."""
+    classes = [cls for cls in type(algorithm).__mro__ if issubclass(cls, Algorithm)]
+    named = next((cls for cls in classes if vars(cls).get("init_name") is not None), None)
+    return named is not None and type(algorithm).init is named.init
+
+
+def code_version(imports: Iterable[str]) -> str:
+    """A hash of the code and the word lists that any cached result can depend on, and of the user's modules."""
+    files = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*")) if path.suffix in (".py", ".yaml")]
+    digest = hashlib.blake2b(digest_size=8)
+    for path in [*files, SHARED]:
+        digest.update(path.read_bytes())
+    for module in imports:
+        digest.update(source_of(sys.modules[module]).encode())
+    return digest.hexdigest()
+
+
+def source_of(thing: type | ModuleType) -> str:
+    """A hash of the source of a module, or of the module that defines a class.
+
+    Of the class' bytecode where there is no file (a console).
+    """
+    module = thing if isinstance(thing, ModuleType) else sys.modules[thing.__module__]
+    path = Path(getattr(module, "__file__", None) or "")
+    source = path.read_bytes() if path.is_file() else cloudpickle.dumps(thing)
+    return hashlib.blake2b(source, digest_size=8).hexdigest()

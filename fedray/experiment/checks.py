@@ -1,0 +1,141 @@
+"""What can be judged of a configuration without its data, before minutes are spent on making or reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedray.algorithms import ALGORITHMS
+from fedray.config.schema import build_section
+from fedray.config.source import ConfigError, Source
+from fedray.core.algorithm import Setup
+from fedray.core.schedules import Schedule
+from fedray.core.settings import Choice
+from fedray.data.corpora import CORPORA
+from fedray.data.federation.speech_data import DataSettings
+from fedray.experiment.config import Config
+from fedray.models import MODELS
+from fedray.models.whisper import WhisperSettings, checked_folder
+from fedray.training.tasks import TASKS
+
+PATHS = {"init": "file", "folder": "folder"}  # keys of a model that hold paths, and what is there
+
+
+def check(config: Config, source: Source, base: Path = Path()) -> Config:
+    """The configuration with absolute paths, for actors and for a resume from another folder.
+
+    `base`: the folder that its paths are relative to. ConfigError: sections that do not fit together, or a path where
+    nothing is.
+    """
+    check_setup(config, source)
+    data = replace(config.data, root=checked_root(config.data, source, base))
+    return replace(config, data=data, model=_with_paths(config.model, source, base))
+
+
+def check_setup(config: Config, source: Source) -> None:
+    """ConfigError: sections that do not fit together. Looks at no file."""
+    most = most_clients(config.data, corpus_reader(config.data, source))
+    if most is not None:
+        check_population(config, source, most)
+    with _at(source, "model.kind"):
+        TASKS[config.task.kind].check_setup(config.task.settings, config.model, config.features)
+    with _at(source, "algorithm.kind"):
+        _check_algorithm(config, most)
+
+
+def _check_algorithm(config: Config, most: int | None) -> None:
+    kind, settings = config.algorithm.kind, config.algorithm.settings
+    algorithm, setup = ALGORITHMS[kind], setup_of(config)
+    algorithm.check_setup(settings, setup)
+    if algorithm.central and most != 1:
+        raise ValueError(f"algorithm.kind {kind} trains in one place: set data.clients.by=pooled and cohort.size=1")
+    if algorithm.personal_only and not setup.scores_personal:
+        raise ValueError(
+            f"algorithm.kind {kind} is judged by personal scores alone: set evaluation.personal_final=true"
+        )
+    if algorithm.personal_only and not setup.whole_population:
+        raise ValueError(
+            f"algorithm.kind {kind} needs every client in its round: set cohort={{size: null, fraction: 1.0}}"
+        )
+    schedule = getattr(settings, "schedule", None)
+    if isinstance(schedule, Schedule):
+        schedule.check(config.rounds)
+
+
+def setup_of(config: Config) -> Setup:
+    """The configuration as an algorithm judges it."""
+    return Setup(
+        task_class=TASKS[config.task.kind],
+        task=config.task.settings,
+        model_class=MODELS[config.model.kind],
+        model=config.model.settings,
+        strategy=config.strategy,
+        server_optimizer=config.server_optimizer,
+        rounds=config.rounds,
+        whole_population=config.cohort.fraction == 1.0,
+        scores_personal=config.evaluation.personal_final,
+    )
+
+
+def most_clients(data: DataSettings, corpus: Any) -> int | None:
+    """How many clients there can be at most, where the configuration tells."""
+    if data.clients.by == "pooled":
+        return 1
+    if data.clients.count is not None:
+        return data.clients.count
+    if data.clients.by == "speaker" and hasattr(corpus, "client_speakers_made"):
+        made: int = corpus.client_speakers_made()
+        return made
+    return None
+
+
+def corpus_reader(data: DataSettings, source: Source) -> Any:
+    """The corpus' reader, a dataclass built from `data.options`."""
+    if data.corpus not in CORPORA:
+        raise ConfigError(
+            f"{source.where('data.corpus')}: data.corpus: {data.corpus!r} is not known; known: {', '.join(CORPORA)}"
+        )
+    return build_section(CORPORA[data.corpus], source, "data.options", data.options)
+
+
+def check_population(config: Config, source: Source, population: int) -> None:
+    """ConfigError: a cohort takes more clients than there are."""
+    with _at(source, "cohort.size"):
+        config.cohort.count(population)
+
+
+def checked_root(data: DataSettings, source: Source, base: Path = Path()) -> str | None:
+    """The absolute path of `data.root`. ConfigError: it is no folder."""
+    if data.root is None:
+        return None
+    root = (base / Path(data.root).expanduser()).resolve()
+    if not root.is_dir():
+        raise ConfigError(f"{source.where('data.root')}: data.root: there is no folder {root}")
+    return str(root)
+
+
+def _with_paths(model: Choice, source: Source, base: Path) -> Choice:
+    """The model with absolute paths of the weights it starts from."""
+    settings = model.settings
+    for name, what in PATHS.items():
+        if (given := getattr(settings, name, None)) is not None:
+            path = (base / Path(given).expanduser()).resolve()
+            if not (path.is_file() if what == "file" else path.is_dir()):
+                raise ConfigError(f"{source.where(f'model.{name}')}: model.{name}: there is no {what} {path}")
+            settings = replace(settings, **{name: str(path)})
+    if isinstance(settings, WhisperSettings):
+        with _at(source, "model.folder"):
+            checked_folder(settings)
+    return Choice(model.kind, settings)
+
+
+@contextmanager
+def _at(source: Source, key: str) -> Iterator[None]:
+    """Put the place of a key before the words of a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"{source.where(key)}: {error}") from error

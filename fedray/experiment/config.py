@@ -1,0 +1,118 @@
+"""The configuration of a run: its sections, and how it is loaded from YAML or from a mapping."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedray.algorithms import ALGORITHMS
+from fedray.config import schema
+from fedray.config import source as sources
+from fedray.config.source import ConfigError, Source
+from fedray.core.algorithm import Algorithm
+from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
+from fedray.core.settings import Choice, choice, kinds
+from fedray.core.strategies import STRATEGIES, Strategy
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.federation.speech_data import DataSettings
+from fedray.engine import session
+from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
+from fedray.models import MODELS
+from fedray.training.tasks import TASKS
+
+T = TypeVar("T")
+Given = str | os.PathLike[str] | Mapping[str, Any]  # a configuration: the path of a YAML file, or a mapping
+
+MOVED = {  # keys of earlier versions, which config.yaml of an old run folder may have -> their names now
+    "evaluation.own_every": "evaluation.personal_every",
+    "evaluation.own_utterances": "evaluation.personal_utterances",
+    "evaluation.own_final": "evaluation.personal_final",
+    "evaluation.own_final_utterances": "evaluation.personal_final_utterances",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A configuration file of `fedray run`."""
+
+    cohort: CohortSettings
+    name: str = "fedray"
+    seed: int = 0
+    rounds: int = 25
+    imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
+    data: DataSettings = field(default_factory=DataSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
+    task: Choice = choice(TASKS, "recognition")
+    model: Choice = choice(MODELS, "conformer")
+    algorithm: Choice = choice(ALGORITHMS)
+    strategy: Strategy = kinds(STRATEGIES, "by_examples")
+    server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ValueError(f"rounds must be at least 1, not {self.rounds}")
+
+
+def load(config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[Config, Source]:
+    """Load a run's configuration: every key is known and of its type.
+
+    `experiment.check` judges what else can be judged without data. Imports the modules that `imports` names, from
+    `folder` too (None: the working folder).
+    """
+    return load_as(Config, config, overrides, folder)
+
+
+def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[T, Source]:
+    """The same for a configuration of another dataclass."""
+    source = (
+        sources.from_mapping(config, overrides)
+        if isinstance(config, Mapping)
+        else sources.read(Path(config), overrides)
+    )
+    check_moved(source)
+    _import(source, folder or Path.cwd())
+    return schema.build(cls, source), source
+
+
+def check_moved(source: Source) -> None:
+    """ConfigError names every key that has another name in this version, and its new name."""
+    moved = {old: new for old, new in MOVED.items() if schema.has(source.values, old)}
+    if moved:
+        told = ", ".join(f"{old} is now {new}" for old, new in moved.items())
+        raise ConfigError(f"{source.where(next(iter(moved)))}: {told}: rename the key{'s' if len(moved) > 1 else ''}")
+
+
+def _import(source: Source, folder: Path) -> None:
+    modules = source.values.get("imports")
+    for module in modules if isinstance(modules, list) else []:
+        if not isinstance(module, str) or module.startswith("."):
+            raise ConfigError(
+                f"{source.where('imports')}: imports: {module!r} is no name of a module, such as my_module"
+            )
+        sys.path.insert(0, str(folder))
+        try:
+            session.ship(importlib.import_module(module))
+        except ImportError as error:
+            where = source.where("imports")
+            raise ConfigError(
+                f"{where}: imports: {module} cannot be imported ({error}); {folder} is searched too"
+            ) from error
+        finally:
+            sys.path.remove(str(folder))
+
+
+def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:
+    """Add a user's algorithms to the registry, and send their modules to the actors by value."""
+    for kind, algorithm in (algorithms or {}).items():
+        known = ALGORITHMS.get(kind, algorithm)
+        if known is not algorithm and known.__module__.partition(".")[0] == "fedray":
+            raise ValueError(f"algorithm.kind {kind!r} is taken by fedray's {known.__name__}: choose another name")
+        ALGORITHMS[kind] = algorithm
+        session.ship(sys.modules[algorithm.__module__])

@@ -1,0 +1,166 @@
+"""Start a run in a new folder, or resume one from its newest checkpoint; wait for its end, or detach from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ray.util.placement_group import PlacementGroup
+
+from fedray.config.schema import plain
+from fedray.config.source import Source
+from fedray.core.algorithm import Algorithm
+from fedray.core.parallel import Parallel
+from fedray.engine import session
+from fedray.engine.driver import Assignment
+from fedray.engine.resources import Share, share
+from fedray.engine.rounds import Plan
+from fedray.engine.work import Program
+from fedray.experiment.builders import build_data, build_program
+from fedray.experiment.checks import check
+from fedray.experiment.config import Config, Given, load, register
+from fedray.experiment.description import description
+from fedray.runs import places
+from fedray.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run's folder (a path, or a URI), and its results.json.
+
+    `results` is {"stopped": round} where the user ended the run, and {} where the caller detached from it.
+    """
+
+    folder: Path | str
+    results: dict[str, Any]
+
+
+def run(
+    config: Given,
+    overrides: Iterable[str] = (),
+    *,
+    algorithms: Mapping[str, type[Algorithm]] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    detach: bool = False,
+) -> Result:
+    """Run a configuration (a YAML file or a mapping) to its end.
+
+    `detach`: return once the run has started on the Ray at RAY_ADDRESS. `algorithms`: the user's algorithms, by their
+    `algorithm.kind`. `out`: the run folder, a path or a URI (default: runs/<name>-<time>).
+    ValueError: the configuration, the data or the folder is not usable. RunError: the run failed.
+    """
+    register(algorithms)
+    loaded, source = load(config, overrides)
+    checked = check(loaded, source)
+    where = places.new_place(checked.name, out)
+    session.connect(lasting=detach)
+    shares = share(checked.engine, session.resources())
+    program = build(checked, source, where, shares)
+    return start(checked, program, shares, where, description(checked, program, shares), detach, new=True)
+
+
+def build(
+    config: Config, source: Source, where: Path | str, shares: Share, parallel: Parallel | None = None
+) -> Program:
+    """The program of a run in a new folder, which gets broken.tsv where broken audio is left out."""
+    data, broken = build_data(config, source, parallel)
+    folder = RunFolder(where)
+    program = build_program(config, data, folder, shares.gpus)
+    if folder.root is not None:
+        folder.root.mkdir(parents=True, exist_ok=True)
+    if broken:
+        folder.write_text("broken.tsv", "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items()))
+    return program
+
+
+def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]:
+    """The checked configuration of a run that is to be resumed.
+
+    ValueError: the folder holds no run, or an override may not change.
+    """
+    if not folder.exists("config.yaml"):
+        raise ValueError(f"{folder.place} is not a run folder: it has no config.yaml")
+    overrides = list(overrides)
+    places.check_resumable(overrides)
+    given = folder.root / "config.yaml" if folder.root is not None else yaml.safe_load(folder.read_text("config.yaml"))
+    config, source = load(given, overrides)
+    return check(config, source), source
+
+
+def resume(
+    folder: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    algorithms: Mapping[str, type[Algorithm]] | None = None,
+    detach: bool = False,
+) -> Result:
+    """Resume a run from its newest checkpoint, bit for bit. Only `rounds` and some keys of `engine` may be overridden.
+
+    ValueError: the folder holds no run, its data changed, or an override may not change. RunError: the run failed.
+    """
+    where = places.place(folder)
+    opened = RunFolder(where)
+    register(algorithms)
+    checked, source = reopen(opened, overrides)
+    session.connect(lasting=detach)
+    shares = share(checked.engine, session.resources())
+    data, _ = build_data(checked, source)
+    before = json.loads(opened.read_text("run.json"))
+    if before["data"] != data.fingerprint():
+        raise ValueError(
+            f"{opened.place}: the data differ from those the run began with "
+            "(changed files, another cache): it cannot be resumed"
+        )
+    program = build_program(checked, data, opened, shares.gpus)
+    now = description(checked, program, shares)
+    changed = [
+        f"{name} {before.get(name)} -> {now[name]}" for name in ("code", "torch") if before.get(name) != now[name]
+    ]
+    if changed:
+        print(f"warning: the result may differ from an uninterrupted run's: {', '.join(changed)}", file=sys.stderr)
+    return start(checked, program, shares, where, before, detach)
+
+
+def start(
+    config: Config,
+    program: Program,
+    shares: Share,
+    where: Path | str,
+    described: Mapping[str, str],
+    detach: bool,
+    new: bool = False,
+) -> Result:
+    """Hand a run to a driver, and show its progress. `new`: its folder must be new or empty."""
+    if config.engine.placement == "dedicated":
+        shares = share(config.engine, session.resources(), len(program.data.client_ids()))
+    assignment = replace(assign(config, program, shares, where, described), new=new)
+    if detach:
+        session.detach(assignment)
+        return Result(where, {})
+    return Result(where, session.run(assignment))
+
+
+def assign(
+    config: Config,
+    program: Program,
+    shares: Share,
+    where: Path | str,
+    described: Mapping[str, str],
+    group: PlacementGroup | None = None,
+) -> Assignment:
+    """What a driver plays.
+
+    The driver writes config.yaml (every default written out) and run.json once it holds the folder's lock.
+    """
+    texts = {
+        "run.json": json.dumps(described, indent=2) + "\n",
+        "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
+    }
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
+    return Assignment(config.name, program, program.algorithm.assets(program.data), plan, shares, where, texts, group)

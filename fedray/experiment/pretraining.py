@@ -1,0 +1,185 @@
+"""`fedray pretrain`: contrastive pre-training of a configuration's model, in one process, without clients or Ray.
+
+Its folder holds weights.pt (for `model.init`), losses.jsonl (one row an epoch), config.yaml (every default written
+out), broken.tsv where audio was left out, and state.pt. The same command in the same folder resumes from state.pt, bit
+for bit on one machine with the same number of threads.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from filelock import FileLock, Timeout
+
+from fedray.config.schema import plain
+from fedray.config.source import ConfigError, Source
+from fedray.core.parallel import serial
+from fedray.core.settings import Choice, choice
+from fedray.data.features.dataset import Utterances
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.federation.partition import PartitionSettings
+from fedray.data.federation.speech_data import DataSettings, federate
+from fedray.experiment.builders import read_corpus
+from fedray.experiment.checks import checked_root, corpus_reader
+from fedray.experiment.config import Given, load_as
+from fedray.models import MODELS
+from fedray.storage.cache import cache_root
+from fedray.storage.files import write_atomically
+from fedray.training.contrastive import Contrastive, ContrastiveSettings
+
+Progress = Callable[[int, int, str], None]
+Say = Callable[[str], None]
+
+SAVE_SECONDS = 10.0  # between checkpoints: an epoch may be much shorter
+CLASSES = 2  # of the last layer, which is neither trained nor written
+POOLED = PartitionSettings(by="pooled")
+FREE = ("name", "contrastive.epochs", "imports")  # what may change when a folder is resumed
+
+
+@dataclass(frozen=True)
+class PretrainingConfig:
+    """A configuration file of `fedray pretrain`.
+
+    `features` and `model` must be those of the runs that start from its weights.
+    """
+
+    name: str = "pretraining"
+    seed: int = 0
+    imports: list[str] = field(default_factory=list)
+    data: DataSettings = field(default_factory=DataSettings)  # all training data, of clients and server
+    features: FeatureSettings = field(default_factory=lambda: FeatureSettings(bins=64))
+    model: Choice = choice(MODELS, "audio_cnn")
+    contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
+
+    def __post_init__(self) -> None:
+        data = self.data
+        if data.clients == POOLED:
+            data = replace(data, clients=PartitionSettings())
+        for part in ("clients", "labelled", "corruption"):
+            if getattr(data, part) != getattr(DataSettings(), part):
+                raise ValueError(
+                    f"data.{part} has no effect: pre-training uses all clips, unchanged and undivided; remove it"
+                )
+        if getattr(self.model.settings, "init", None) is not None:
+            raise ValueError("model.init has no effect: pre-training starts from random weights; remove it")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    weights: Path
+    epochs: int
+    loss: float  # of the last epoch
+
+
+def pretrain(
+    config: Given,
+    overrides: Iterable[str] = (),
+    *,
+    out: str | Path | None = None,
+    progress: Progress = lambda done, of, what: None,
+    say: Say = lambda text: None,
+) -> Pretrained:
+    """Pre-train to the end, resuming what `out` (default: runs/<name>) holds.
+
+    `progress` gets steps done, all steps and a label; `say` gets lines of text. ValueError: the configuration or the
+    data are not usable, or `out` holds another pre-training.
+    """
+    checked, source = load_as(PretrainingConfig, config, overrides)
+    corpus_reader(checked.data, source)
+    checked_root(checked.data, source)
+    folder = Path(out or Path("runs") / checked.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            return _pretrain(checked, source, folder, progress, say)
+    except Timeout as error:
+        raise ValueError(
+            f"{folder}: another process is pre-training here: wait for it, or choose another folder with --out"
+        ) from error
+
+
+def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress: Progress, say: Say) -> Pretrained:
+    data, broken = clips(config, source)
+    if broken:
+        rows = "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items())
+        write_atomically(folder / "broken.tsv", lambda path: path.write_text(rows))
+        say(f"{len(broken):,} clips are left out: see {folder / 'broken.tsv'}")
+    settings = config.contrastive
+    make = MODELS[config.model.kind]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    running = Contrastive(
+        lambda: make(config.model.settings, config.features.bins, CLASSES),
+        data,
+        config.features.frames(settings.window),
+        settings,
+        config.seed,
+        device,
+    )
+    described = {"config": plain(config), "data": [data.manifest.fingerprint(), data.features.name]}
+    if (folder / "state.pt").exists():
+        saved = torch.load(folder / "state.pt", map_location=device, weights_only=True)
+        _check_same(saved["described"], described, folder)
+        running.load(saved["state"])
+        say(f"{folder}: resuming after epoch {running.done}")
+    text = yaml.safe_dump(plain(config), sort_keys=False)
+    write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
+    saved_at, of = time.monotonic(), settings.epochs * running.steps
+    while running.done < settings.epochs:
+        before = running.done * running.steps
+
+        def step(done: int, before: int = before) -> None:
+            progress(before + done, of, "pre-training")
+
+        loss = running.epoch(step)
+        if time.monotonic() - saved_at >= SAVE_SECONDS or running.done == settings.epochs:
+            save(running, described, folder)
+            saved_at = time.monotonic()
+            say(f"epoch {running.done}: loss {loss:.4f}")
+    return Pretrained(folder / "weights.pt", running.done, running.losses[-1])
+
+
+def clips(config: PretrainingConfig, source: Source) -> tuple[Utterances, dict[str, str]]:
+    """All training data of the corpus, and the broken audio that `data.skip_broken` leaves out (utterance -> why)."""
+    settings = replace(config.data, clients=POOLED)
+    splits = read_corpus(settings, source, serial)
+    data, broken = federate(splits, settings, config.features, cache_root() / "features", serial)
+    return data.load("all"), broken
+
+
+def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> None:
+    """Write losses.jsonl, weights.pt and state.pt, each complete or not at all.
+
+    state.pt comes last: the other two follow from it.
+    """
+    rows = "".join(json.dumps({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
+    write_atomically(folder / "losses.jsonl", lambda path: path.write_text(rows, encoding="utf-8"))
+    write_atomically(folder / "weights.pt", lambda path: torch.save(running.weights(), path))
+    state = {"described": dict(described), "state": running.state()}
+    write_atomically(folder / "state.pt", lambda path: torch.save(state, path))
+
+
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    then, today = (dict(_flat(described["config"])) for described in (before, now))
+    changed = [key for key in sorted(then.keys() | today.keys()) if then.get(key) != today.get(key) and key not in FREE]
+    if changed:
+        what = ", ".join(f"{key} {then.get(key)}, now {today.get(key)}" for key in changed)
+        raise ConfigError(f"{folder} holds another pre-training ({what}): choose another folder with --out")
+    if list(before["data"]) != list(now["data"]):
+        raise ValueError(
+            f"{folder}: the clips differ from those it began with (changed files): choose another folder with --out"
+        )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

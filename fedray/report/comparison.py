@@ -1,0 +1,85 @@
+"""The data of a report: groups of runs, the metric that is compared, its changes and their intervals."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedray.core.metrics import ALONE
+from fedray.report.bootstrap import Change, Interval
+from fedray.report.figures import Figure
+from fedray.report.groups import Group
+from fedray.report.recorded import Run
+from fedray.report.sweep_description import SweepDescription
+from fedray.report.words import rising, title
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Groups compared by `metric`. A change is that of the best round against the seed model of the same run."""
+
+    place: str | Path  # where a report is saved by default
+    sweep: SweepDescription
+    groups: Sequence[Group]
+    metric: str
+    figures: Sequence[Figure]  # of the sweep
+    baseline: Group | None = None
+    reference: Group | None = None
+    without_a_run: Sequence[str] = ()  # trials that ended before their run began
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in group.runs]
+
+    @property
+    def title(self) -> str:
+        names = list(dict.fromkeys(str(run.config.get("name", run.name)) for run in self.runs))
+        return self.sweep.name or (names[0] if len(names) == 1 else Path(self.place).name or "report")
+
+    @property
+    def caption(self) -> str:
+        """The meaning of the table's cells, and the runs that are not finished."""
+        words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
+        if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
+            words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
+        if any(self.changes.values()):
+            interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
+            words.append(f"Change of the {title(self.metric)} {interval}.")
+        if unfinished := [run.name for run in self.runs if not run.finished]:
+            words.append(f"Not finished: {_some(unfinished)}.")
+        if self.without_a_run:
+            words.append(f"Ended before a run began: {_some(self.without_a_run)}.")
+        if self.sweep.reference is not None and self.reference is None:
+            words.append(f"The reference, {self.sweep.reference}, is not among the runs.")
+        return " ".join(words)
+
+    @functools.cached_property
+    def changes(self) -> dict[Group, Change | None]:
+        """Best round against the seed model."""
+        return {group: group.change(self.metric) for group in self.groups}
+
+    @functools.cached_property
+    def against(self) -> dict[Group, Change | None]:
+        """Best round against the best round of the baseline; None for the baseline itself."""
+        others = {group: group.against(self.baseline, self.metric) if self.baseline else None for group in self.groups}
+        return others | ({self.baseline: None} if self.baseline else {})
+
+    @functools.cached_property
+    def recovered(self) -> dict[Group, Interval | None]:
+        """The share of the reference's gain over the seed model."""
+        return {
+            group: group.recovered(self.reference, self.metric) if self.reference else None for group in self.groups
+        }
+
+    def ranked(self) -> list[Group]:
+        """Groups that have the metric, the best first; by the metric of the sweep, if it has one."""
+        metric = self.sweep.metric or self.metric
+        large = self.sweep.mode == "max" if self.sweep.metric else rising(metric)
+        scored = [(score, group) for group in self.groups if (score := group.score(metric)) is not None]
+        return [group for _, group in sorted(scored, key=lambda pair: -pair[0] if large else pair[0])]
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,93 @@
+"""Finds run folders below a path, on a disk or on object storage; knows the folders that Ray Tune makes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedray.report.recorded import Run
+from fedray.runs.folder import RunFolder
+from fedray.storage.base import below
+
+
+def find(paths: Sequence[str | Path]) -> list[Run]:
+    """The runs at or below the paths, sorted by name, unfinished runs included.
+
+    Raises ValueError if a path holds no run, or a file is damaged.
+    """
+    if not paths:
+        raise ValueError("name at least one run folder, or a folder that holds some")
+    folders: dict[str, tuple[RunFolder, RunFolder | None]] = {}
+    for path in paths:
+        found = _below(path)
+        if not found:
+            raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a metrics.jsonl")
+        folders |= {folder.place: (folder, trial) for folder, trial in found}
+    named = [trial or folder for folder, trial in folders.values()]
+    names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
+    return [Run.read(folder, name, trial) for (folder, trial), name in zip(folders.values(), names, strict=True)]
+
+
+def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
+    """The names of Tune's trials that failed, or were stopped, before their run began."""
+    trials = [params.parent for path in paths if "://" not in str(path) for params in Path(path).glob("*/params.json")]
+    return sorted(trial.name for trial in trials if not any(trial.glob("run*/config.yaml")))
+
+
+def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
+    """The run folder at the path, or all below it, each with the folder of its trial, if Tune made one.
+
+    A trial may hold several attempts: run, run-01, run-02, ... Only the last counts: it continues another's checkpoint.
+    """
+    folder, place = RunFolder(path), os.fspath(path)
+    if folder.exists("config.yaml"):
+        return [(folder, _trial(RunFolder(folder.root.resolve().parent)) if folder.root is not None else None)]
+    if folder.root is not None and not folder.root.is_dir():
+        raise ValueError(
+            f"{folder.root}: there is no such folder; name a run folder, or one that holds some, such as runs"
+        )
+    inside: dict[str, list[str]] = {}
+    for name in _walk(folder.root, "") if folder.root is not None else _listed(folder):
+        outer, _, inner = name.rpartition("/")
+        inside.setdefault(outer, []).append(inner)
+    found = []
+    for outer, names in inside.items():
+        trial = _trial(RunFolder(below(place, outer) if outer else place))
+        if trial is not None:
+            names = names[-1:]
+        found += [(RunFolder(below(place, "/".join(filter(None, (outer, name))))), trial) for name in names]
+    return found
+
+
+def _trial(folder: RunFolder) -> RunFolder | None:
+    """The folder, if Tune made it for a trial."""
+    return folder if folder.exists("params.json") else None
+
+
+def _walk(root: Path, name: str) -> Iterator[str]:
+    """Relative names of folders with a config.yaml; skips folders inside of them, and copies in Tune's checkpoints."""
+    for entry in sorted(root.iterdir()):
+        if entry.is_dir() and not entry.name.startswith((".", "checkpoint")):
+            if (entry / "config.yaml").is_file():
+                yield f"{name}{entry.name}"
+            else:
+                yield from _walk(entry, f"{name}{entry.name}/")
+
+
+def _listed(folder: RunFolder) -> list[str]:
+    """The names that `_walk` gives, on object storage."""
+    files = (name for name in folder.storage.files() if name.endswith("/config.yaml"))
+    names = sorted(name.removesuffix("/config.yaml") for name in files)
+    outermost = [name for name in names if not any(name.startswith(f"{other}/") for other in names)]
+    return [name for name in outermost if "/checkpoint" not in f"/{name}"]
+
+
+def _short(places: Sequence[str]) -> list[str]:
+    """The places without the folders that all of them begin with."""
+    parts = [re.split(r"[/\\]", place.partition("?")[0].rstrip("/")) for place in places]
+    common = 0
+    while all(len(part) > common + 1 and part[common] == parts[0][common] for part in parts):
+        common += 1
+    return ["/".join(part[common:]) for part in parts]

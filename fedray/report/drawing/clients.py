@@ -1,0 +1,107 @@
+"""Figures of speakers and clients: rates by speaker, personal scores by client, and how often clients take part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
+
+from fedray.core.metrics import ALONE
+from fedray.report import canvas
+from fedray.report.canvas import GREY
+from fedray.report.comparison import Comparison
+from fedray.report.drawing.common import coloured
+from fedray.report.figures import Participation, Personal, Speakers
+from fedray.report.recorded import Run
+from fedray.report.words import start, title, with_unit
+
+NAMED = 20  # clients whose names an axis shows; of more it shows none
+
+
+def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
+    drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each speaker, sorted")
+    colours = coloured(comparison)
+    first = next(iter(colours))
+    best = [(group, "best", colour) for group, colour in colours.items() if colour != GREY]
+    for group, model, colour in [(first, "seed", GREY), *best]:
+        counts = [run.predictions.counts(model, figure.metric) for run in group.finished if run.predictions is not None]
+        rates = [100 * errors / length for found in counts if found for length, errors in found.values() if length]
+        if rates:
+            label = "seed model" if model == "seed" else group.label
+            axes.plot(_shares(len(rates)), np.sort(rates), ".", markersize=5, color=colour, label=label)
+    if not axes.lines:
+        raise ValueError(f"no finished run has scored {figure.metric} by speaker")
+    axes.set_xlabel("share of the speakers (%)")
+    axes.set_ylabel(with_unit(figure.metric))
+    return canvas.with_legend(drawn, axes)
+
+
+def personal(figure: Personal, comparison: Comparison) -> Canvas:
+    """Clients sorted by personal score; in grey the scores of the shared model alone, for the first group."""
+    drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each client, sorted")
+    clients: list[str] = []
+    for group, colour in coloured(comparison).items():
+        scores = client_means(group.finished, figure.metric)
+        if not scores or colour == GREY:
+            continue
+        order = sorted(scores, key=lambda client: scores[client])
+        places = _shares(len(order))
+        if not clients:
+            clients, alone = order, client_means(group.finished, figure.metric + ALONE)
+            both = [(x, scores[one], alone[one]) for x, one in zip(places, order, strict=True) if one in alone]
+            if both:
+                where, reached, before = np.array(both).T
+                axes.vlines(where, reached, before, color=GREY, linewidth=0.8, alpha=0.6)
+                axes.plot(where, before, ".", markersize=5, color=GREY, label=start(figure.metric))
+        values = [scores[client] for client in order]
+        axes.plot(places, values, ".", markersize=5, color=colour, label=group.label)
+    if not clients:
+        raise ValueError(f"no finished run has {figure.metric} of each client: set evaluation.personal_final=true")
+    if len(comparison.groups) == 1 and len(clients) <= NAMED:
+        axes.set_xticks(places, clients, rotation=45, ha="right")
+    else:
+        axes.set_xlabel("share of the clients (%)")
+    axes.set_ylabel(with_unit(figure.metric))
+    return canvas.with_legend(drawn, axes)
+
+
+def client_means(runs: Sequence[Run], metric: str) -> dict[str, float]:
+    """Client -> mean over runs of its personal score; a client without a score is missing."""
+    _, split, name = metric.split("/")
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        if run.personal is not None and name in run.personal.column_names:
+            columns = (run.personal[each].to_pylist() for each in ("client", "split", name))
+            for client, where, value in zip(*columns, strict=True):
+                if where == split and value is not None and np.isfinite(value):
+                    found.setdefault(client, []).append(value)
+    return {client: float(np.mean(values)) for client, values in found.items()}
+
+
+def participation(figure: Participation, comparison: Comparison) -> Canvas:
+    drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
+    found = []
+    for group, colour in coloured(comparison).items():
+        tables = [run.clients for run in group.runs if run.clients is not None and len(run.clients)]
+        if tables and colour != GREY:
+            found.append((group, colour, [table["rounds"].to_numpy() for table in tables]))
+    if not found:
+        raise ValueError("no finished run has a table of its clients")
+    most = max(int(rounds.max(initial=0)) for *_, each in found for rounds in each)
+    edges = np.unique(np.linspace(1, most + 1, min(most + 1, 41)).round().astype(int))
+    for group, colour, each in found:
+        counts = np.mean([np.histogram(rounds, edges)[0] for rounds in each], axis=0)
+        label, alone = group.label if len(found) > 1 else None, len(found) == 1
+        axes.stairs(counts, edges - 0.5, color=colour, fill=alone, label=label, linewidth=1.6)
+    axes.set_xlabel("rounds")
+    axes.set_ylabel("clients")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    return canvas.with_legend(drawn, axes)
+
+
+def _shares(count: int) -> np.ndarray:
+    """Where sorted items stand on an axis from 0 to 100 %: float64 [count]."""
+    return (np.arange(count) + 0.5) / count * 100

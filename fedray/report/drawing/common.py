@@ -1,0 +1,49 @@
+"""What several kinds of figures share: colours of groups, short names of keys, baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+
+from fedray.report.canvas import COLOURS, GREY
+from fedray.report.comparison import Comparison
+from fedray.report.groups import Group, named_group
+from fedray.report.words import scaled
+
+
+def coloured(comparison: Comparison) -> dict[Group, str]:
+    """A colour per group. With more groups than colours, the best have one; the others are grey and come first."""
+    if len(comparison.groups) <= len(COLOURS):
+        return dict(zip(comparison.groups, COLOURS, strict=False))
+    ranked = comparison.ranked()[: len(COLOURS)]
+    others = [group for group in comparison.groups if group not in ranked]
+    return dict.fromkeys(others, GREY) | dict(zip(ranked, COLOURS, strict=False))
+
+
+def legend_names(coloured: Mapping[Group, str]) -> dict[Group, str]:
+    """The label of each group in a legend; one entry, that of the last grey group, stands for all grey groups."""
+    grey = [group for group, colour in coloured.items() if colour == GREY]
+    names = {group: group.label for group in coloured} | dict.fromkeys(grey, "")
+    return names | {group: f"{len(grey)} others" for group in grey[-1:]}
+
+
+def short(key: str) -> str:
+    """The last part of a dotted key: algorithm.kind -> algorithm, cohort.size -> size."""
+    return key.removesuffix(".kind").rpartition(".")[2]
+
+
+def draw_baseline(axes: Axes, baseline: str | float | None, metric: str, comparison: Comparison) -> None:
+    """A dashed line at the seed model's score ("seed"), at the score of the group with this label, or at a number."""
+    if baseline is None:
+        return
+    words = str(baseline)
+    if baseline == "seed":
+        value, words = comparison.groups[0].score(metric, "seed"), "seed model"
+    elif isinstance(baseline, str):
+        group = named_group(baseline, comparison.groups)
+        value, words = group.score(metric), group.label
+    else:
+        value = baseline
+    if value is not None:
+        axes.axhline(scaled(value, metric), color=GREY, linestyle="--", linewidth=1.2, label=words)

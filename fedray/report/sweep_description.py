@@ -1,0 +1,55 @@
+"""sweep.json: the question of a sweep, the keys it sweeps, and the figures of its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from fedray.config.schema import build
+from fedray.config.source import Source
+from fedray.report import renamed
+from fedray.report.figures import Figure, from_description
+from fedray.runs.folder import RunFolder
+
+NAME = "sweep.json"
+MODES = ("min", "max")
+
+
+@dataclass(frozen=True)
+class SweepDescription:
+    """The part of sweep.json that a report needs. `metric` and `mode` are those by which Tune ranks trials."""
+
+    name: str = ""
+    question: str = ""
+    keys: tuple[str, ...] = ()  # that are swept
+    metric: str | None = None
+    mode: str = "min"
+    reference: str | None = None  # the label of a group: the table shows the share of its gain that the others reach
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode: choose from {', '.join(MODES)}, not {self.mode!r}")
+
+
+def read(folder: RunFolder) -> tuple[SweepDescription, Sequence[Figure]]:
+    """The description and its figures; empty ones if the folder has no sweep.json.
+
+    Raises ValueError if the file is damaged, or names an unknown kind of figure.
+    """
+    if not folder.exists(NAME):
+        return SweepDescription(), ()
+    shown = folder.storage.shown(NAME)
+    try:
+        values = json.loads(folder.read_text(NAME))
+        if not isinstance(values, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise ValueError(f"{shown}: is not a JSON object ({error}): correct or remove it") from error
+    values = renamed.sweep(values)
+    descriptions = values.pop("figures", [])
+    if not isinstance(descriptions, list) or not all(isinstance(one, dict) for one in descriptions):
+        raise ValueError(f"{shown}: figures must be a list of objects: correct or remove it")
+    wanted = {field.name: values[field.name] for field in fields(SweepDescription) if field.name in values}
+    description = build(SweepDescription, Source(wanted, {"": shown}))
+    return description, tuple(from_description(one, f"{shown}, figure {n}") for n, one in enumerate(descriptions, 1))

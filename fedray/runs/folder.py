@@ -1,0 +1,212 @@
+"""A run folder, on a disk or on object storage: its lock, its tables of JSON lines, and its checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
+from fedray.storage.files import StorageError, faults, in_place_of
+from fedray.storage.opening import open_storage
+
+METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"  # tables
+BEFORE = frozenset({".lock", "log.txt"})  # files of fedray in the folder of a run that has not begun
+
+__all__ = ["ClientRecord", "Progress", "RunFolder", "read_clients", "write_clients"]
+
+
+class RunFolder:
+    """The folder of a run: a path or a URI. StorageError: the disk is full, or the store cannot be reached."""
+
+    def __init__(self, place: str | Path) -> None:
+        self.storage = open_storage(place)
+        self.place = self.storage.place  # for messages
+        self.root = self.storage.local  # None: on object storage
+        self.checkpoints = Checkpoints(self.storage.child("checkpoints"))
+        self._scratch: Path | None = None
+        self._published: dict[Path, tuple[int, int]] = {}  # size and mtime of uploaded files
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the folder; a second run in it is refused. The lock ends with its process.
+
+        Object storage has no locks: there the driver's name, which is unique in a Ray cluster, guards the folder.
+        """
+        if self.root is None:
+            yield
+            return
+        lock = FileLock(self.root / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ValueError(
+                f"{self.place}: another run is at work in this folder: wait for it, end it, or choose another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def check_free(self, before: Collection[str] = BEFORE) -> None:
+        """ValueError unless the folder does not exist yet, or holds only the files `before`."""
+        if self.exists("config.yaml"):
+            shown = self.place
+            raise ValueError(
+                f"{shown} holds a run already: go on with `fedray resume {quote(shown)}`, or choose another folder "
+                "with --out"
+            )
+        for path in (self.root, *self.root.parents) if self.root is not None else ():
+            if path.exists() and not path.is_dir():
+                raise ValueError(f"{path} is a file, no folder: choose another folder with --out")
+        found = [name for name in self.storage.names() if name not in before and not name.startswith(".probe-")]
+        if not found:
+            return
+        more = f" and {len(found) - 2:,} more" if len(found) > 2 else ""
+        remedy = "choose a new or an empty folder with --out"
+        if "checkpoints" in found:
+            resume = f"`fedray resume {quote(self.place)}`"
+            remedy = f"put back the config.yaml of the run that lies there to go on with {resume}, or {remedy}"
+        raise ValueError(f"{self.place} is not empty, it holds {', '.join(found[:2])}{more}: {remedy}")
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return self.storage.exists(name)
+
+    def read_text(self, name: str) -> str:
+        return self.storage.read(name).decode()
+
+    def write_text(self, name: str, text: str) -> None:
+        self.storage.write(name, text.encode())
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write_text(name, json.dumps(value, indent=2) + "\n")
+
+    def write_table(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Write a tab-separated table with a header. None and missing columns are empty cells.
+
+        Tabs and newlines in cells become spaces.
+        """
+        if rows:
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            lines = ["\t".join(columns), *("\t".join(_cell(row.get(column)) for column in columns) for row in rows)]
+            self.write_text(name, "\n".join(lines) + "\n")
+
+    def remove(self, name: str) -> None:
+        """A file or a folder, if it is there."""
+        self.storage.remove(name)
+
+    def export(self, name: str, build: Callable[[Path], object]) -> None:
+        """Put the file or folder that `build(temporary_path)` makes in place of `name`.
+
+        Nothing happens where it makes nothing. Files that only the older folder has stay: they may be the user's.
+        """
+        if self.root is not None:
+            with in_place_of(self.root / name, keep=True) as temporary:
+                build(temporary)
+            return
+        with tempfile.TemporaryDirectory(prefix="fedray-") as folder:
+            made = Path(folder) / Path(name).name
+            with faults(made):
+                build(made)
+            if made.is_file():
+                self.storage.put({name: made})
+            elif made.is_dir() and any(made.iterdir()):
+                self.storage.upload(made, name)
+
+    def scratch(self, name: str = "") -> Path:
+        """A local folder whose files `publish(name)` uploads to `name`. On a disk it is the folder `name` itself."""
+        if self.root is None and self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="fedray-"))
+            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        folder = (self.root or self._scratch or Path()) / name
+        with faults(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def publish(self, name: str = "") -> None:
+        """Upload the files of `scratch(name)` that have changed. On a disk there is nothing to do."""
+        if self._scratch is None:
+            return
+        changed = {}
+        for path in (self._scratch / name).rglob("*"):
+            status = path.stat()
+            if path.is_file() and self._published.get(path) != (status.st_size, status.st_mtime_ns):
+                changed[path] = (status.st_size, status.st_mtime_ns)
+        self.storage.put({path.relative_to(self._scratch).as_posix(): path for path in changed})
+        self._published |= changed
+
+    # Tables: one JSON object a line, each with its round.
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        try:
+            lines = self.read_text(name).split("\n")[:-1]  # a kill cuts the last line short
+        except FileNotFoundError:
+            return []
+        rows = []
+        for number, line in enumerate(lines, 1):
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                shown = self.storage.shown(name)
+                raise ValueError(
+                    f"{shown}:{number}: is not a row of JSON ({error}): remove the line to go on without it"
+                ) from error
+        return rows
+
+    def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append rows. Object storage cannot append: there the table is written anew."""
+        text = _lines(rows)
+        if self.root is None:
+            self.write_text(name, (self.read_text(name) if self.exists(name) else "") + text)
+            return
+        path = self.root / name
+        before = path.stat().st_size if path.exists() else 0
+        try:
+            with faults(path), path.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except StorageError:
+            with suppress(OSError):
+                os.truncate(path, before)  # half a row must not stay before the next one
+            raise
+
+    def rewrite(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.write_text(name, _lines(rows))
+
+    # Checkpoints, by the number of rounds done.
+
+    def save(self, progress: Progress) -> None:
+        self.checkpoints.save(progress)
+
+    def saved_rounds(self) -> list[int]:
+        return self.checkpoints.saved_rounds()
+
+    def load(self, round: int) -> Progress:
+        """The checkpoint of a round. ValueError: a file is cut short or changed; the message names it."""
+        return self.checkpoints.load(round)
+
+    def load_clients(self, round: int) -> dict[str, ClientRecord]:
+        """The table of clients of a checkpoint."""
+        return self.checkpoints.load_clients(round)
+
+    def prune(self, keep: Collection[int]) -> None:
+        """Remove all checkpoints but these rounds'."""
+        self.checkpoints.prune(keep)
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else re.sub(r"[\t\r\n]+", " ", str(value))

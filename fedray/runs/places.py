@@ -1,0 +1,63 @@
+"""The places of run folders, and the settings that may change on resume."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedray.config.source import ConfigError
+from fedray.runs.folder import RunFolder
+from fedray.storage.base import below
+
+RESUMABLE = (
+    "rounds",
+    "engine.actors",
+    "engine.placement",
+    "engine.cpus_per_client",
+    "engine.gpus_per_client",
+    "engine.replacements",
+    "engine.hang_warning_s",
+    "engine.hold_gb",
+    "engine.keep",
+    "engine.checkpoint_every",
+)
+
+
+def place(folder: str | os.PathLike[str]) -> Path | str:
+    """The absolute path of a run folder, or its URI on object storage. ValueError: the name is empty."""
+    if not os.fspath(folder):
+        raise ValueError(
+            "the name of the run folder is empty (an unset variable?): name the folder, the current one is `.`"
+        )
+    root = RunFolder(folder if isinstance(folder, str) else Path(folder)).root
+    return os.fspath(folder) if root is None else root.resolve()
+
+
+def usual_place(name: str) -> Path | str:
+    """The default place of a run or sweep: in `$FEDRAY_RUNS` (a folder or a URI), else in `runs`."""
+    return place(below(os.environ.get("FEDRAY_RUNS") or "runs", name))
+
+
+def new_place(name: str, out: str | os.PathLike[str] | None) -> Path | str:
+    """The place of a new run, by default `<name>-<time>` at its usual place.
+
+    ValueError: the folder holds other files, or cannot be written to.
+    """
+    where = place(out) if out is not None else usual_place(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    folder = RunFolder(where)
+    if folder.root is None:  # at once, not after minutes of work on data
+        folder.storage.check()
+    folder.check_free()
+    return where
+
+
+def check_resumable(overrides: Iterable[str]) -> None:
+    for override in overrides:
+        name = override.split("=", 1)[0]
+        if name not in RESUMABLE:
+            raise ConfigError(
+                f"command line: {name} cannot be changed on resume, it would be another run; what can: "
+                f"{', '.join(RESUMABLE)}"
+            )

@@ -1,0 +1,69 @@
+"""Which checkpoints and client states of a run stay, and which are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
+
+from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import Progress, RunFolder
+
+
+class Retention:
+    """`keep`: how many of the newest checkpoints stay beside the best one and the first one.
+
+    `pinned()`: rounds whose checkpoints somebody else names; these and newer ones stay (None: nobody names any).
+    """
+
+    def __init__(
+        self, folder: RunFolder, states: ClientStore, keep: int, pinned: Callable[[], Collection[int] | None]
+    ) -> None:
+        self.folder, self.states, self.keep, self.pinned = folder, states, keep, pinned
+        self._best: dict[int, int] = {}  # round -> the best round by then
+        self._superseded: list[
+            tuple[str, int, int]
+        ] = []  # client, version, the round from which another version is current
+
+    def resume(self, saved: Collection[int]) -> None:
+        """Go on from these checkpoints. States that none of them names are removed: their rounds were not committed."""
+        named: dict[str, set[int]] = {}  # client -> versions
+        for round in saved:
+            progress = self.folder.load(round)
+            self.note_best(progress)
+            for client, record in progress.clients.items():
+                if record.version is not None:
+                    named.setdefault(client, set()).add(record.version)
+        self.states.keep_only({(client, version) for client, versions in named.items() for version in versions})
+        for client, versions in named.items():
+            self._superseded += [(client, version, following) for version, following in pairwise(sorted(versions))]
+
+    def note_best(self, progress: Progress) -> None:
+        if progress.best is not None:
+            self._best[progress.round] = int(progress.best["round"])
+
+    def prune(self, progress: Progress) -> None:
+        """Remove the checkpoints that nobody needs after this round."""
+        latest = self.folder.saved_rounds()[-self.keep :]
+        best = {int(progress.best["round"])} if progress.best else set()
+        self.folder.prune({0, *latest} | best | self._pinned())
+
+    def collect(self, superseded: Iterable[tuple[str, int]], round: int) -> None:
+        """Remove the client states that no checkpoint names. `superseded`: (client, version) replaced in this round."""
+        self._superseded.extend((client, version, round) for client, version in superseded)
+        saved = self.folder.saved_rounds()
+        kept, removed = [], []
+        for client, since, until in self._superseded:  # a version is current in the rounds [since, until)
+            if any(since <= checkpoint < until for checkpoint in saved):
+                kept.append((client, since, until))
+            else:
+                removed.append((client, since))
+        self._superseded = kept
+        self.states.remove_all(removed)
+
+    def _pinned(self) -> set[int]:
+        """The rounds that somebody names, the rounds after them, and the best rounds that these name in turn."""
+        pinned = self.pinned()
+        if pinned is None:
+            return set()
+        kept = {*pinned, *(round for round in self.folder.saved_rounds() if round > max(pinned, default=0))}
+        return kept | {self._best[round] for round in kept if round in self._best}

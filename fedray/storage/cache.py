@@ -1,0 +1,189 @@
+"""The cache of computed files. One writer holds a lock and then renames: a reader sees all of an entry or nothing.
+
+The cache is on a local disk, since features are mapped into memory. With `$FEDRAY_SHARED_CACHE` (a path or a URI) a
+machine copies its entries there and others fetch them: files first, under their hashes, then a manifest that names
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import platformdirs
+from filelock import FileLock
+
+from fedray.storage.base import Storage
+from fedray.storage.files import faults
+from fedray.storage.opening import open_storage
+
+MANIFEST = "manifest.json"
+
+
+def cache_root() -> Path:
+    """`$FEDRAY_CACHE`, or the user's cache folder."""
+    return Path(os.environ.get("FEDRAY_CACHE") or platformdirs.user_cache_dir("fedray"))
+
+
+def key(parts: Mapping[str, Any]) -> str:
+    """A short name for the parts, which must be plain data (as in YAML)."""
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=10).hexdigest()
+
+
+def cached(folder: Path, build: Callable[[Path], None]) -> Path:
+    """`folder`: found, or fetched from the shared cache, or made by `build(temporary_folder)`.
+
+    Errors of `build` are raised, and no incomplete folder stays. StorageError: the disk is full.
+    """
+    if not folder.exists():
+        with faults(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists() and not fetch(folder):
+                temporary = folder.with_name(f"{folder.name}.tmp")
+                shutil.rmtree(temporary, ignore_errors=True)  # of a writer that was killed
+                with faults(folder):
+                    try:
+                        temporary.mkdir()
+                        build(temporary)
+                        os.replace(temporary, folder)
+                    finally:
+                        shutil.rmtree(temporary, ignore_errors=True)
+    share(folder)
+    return folder
+
+
+def entry_name(path: Path) -> str | None:
+    """The name of a cache entry, the same on every machine; None: the path is not in the cache."""
+    with suppress(ValueError):
+        return path.absolute().relative_to(cache_root().absolute()).as_posix()
+    return None
+
+
+def available(folder: Path, name: str | None) -> Path:
+    """The folder of an entry that another machine has made: at the same path, else in this machine's cache.
+
+    Fetched from the shared cache where necessary. ValueError: the entry is not found.
+    """
+    if folder.exists():
+        return folder
+    here = cache_root() / name if name is not None else folder
+    if not here.exists():
+        with faults(here):
+            here.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{here}.lock"):  # one of this machine's processes fetches
+            if not here.exists() and not fetch(here):
+                shared = os.environ.get("FEDRAY_SHARED_CACHE")
+                where = "nor is it in FEDRAY_SHARED_CACHE" if shared else "and FEDRAY_SHARED_CACHE is not set"
+                raise ValueError(
+                    f"{folder}: is not on {socket.gethostname()} (looked for at {here} too), {where}: set FEDRAY_CACHE "
+                    "to a folder that all nodes see, or FEDRAY_SHARED_CACHE to a folder or URI (s3://...) that all "
+                    "reach, and start Ray on them with it"
+                )
+    return here
+
+
+def share(path: Path) -> None:
+    """Copy a file or folder of the cache to the shared cache, unless it is there already.
+
+    Nothing happens without a shared cache, or for a path outside of the cache.
+    """
+    store = _shared(path)
+    if store is None or store.exists(MANIFEST):
+        return
+    paths = {path.name: path} if path.is_file() else {file.relative_to(path).as_posix(): file for file in _files(path)}
+    described = {name: (_hash(file), file.stat()) for name, file in paths.items()}
+    store.put({digest: paths[name] for name, (digest, _) in described.items()})
+    files = {
+        name: {"hash": digest, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        for name, (digest, status) in described.items()
+    }
+    store.write(MANIFEST, json.dumps({"folder": path.is_dir(), "files": files}, indent=1).encode())
+
+
+def fetch(path: Path) -> bool:
+    """Fetch a file or folder of the cache from the shared cache; whether it was there, complete.
+
+    It takes no lock: call it under the entry's lock, or where two processes may fetch the same entry.
+    """
+    store = _shared(path)
+    if store is None:
+        return False
+    try:
+        whole, files = _read_manifest(store)
+    except FileNotFoundError:
+        return False
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.fetch")
+    with faults(path):
+        try:
+            temporary.mkdir(parents=True)
+            if not _download(store, files, temporary):
+                store.remove(MANIFEST)  # files are missing or damaged: the next writer uploads the whole entry
+                return False
+            if not path.exists():
+                os.replace(temporary if whole else temporary / path.name, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return True
+
+
+def _shared(path: Path) -> Storage | None:
+    place, name = os.environ.get("FEDRAY_SHARED_CACHE"), entry_name(path)
+    if not place or not name:
+        return None
+    store = open_storage(place)
+    same = store.local is not None and store.local.resolve() == cache_root().resolve()  # the cache itself is shared
+    return None if same else store.child(name)
+
+
+def _read_manifest(store: Storage) -> tuple[bool, dict[str, tuple[str, int]]]:
+    """(whether the entry is a folder, its files: name -> hash, mtime in ns). The manifest is not trusted."""
+    try:
+        manifest = json.loads(store.read(MANIFEST))
+        files = {str(name): (str(about["hash"]), int(about["mtime_ns"])) for name, about in manifest["files"].items()}
+        whole = bool(manifest["folder"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{store.shown(MANIFEST)}: is not a manifest of the cache ({error!r}): remove it") from error
+    for name, (digest, _) in files.items():
+        # A manifest must not make this machine write outside of the entry.
+        if (
+            PurePosixPath(name).is_absolute()
+            or ".." in PurePosixPath(name).parts
+            or not re.fullmatch("[0-9a-f]{32}", digest)
+        ):
+            raise ValueError(
+                f"{store.shown(MANIFEST)}: names a file outside of the entry ({name}): it is not fedray's; remove it"
+            )
+    return whole, files
+
+
+def _download(store: Storage, files: Mapping[str, tuple[str, int]], folder: Path) -> bool:
+    """Download files to a folder, with their times, which identify corpora; False: a file is missing or damaged."""
+    contents = {digest: folder / name for name, (digest, _) in files.items()}
+    try:
+        store.get(contents)
+    except FileNotFoundError:
+        return False
+    for name, (digest, mtime) in files.items():
+        if contents[digest] != folder / name:  # equal files are stored once
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(contents[digest], folder / name)
+        os.utime(folder / name, ns=(mtime, mtime))
+    return all(_hash(folder / name) == digest for name, (digest, _) in files.items())
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -1,0 +1,134 @@
+"""Files and folders of a local disk that appear whole or not at all, and one error for a disk or store that fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fedray.core.types import RunError
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+GONE = {
+    errno.EIO,
+    errno.ESTALE,
+    errno.EROFS,
+    errno.ENODEV,
+    errno.ENXIO,
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.ECONNREFUSED,
+}
+GONE |= {errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
+
+
+class StorageError(RunError):
+    """A disk is full, or a store cannot be reached. Committed rounds stay, and the run can be resumed."""
+
+
+@contextmanager
+def faults(place: object, verb: str = "written", remote: bool = False) -> Iterator[None]:
+    """Raise StorageError about `place` for a full disk or a store that cannot be reached; other errors unchanged.
+
+    `remote`: every OSError is the store's.
+    """
+    try:
+        yield
+    except (StorageError, FileNotFoundError):
+        raise
+    except (OSError, RuntimeError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        if number in FULL:
+            reason, remedy = os.strerror(number or 0), "free space there"
+        elif isinstance(error, RuntimeError) and (
+            "inline_container" in str(error) or "PytorchStreamWriter" in str(error)
+        ):
+            # What torch.save says of a full disk: a RuntimeError without a number.
+            reason, remedy = f"torch could not write all of it ({str(error).splitlines()[0]})", "free space there"
+        elif number in GONE or (remote and isinstance(error, OSError)):
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            remedy = "see to it that the store answers"
+        else:
+            raise
+        raise StorageError(
+            f"{place}: cannot be {verb}: {reason}. Nothing that was committed is lost: {remedy}, then go on with "
+            "`fedray resume`"
+        ) from error
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Call `write(temporary_path)`, then rename the file to `path`: a reader never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with faults(path):
+        try:
+            write(temporary)
+            os.replace(temporary, path)
+        finally:
+            with suppress(OSError):  # it must not hide an error of the writing
+                temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def in_place_of(final: Path, keep: bool = False) -> Iterator[Path]:
+    """A temporary path for a file or folder, which then replaces `final`. Nothing happens where nothing is made.
+
+    During the replacement the old folder is `.NAME.old`. `keep`: files that only the old folder has stay. RunError:
+    such a file cannot stay, since the new folder has a folder of that name, or the reverse.
+    """
+    temporary, old = final.with_name(f".{final.name}.tmp"), final.with_name(f".{final.name}.old")
+    with faults(final):
+        _discard(temporary)
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            if temporary.is_file() or (temporary.is_dir() and any(temporary.iterdir())):
+                for before in (
+                    (final, old) if keep else ()
+                ):  # `old` exists where a process was killed between the renames
+                    _carry_over(before, temporary)
+                if final.is_dir():
+                    _discard(old)
+                    os.replace(final, old)
+                os.replace(temporary, final)
+                _discard(old)
+        except StorageError as error:
+            raise StorageError(str(error).replace(str(temporary), str(final))) from error
+        finally:
+            _discard(temporary)
+
+
+def _carry_over(before: Path, after: Path) -> None:
+    """Link, or copy, the files that only `before` has to `after`."""
+    if before.is_dir() != after.is_dir() and before.exists():
+        raise _in_the_way(before, before.is_dir())
+    for path in sorted(before.rglob("*")):
+        target = after / path.relative_to(before)
+        folder = path.is_dir() and not path.is_symlink()
+        if os.path.lexists(target):
+            if folder != target.is_dir():
+                raise _in_the_way(path, folder)
+        elif folder:
+            target.mkdir()
+        else:
+            try:
+                os.link(path, target, follow_symlinks=False)
+            except OSError:  # a file system without links
+                shutil.copy2(path, target, follow_symlinks=False)
+
+
+def _in_the_way(path: Path, folder: bool) -> RunError:
+    return RunError(
+        f"{path}: a {'folder' if folder else 'file'} is in the way: move it, then go on with `fedray resume`"
+    )
+
+
+def _discard(path: Path) -> None:
+    """Remove a file or folder if possible; a failure must not hide another error."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

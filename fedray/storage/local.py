@@ -1,0 +1,75 @@
+"""A folder on a disk of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import final
+
+from fedray.storage.base import Storage
+from fedray.storage.files import faults, write_atomically
+
+
+@final
+class LocalStorage(Storage):
+    """A folder on a disk of this machine, or on one that all machines mount (NFS)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
+
+    @property
+    def local(self) -> Path:
+        return self.root
+
+    def child(self, name: str) -> LocalStorage:
+        return LocalStorage(self.root / name)
+
+    def shown(self, name: str) -> str:
+        return str(self.root / name)
+
+    def read(self, name: str) -> bytes:
+        with faults(self.root / name, "read"):
+            return (self.root / name).read_bytes()
+
+    def write(self, name: str, data: bytes) -> None:
+        self._write(self.root / name, lambda temporary: temporary.write_bytes(data))
+
+    def exists(self, name: str) -> bool:
+        return (self.root / name).is_file()
+
+    def names(self, folder: str = "") -> list[str]:
+        path = self.root / folder
+        return sorted(os.listdir(path)) if path.is_dir() else []
+
+    def files(self, folder: str = "") -> list[str]:
+        path = self.root / folder
+        return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            path = self.root / name
+            with faults(path, "removed"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def put(self, files: Mapping[str, Path]) -> None:
+        for name, path in files.items():
+            self._write(self.root / name, lambda temporary, path=path: shutil.copyfile(path, temporary))  # type: ignore[misc]
+
+    def get(self, files: Mapping[str, Path]) -> None:
+        for name, path in files.items():
+            self._write(path, lambda temporary, name=name: shutil.copyfile(self.root / name, temporary))  # type: ignore[misc]
+
+    @staticmethod
+    def _write(path: Path, write: Callable[[Path], object]) -> None:
+        with faults(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, write)

@@ -1,0 +1,82 @@
+"""States on disk: torch.save of plain data, read with weights_only=True, which executes nothing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedray.storage.files import write_atomically
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        # A copy: arrays of the object store are read-only, and torch.save writes the whole array behind a view.
+        return torch.from_numpy(np.array(value))
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: _tensors(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tensors(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool | bytes):
+        return value
+    raise TypeError(f"a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.numpy()
+    if isinstance(value, dict):
+        return {key: _arrays(item) for key, item in value.items()}
+    return [_arrays(item) for item in value] if isinstance(value, list) else value
+
+
+def plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state as it would come back from disk: the same types, whether it was written or not."""
+    restored = _arrays(_tensors(state))
+    assert isinstance(restored, dict)
+    return restored
+
+
+def dumps(state: Mapping[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(_tensors(state), buffer)
+    return buffer.getvalue()
+
+
+def save(state: Mapping[str, Any], path: Path) -> int:
+    """Write atomically; the number of bytes."""
+    data = dumps(state)
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+    return len(data)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A state that `save` wrote, with numpy arrays for tensors. ValueError: the file is damaged or holds other data."""
+    return _load(path, path)
+
+
+def loads(data: bytes, name: str) -> dict[str, Any]:
+    """What `dumps` made; `name` is for the message of the ValueError."""
+    return _load(io.BytesIO(data), name)
+
+
+def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
+    try:
+        state = _arrays(torch.load(source, map_location="cpu", weights_only=True))
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch has no one error for broken files: whatever it says is passed on
+        raise ValueError(
+            f"{name}: is not a state that fedray can read (cut short, or not plain data): {error}"
+        ) from error
+    if not isinstance(state, dict):
+        raise ValueError(f"{name}: holds a {type(state).__name__}, not a state")
+    return state

@@ -1,0 +1,107 @@
+"""Loggers for Tune: result.json, progress.csv, and TensorBoard's table of swept keys and scores.
+
+A resumed trial reports the rounds after its checkpoint again. Rounds are deterministic, so the rows are equal, and the
+loggers write each row once. Run folder and round identify a row: a trial that takes over another's checkpoint has a
+second run folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from abc import abstractmethod
+from pathlib import Path
+
+from ray.air.constants import EXPR_PROGRESS_FILE, EXPR_RESULT_FILE
+from ray.tune.experiment import Trial
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
+from tensorboardX import SummaryWriter
+from tensorboardX.summary import hparams
+
+Row = tuple[str, int]
+
+
+class _Once(LoggerCallback):
+    """Recognises rows that the file has already."""
+
+    file: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: dict[Trial, set[Row]] = {}
+
+    def _restore_from_remote(self, file_name: str, trial: Trial) -> None:
+        """Restore the file without an incomplete last row; a local file is newer, and stays."""
+        path = Path(trial.local_path, file_name)
+        if path.exists():
+            return
+        super()._restore_from_remote(file_name, trial)
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+
+    def _is_new(self, trial: Trial, result: dict[str, object]) -> bool:
+        if trial not in self._written:
+            path = Path(trial.local_path, self.file)
+            self._written[trial] = self._rows(path) if path.exists() else set()
+        row = (str(result["run"]), int(str(result["round"])))
+        new = row not in self._written[trial]
+        self._written[trial].add(row)
+        return new
+
+    @abstractmethod
+    def _rows(self, path: Path) -> set[Row]:
+        """The rows that the file has."""
+
+
+class Json(_Once, JsonLoggerCallback):
+    file = EXPR_RESULT_FILE
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
+        if self._is_new(trial, result):
+            super().log_trial_result(iteration, trial, result)
+
+    def _rows(self, path: Path) -> set[Row]:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return {(row["run"], row["round"]) for row in rows}
+
+
+class Csv(_Once, CSVLoggerCallback):
+    file = EXPR_PROGRESS_FILE
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
+        if trial not in self._trial_files:
+            self._setup_trial(trial)
+        if self._is_new(trial, result):
+            super().log_trial_result(iteration, trial, result)
+
+    def _rows(self, path: Path) -> set[Row]:
+        with path.open(encoding="utf-8", newline="") as file:
+            return {(row["run"], int(row["round"])) for row in csv.DictReader(file)}
+
+
+class Board(TBXLoggerCallback):
+    """Writes swept keys and final scores of each finished trial to TensorBoard's HPARAMS table.
+
+    The curves of a trial are in its run folder already; Tune's default logger would write them a second time.
+    """
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Writes nothing."""
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
+        """Writes nothing."""
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        numbers = {key: value for key, value in trial.last_result.items() if isinstance(value, int | float)}
+        scores = {key: value for key, value in numbers.items() if key.startswith(("seed/", "best/"))}
+        scores |= {f"last/{key}": value for key, value in numbers.items() if key.startswith("dev/")}
+        if failed or not scores:
+            return
+        values = trial.evaluated_params.items()
+        swept = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in values}
+        with SummaryWriter(trial.local_path) as writer:
+            for summary in hparams(swept, dict(sorted(scores.items()))):  # best/ sorts before last/ and seed/
+                writer.file_writer.add_summary(summary)
+            for key, value in scores.items():
+                writer.add_scalar(key, value, numbers["round"])

@@ -1,0 +1,1 @@
+"""Searches from encoder states to text: greedy, CTC beam search, lexicon, attention."""

@@ -1,0 +1,101 @@
+"""The interface of a search from encoder states to text, its settings, and greedy search on CTC."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from speechbrain.dataio.dataio import length_to_mask
+from torch import Tensor
+
+from fedray.training.recognisers import Recogniser
+
+BLANK = 0
+SEARCHES = ("greedy", "ctc", "lexicon", "attention")
+
+
+@dataclass(frozen=True)
+class DecodeSettings:
+    """A search and its options."""
+
+    search: str = "ctc"  # greedy | ctc | lexicon | attention
+    beam: int = 8
+    lm_weight: float = 0.5
+    token_bonus: float = 0.5  # natural log units for each token; has no effect without a language model
+    prune: float = 7.0  # tokens further than this below the best of their frame (natural log) start no new hypothesis
+    lexicon: tuple[str, ...] | None = None  # the words of the lexicon search
+    min_words: int = 1
+    max_words: int = 100
+    ctc_weight: float = 0.4  # attention search: share of CTC in the joint score
+    max_tokens_per_frame: float = 1.0  # attention search: longest text, in tokens per encoder frame
+
+    def __post_init__(self) -> None:
+        if self.search not in SEARCHES:
+            raise ValueError(f"decode.search={self.search!r} is unknown: choose greedy, ctc, lexicon or attention")
+        if self.beam < 1 or self.prune <= 0:
+            raise ValueError(f"decode.beam={self.beam} must be at least 1 and decode.prune={self.prune} above 0")
+        if self.search == "lexicon" and not self.lexicon:
+            raise ValueError("decode.search=lexicon needs decode.lexicon, the list of words")
+        if not 1 <= self.min_words <= self.max_words:
+            raise ValueError(
+                f"decode.min_words={self.min_words} must be at least 1 and at most decode.max_words={self.max_words}"
+            )
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A decoded text."""
+
+    tokens: tuple[int, ...]
+    text: str
+    score: float  # the score that the search maximises
+    confidence: float  # natural log-probability of the tokens per frame, without a language model
+
+
+def greedy(log_probs: Tensor, lengths: Tensor) -> list[list[int]]:
+    """The best token of each frame [B, T, V], with repetitions merged and blanks removed."""
+    return collapsed(log_probs.argmax(-1), lengths)
+
+
+def collapsed(best: Tensor, lengths: Tensor) -> list[list[int]]:
+    """The tokens of frames [B, T], with repetitions merged and blanks removed."""
+    keep = best != BLANK
+    keep[:, 1:] &= best[:, 1:] != best[:, :-1]
+    keep &= inside(best, lengths)
+    return [row[kept].tolist() for row, kept in zip(best.cpu(), keep.cpu(), strict=True)]
+
+
+def inside(frames: Tensor, lengths: Tensor) -> Tensor:
+    """Which of the frames [B, T, ...] belong to their utterance and not to the padding, bool [B, T]."""
+    mask: Tensor = length_to_mask(lengths.to(frames.device), frames.shape[1], torch.bool)
+    return mask
+
+
+class Search(ABC):
+    """Finds texts for encoded utterances."""
+
+    reads: ClassVar[str] = "frames"  # the distribution it searches: of CTC's frames | of the decoder's states
+
+    def __init__(self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str]) -> None:
+        """`decode`: token ids -> text."""
+        self.settings, self.decode = settings, decode
+
+    @abstractmethod
+    def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
+        """The best hypothesis of each utterance, from the output of `model.encode`: states [B, T, D], lengths [B]."""
+
+
+class GreedySearch(Search):
+    """The best token of each of CTC's frames."""
+
+    def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
+        return self(model.ctc(hidden), lengths)
+
+    def __call__(self, log_probs: Tensor, lengths: Tensor) -> list[Hypothesis]:
+        """From log-probabilities [B, T, V] and lengths [B]. The confidence is that of the best alignment."""
+        scores = (log_probs.amax(-1).double() * inside(log_probs, lengths)).sum(1).tolist()
+        rows = zip(greedy(log_probs, lengths), scores, lengths.tolist(), strict=True)
+        return [Hypothesis(tuple(tokens), self.decode(tokens), score, score / frames) for tokens, score, frames in rows]

@@ -1,0 +1,56 @@
+"""Whether a model fits the settings of speech recognition, and whether utterances fit Whisper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedray.data.features.dataset import Utterances
+from fedray.models.whisper import FRAMES_A_SECOND, OVERHANG, Whisper
+from fedray.training.decoding.search import DecodeSettings
+
+
+def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, decode: DecodeSettings) -> None:
+    """Raise ValueError when settings of the task need what the model lacks. `model`: the model's settings."""
+    if issubclass(model_class, Whisper):
+        required = {
+            "task.tokens=pretrained": tokens == "pretrained",
+            "task.ctc_weight=0": ctc_weight == 0,
+            "task.decode.search=attention": decode.search == "attention",
+            "task.decode.ctc_weight=0": decode.ctc_weight == 0,
+        }
+        if missing := [setting for setting, given in required.items() if not given]:
+            raise ValueError(f"model.kind whisper has its checkpoint's tokens and no CTC: set {', '.join(missing)}")
+        return
+    if tokens == "pretrained":
+        raise ValueError(
+            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or choose characters, unigram or bpe"
+        )
+    if not hasattr(model_class, "ctc"):
+        raise ValueError(
+            f"task.kind recognition cannot train {model_class.__name__} without CTC: set model.kind=conformer or crdnn"
+        )
+    if ctc_weight < 1 and not model.decoder_layers:
+        raise ValueError("task.ctc_weight below 1 needs a decoder: set model.decoder_layers, or task.ctc_weight=1")
+    if decode.search == "attention" and not model.decoder_layers:
+        raise ValueError("task.decode.search=attention needs a decoder: set model.decoder_layers")
+
+
+def check_seconds(data: Utterances, window: int) -> None:
+    """Raise ValueError that names an utterance longer than Whisper's window of `window` frames."""
+    if (too_long := data.lengths > window + OVERHANG).any():
+        position = int(too_long.argmax())
+        raise ValueError(
+            f"utterance {data.ids[position]} is {data.lengths[position] / FRAMES_A_SECOND:g} s long, and "
+            f"{int(too_long.sum())} utterances exceed Whisper's window of {window / FRAMES_A_SECOND:g} s: "
+            "leave them out (data.options.max_seconds), or cut them"
+        )
+
+
+def check_tokens(data: Utterances, targets: Sequence[Sequence[int]], longest: int) -> None:
+    """Raise ValueError that names a transcript of `longest` or more tokens; Whisper's decoder adds the end token."""
+    for utterance, target in zip(data.ids, targets, strict=True):
+        if len(target) >= longest:
+            raise ValueError(
+                f"utterance {utterance} has {len(target)} tokens, but Whisper writes at most {longest - 1}: cut it"
+            )

@@ -1,0 +1,56 @@
+"""The interface of a speech recogniser, and teacher forcing of its decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Recogniser(Protocol):
+    """An encoder with CTC, with an attention decoder, or with both.
+
+    A model without CTC has no `ctc`; a model without a decoder never gets a call of `attend` or `decode`.
+    """
+
+    bos: int
+    eos: int
+
+    @property
+    def attention_head(self) -> nn.Module:
+        """The last layer of the decoder, whose weights are in its linear layer `w`."""
+        ...
+
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [B, T, bins] and lengths [B] in frames -> hidden states [B, T', D] and their lengths [B]."""
+        ...
+
+    def ctc(self, hidden: Tensor) -> Tensor:
+        """CTC's log-probabilities [B, T', V] of each frame; token 0 is the blank."""
+        ...
+
+    def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
+        """Log-probabilities [B, L, tokens] of the token after each prefix of `tokens_bos` [B, L]."""
+        ...
+
+    def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
+        """The inputs [B, L, D] of the attention head after each prefix."""
+        ...
+
+
+def teacher_forced(
+    targets: Sequence[Sequence[int]], bos: int, eos: int, device: str | torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A decoder's input tokens, the tokens that follow them, and which of them count, [B, longest + 1] each.
+
+    Both kinds of tokens are padded with `eos`.
+    """
+    sizes = torch.tensor([len(target) for target in targets], device=device)
+    width = int(sizes.max()) + 1
+    before, after = torch.full((2, len(targets), width), eos, device=device)
+    before[:, 0] = bos
+    for row, target in enumerate(targets):
+        before[row, 1 : len(target) + 1] = after[row, : len(target)] = torch.tensor(target, device=device)
+    return before, after, torch.arange(width, device=device) <= sizes[:, None]

@@ -1,0 +1,298 @@
+"""The command line in use: another terminal watches and stops a run, Ctrl-C ends it with all its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+import fedray
+from fedray import cli
+from fedray.runs.folder import RunFolder
+from tests import small_corpus
+from tests.engine.runs import same
+from tests.engine.test_attach import prepared
+
+ROUNDS = 3
+SECONDS = 150  # for anything that a run does, on a busy machine
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run whose second round waits for the file `gate`."""
+    folder = tmp_path_factory.mktemp("noise")
+    splits = {"train": ("ann", "bob", "cid"), "dev": ("dee",), "test": ("eva",)}
+    rows = {split: [(f"{name}-{i}", name, "ab") for name in names for i in range(2)] for split, names in splits.items()}
+    small_corpus.write(folder, **rows)
+    engine = {"lanes": 2, "actors": 1}
+    values = small_corpus.config(folder, *splits, algorithm={"kind": "patient"}, cohort={"size": 2}, engine=engine)
+    return values | {"imports": ["tests.patient"], "rounds": ROUNDS}
+
+
+@pytest.fixture(scope="module")
+def straight(config: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+    folder = tmp_path_factory.mktemp("straight")
+    (folder / "gate").touch()
+    return Path(fedray.run(gated(config, folder), out=folder / "run").folder)
+
+
+def gated(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    return config | {"algorithm": config["algorithm"] | {"gate": str(folder / "gate")}}
+
+
+class Terminal:
+    """Commands in a folder, each in its own process group as in a shell; `close` ends what is left of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = ""
+        self._left: list[psutil.Process] = []
+
+    def start(self, *arguments: str | Path, module: str = "fedray.cli") -> subprocess.Popen[str]:
+        environment = {**os.environ, "RAY_ADDRESS": self.address, "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        )
+        self._left.append(psutil.Process(process.pid))
+        return process
+
+    def run(self, *arguments: str | Path) -> tuple[int, str]:
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=SECONDS)
+        return process.returncode, said
+
+    def family(self, process: psutil.Process) -> list[psutil.Process]:
+        """A process and all that it has started; remembered."""
+        found = [process, *process.children(recursive=True)]
+        self._left += found
+        return found
+
+    def close(self) -> None:
+        """Of a test that failed much may be left, a run in the background too."""
+        with suppress(FileNotFoundError, psutil.NoSuchProcess):
+            self.family(command_of(self.folder / "run"))
+        for process in list(self._left):
+            with suppress(psutil.NoSuchProcess):
+                self.family(process)
+        for process in self._left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, cache: Path) -> Iterator[Terminal]:
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
+
+
+def until(happened: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def second_round(folder: Path) -> None:
+    """It is being played, and waits."""
+    waits = folder / "gate.waits"
+    until(waits.exists, "the second round has not begun")
+    waits.unlink()
+
+
+def gone(family: list[psutil.Process]) -> None:
+    """They end within a moment of each other."""
+    psutil.wait_procs(family, timeout=10)
+    assert not [
+        process.cmdline() for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    """What a process says up to and with the line that holds the words."""
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"it never said {words!r}, but:\n{said}")
+
+
+def write(folder: Path, config: dict[str, Any]) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(gated(config, folder)))
+    return path
+
+
+def command_of(run: Path) -> psutil.Process:
+    """The command that started the Ray of a run's driver (command, raylet, driver). NoSuchProcess: they have ended."""
+    driver = psutil.Process(json.loads((run / "driver.json").read_text())["pid"])
+    raylet, command, *_ = [*driver.parents(), driver, driver]
+    if not (
+        driver.name().startswith("ray::Driver") and raylet.name() == "raylet" and "fedray.cli" in command.cmdline()
+    ):
+        raise psutil.NoSuchProcess(
+            driver.pid
+        )  # another process has the number now, or another parent: its family is not ours to end
+    return command
+
+
+@pytest.mark.long
+def test_ctrl_c_then_detached_watched_and_stopped(
+    terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C twice ends a run; resumed without a terminal, stopped from another one, and resumed: the same bits."""
+    run = tmp_path / "run"
+    process = terminal.start("run", write(tmp_path, config), "--out", run)
+    second_round(tmp_path)
+    family = terminal.family(psutil.Process(process.pid))
+    os.killpg(process.pid, signal.SIGINT)  # all processes of the terminal get it, Ray's too
+    assert f"round 1/{ROUNDS}" in read_until(process, "ending after this round; Ctrl-C again ends at once")
+    os.killpg(process.pid, signal.SIGINT)
+    rest, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130 and rest == f"ending now\nStopped after round 1. Go on with: fedray resume {run}\n"
+    gone(family)
+
+    status, said = terminal.run("resume", run, "--detach")
+    assert status == 0 and f"run folder: {run}" in said and f"fedray watch {run}" in said
+    family = terminal.family(command_of(run))
+    second_round(tmp_path)
+    watch = terminal.start("watch", run)
+    assert "round 1  train/loss" in read_until(watch, "going on after round 1")
+    os.killpg(watch.pid, signal.SIGINT)
+    rest, _ = watch.communicate(timeout=SECONDS)
+    assert watch.returncode == 130 and "watching no longer; the run goes on" in rest
+    stop = terminal.start("stop", run)
+    read_until(stop, "ends after its round, with a checkpoint")
+    (tmp_path / "gate").touch()
+    rest, _ = stop.communicate(timeout=SECONDS)
+    assert stop.returncode == 0 and f"round 2/{ROUNDS}" in rest
+    assert rest.endswith(f"Stopped after round 2. Go on with: fedray resume {run}\n")
+    gone(family)
+    assert "Stopped after round 2" in (run / "log.txt").read_text()
+    fedray.resume(run)
+    same(run, straight, ROUNDS)
+
+
+def test_ctrl_c_while_data_are_prepared(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**config, "data": {"corpus": "endless"}}
+    process = terminal.start("run", write(tmp_path, settings), "--out", tmp_path / "run")
+    read_until(process, "making: 1 of 11")
+    family = terminal.family(psutil.Process(process.pid))
+    os.killpg(process.pid, signal.SIGINT)
+    rest, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130 and "fedray: interrupted" in rest and "Traceback" not in rest
+    assert not (tmp_path / "run").exists()
+    gone(family)
+
+
+CLUSTER = """
+import sys, time
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+@pytest.mark.long
+def test_a_run_on_a_cluster_that_lives_on(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
+    """The driver takes over there; when all of that Ray is killed, whoever watches is told so."""
+    script = tmp_path / "cluster_of_one.py"
+    script.write_text(CLUSTER)
+    command = [sys.executable, str(script)]
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    head = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    family = [psutil.Process(head.pid)]
+    try:
+        assert head.stdout is not None
+        terminal.address = head.stdout.readline().strip()
+        run = tmp_path / "run"
+        status, said = terminal.run("run", write(tmp_path, config), "--out", run, "--detach")
+        assert status == 0 and f"fedray stop {run}" in said
+        terminal.address = ""  # on this machine driver.json is enough
+        watch = terminal.start("watch", run)
+        read_until(watch, f"round 1/{ROUNDS}")
+        family = terminal.family(family[0])
+        for process in family:
+            if process.is_running():
+                process.kill()
+        since = time.monotonic()
+        rest, _ = watch.communicate(timeout=SECONDS)
+        assert (
+            watch.returncode == 1
+            and f"Killed after round 1. Go on with: fedray resume {run}" in rest
+            and time.monotonic() - since < 30
+        )
+        assert cli.main(["stop", str(run)]) == 1
+    finally:
+        for process in family:
+            if process.is_running():
+                process.kill()
+        head.communicate()
+
+
+def test_what_is_said_of_folders_where_nobody_is_at_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], straight: Path
+) -> None:
+    def said(command: str, folder: RunFolder | Path) -> tuple[int, str]:
+        status = cli.main([command, str(folder.place if isinstance(folder, RunFolder) else folder)])
+        captured = capsys.readouterr()
+        return status, captured.out + captured.err
+
+    status, words = said("watch", straight)
+    assert status == 0 and f"fedray: {ROUNDS} rounds" in words and re.search(r"test/wer \(%\)", words)
+    assert said("stop", straight) == (status, words)
+    failed = prepared(tmp_path / "failed", 0, 2, error_txt="Traceback\nRunError: 9 of 9 clients failed\n")
+    for command in ("watch", "stop"):
+        status, words = said(command, failed)
+        assert (
+            status == 1
+            and words.startswith("Failed after round 2: RunError: 9 of 9 clients failed\n")
+            and "fedray resume" in words
+        )
+    stopped = prepared(tmp_path / "stopped", 0)
+    assert said("watch", stopped) == (1, f"Stopped before round 1. Go on with: fedray resume {stopped.place}\n")
+    status, words = said("watch", tmp_path)
+    assert status == 2 and words == f"fedray: {tmp_path} is not a run folder: it has no config.yaml\n"
+
+
+def test_wrong_settings_are_told_before_anything_is_left_behind(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    config: dict[str, Any],
+    straight: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    path = str(write(tmp_path, config))
+    for arguments, words in (
+        (["run", path, "rounds=many", "--out", str(tmp_path / "run"), "--detach"], "rounds: 'many' is not of type int"),
+        (["run", path, "--out", str(straight), "--detach"], "holds a run already"),
+        (["resume", str(tmp_path / "run"), "--detach"], "is not a run folder"),
+        (["resume", str(straight), "seed=1", "--detach"], "seed cannot be changed on resume"),
+    ):
+        assert cli.main(arguments) == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists() and not (straight / "log.txt").exists()

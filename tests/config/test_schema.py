@@ -1,0 +1,90 @@
+"""Sections whose kind picks a dataclass, and the plain data that a configuration is written back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fedray.config.schema import build, pick, plain
+from fedray.config.source import ConfigError, Source, from_mapping
+from fedray.core.settings import Choice, choice, kind_of, kinds
+from tests.config.test_source import OPTIMIZERS, Adam, Client, Settings, Sgd, Yogi
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        Settings(),
+        Settings(
+            3,
+            "x",
+            0.5,
+            True,
+            ["a"],
+            {"a": [1]},
+            Client(1, None, (), (0.5, 1.5)),
+            Choice("yogi", Yogi.Settings(inner=Sgd(2))),
+            Adam(1),
+        ),
+    ],
+)
+def test_plain_is_what_builds_the_same(instance: Settings) -> None:
+    values = plain(instance)
+    assert build(Settings, Source(values, {})) == build(Settings, from_mapping(values)) == instance
+    assert plain(build(Settings, Source(values, {}))) == values
+    assert values["optimizer"]["kind"] in OPTIMIZERS and isinstance(values["client"]["sizes"], list)
+
+
+def test_pick() -> None:
+    values = {"a": {"b": {"c": 1}}, "d": None}
+    assert pick(values, ["a.b", "a.b.c", "a.x", "d.y", "z"]) == {
+        "a.b": {"c": 1},
+        "a.b.c": 1,
+        "a.x": None,
+        "d.y": None,
+        "z": None,
+    }
+
+
+@dataclass(frozen=True)
+class Required:
+    seed: int = 0
+    optimizer: Any = kinds(OPTIMIZERS)
+
+
+@dataclass(frozen=True)
+class Shared:
+    lr: float = 2.0
+
+
+SHARED: dict[str, type] = {"one": type("One", (), {"Settings": Shared}), "two": type("Two", (), {"Settings": Shared})}
+
+
+def test_two_kinds_may_share_one_class_of_settings() -> None:
+    """A section keeps the kind it was given: settings alone do not tell."""
+
+    @dataclass(frozen=True)
+    class Both:
+        first: Choice = choice(SHARED)
+        second: Choice = choice(SHARED, "one")
+
+    found = build(Both, from_mapping({"first": {"kind": "two", "lr": 3}, "second": "two"}))
+    assert found == Both(first=Choice("two", Shared(3.0)), second=Choice("two", Shared()))
+    values = {"first": {"kind": "two", "lr": 3.0}, "second": {"kind": "two", "lr": 2.0}}
+    assert plain(found) == values and list(plain(found)) == ["first", "second"]
+    assert build(Both, from_mapping({"first": "two"})).second == Choice("one", Shared())
+
+
+def test_a_section_without_a_default_kind_must_be_given() -> None:
+    assert build(Required, from_mapping({"optimizer": "adam"})) == Required(optimizer=Adam())
+    for values in ({}, {"optimizer": None}, {"optimizer": {"lr": 1}}):
+        with pytest.raises(
+            ConfigError, match=r"^configuration: optimizer\.kind is missing; known kinds: sgd, adam, yogi$"
+        ):
+            build(Required, from_mapping(values))
+
+
+def test_the_kind_of_an_instance_is_its_class() -> None:
+    assert kind_of(Adam(), OPTIMIZERS) == "adam" and kind_of(Choice("yogi", Yogi.Settings()), OPTIMIZERS) == "yogi"

@@ -1,0 +1,99 @@
+"""Statistics of clients: by hand, and on audio of which some is broken."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from fedray.core.parallel import serial
+from fedray.data.analysis import differences
+from fedray.data.analysis.acoustics import MEASURES, SAMPLE_RATE
+from fedray.data.analysis.differences import Sounds
+from fedray.data.manifest import Manifest
+
+
+def sounds(clients: list[int], loudness: list[float], embeddings: np.ndarray | None = None) -> Sounds:
+    values = np.zeros((len(clients), len(MEASURES)))
+    values[:, 0] = loudness
+    names = [f"c{number}" for number in range(max(clients) + 1)]
+    return Sounds(
+        names,
+        np.array(clients),
+        values,
+        np.zeros((len(clients), 2), np.float32) if embeddings is None else embeddings,
+        [],
+    )
+
+
+def test_spread_between_and_within_clients() -> None:
+    one = sounds([0, 0, 1, 1, 1, 2, 3], [1, 3, 5, 5, 8, 4, math.nan])
+    means, deviations = (
+        np.array([2, 6, 4.0]),
+        np.array([math.sqrt(2), math.sqrt(3)]),
+    )  # client 2 has one value, client 3 none
+    found = differences.spread(one, "loudness")
+    assert found.mean == pytest.approx(4) and found.between == pytest.approx(means.std(ddof=1))
+    assert found.within == pytest.approx(deviations.std(ddof=1))
+    assert found.kurtosis == pytest.approx(np.mean((means - 4) ** 4) / np.mean((means - 4) ** 2) ** 2 - 3)
+
+
+def test_too_few_clients_have_no_spread() -> None:
+    found = differences.spread(sounds([0, 1], [1, math.nan]), "loudness")
+    assert found.mean == 1 and all(map(math.isnan, (found.between, found.within, found.kurtosis)))
+    found = differences.spread(sounds([0, 0, 1, 1], [1, 1, 1, 1]), "loudness")
+    assert (found.between, found.within) == (0, 0) and math.isnan(found.kurtosis)
+
+
+def test_purity_and_the_picture_of_clients_that_lie_apart() -> None:
+    clients = [number for number in range(4) for _ in range(6)]
+    generator = np.random.default_rng(0)
+    apart = (100 * np.eye(4)[clients] + generator.standard_normal((24, 4))).astype(np.float32)
+    alike = generator.standard_normal((24, 4)).astype(np.float32)
+    assert differences.purity(sounds(clients, [0.0] * 24, apart), seed=0) == 1
+    assert differences.purity(sounds(clients, [0.0] * 24, alike), seed=0) < 0.75
+    owners, places = differences.picture(sounds(clients, [0.0] * 24, apart), seed=0)
+    assert owners.tolist() == clients and places.shape == (24, 2)
+    assert np.array_equal(places, differences.picture(sounds(clients, [0.0] * 24, apart), seed=0)[1])
+
+
+def test_a_sample_is_drawn_by_name() -> None:
+    rows = {f"c{number:02d}": np.arange(10 * number, 10 * number + 1 + number) for number in range(20)}
+    drawn = differences.sample(rows, clients=5, utterances=3, seed=1)
+    assert len(drawn) == 5 and all(len(mine) <= 3 and set(mine) <= set(rows[name]) for name, mine in drawn.items())
+    again = differences.sample(dict(reversed(rows.items())), clients=5, utterances=3, seed=1)
+    assert {name: mine.tolist() for name, mine in again.items()} == {
+        name: mine.tolist() for name, mine in drawn.items()
+    }
+    assert len(differences.sample(rows, 100, 100, 1)) == 20
+
+
+def test_what_cannot_be_measured_is_left_out_and_named(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows = []
+    for speaker in ("ann", "bob"):
+        for number in range(2):
+            soundfile.write(
+                tmp_path / f"{speaker}{number}.wav", 0.1 * generator.standard_normal(SAMPLE_RATE // 2), SAMPLE_RATE
+            )
+            rows.append(
+                {
+                    "utterance": f"{speaker}{number}",
+                    "path": str(tmp_path / f"{speaker}{number}.wav"),
+                    "seconds": 0.5,
+                    "speaker": speaker,
+                }
+            )
+    rows[0]["seconds"] = 0.05
+    (tmp_path / "bob1.wav").write_bytes(b"RIFF")
+    manifest = Manifest.from_rows(rows, "test")
+    owners = {"ann": np.array([0, 1]), "bob": np.array([2, 3])}
+    found = differences.measure(manifest, owners, lambda waveform: waveform[:2], serial, "test")
+    assert found.clients.tolist() == [0, 1] and found.embeddings.shape == (2, 2) and found.population == 2
+    assert found.left_out[0] == "utterance ann0: 50 ms are too short to be measured: 60 ms are needed"
+    assert "bob1.wav" in found.left_out[1]
+    with pytest.raises(ValueError, match="fewer than two have speech that can be measured: utterance ann0"):
+        differences.measure(manifest, {"ann": np.array([0, 1])}, lambda waveform: waveform[:2], serial, "test")

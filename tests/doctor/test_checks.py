@@ -1,0 +1,163 @@
+"""The checks of `fedray doctor`: each problem that they name."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+import torch
+
+from fedray.doctor import checks
+from fedray.doctor.checks import Findings
+
+
+def only(found: Findings) -> tuple[str, bool]:
+    (problem,) = found.problems
+    return problem.text, problem.stops
+
+
+def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert not checks.environment().problems
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert only(checks.environment())[0].startswith("OMP_NUM_THREADS is 4: export OMP_NUM_THREADS=1")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    text, stops = only(checks.environment())
+    assert text.startswith("OMP_NUM_THREADS is not set") and "export OMP_NUM_THREADS=1" in text and not stops
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, listening: socket.socket) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        text, stops = only(checks.environment())
+        assert text.startswith(f"RAY_ADDRESS is {address}, but no Ray answers there: start it") and stops
+    assert not checks.answers(f"127.0.0.1:{listening.getsockname()[1]}", seconds=0.2)  # takes the call and says nothing
+    assert checks.answers("auto") and checks.answers("local")
+
+
+def test_something_else_at_the_address(listening: socket.socket) -> None:
+    def serve() -> None:
+        with listening.accept()[0] as line:
+            line.recv(100)
+            line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    server = threading.Thread(target=serve)
+    server.start()
+    assert not checks.answers(f"127.0.0.1:{listening.getsockname()[1]}")
+    server.join()
+
+
+def test_the_port_of_ray_answers(cluster: None) -> None:
+    address = ray.get_runtime_context().gcs_address
+    assert checks.answers(address)
+    host, port = address.rsplit(":", 1)
+    assert not checks.answers(f"{host}:{int(port) + 65536}")  # glibc takes it modulo 65,536
+
+
+def test_the_cache_is_counted(tmp_path: Path) -> None:
+    """Two corpora of 1.5 MB in all, a theta_0 of 0.2 MB; locks and half-built folders are not entries."""
+    for name, length in (
+        ("corpora/a/x.wav", 1_000_000),
+        ("corpora/b/deep/y.wav", 500_000),
+        ("init/k.pt", 200_000),
+        ("features/f.tmp/z", 9),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(length))
+    (tmp_path / "corpora/a.lock").touch()
+    found = checks.cache(tmp_path)
+    assert found.lines[1:] == [
+        ("corpora", "2, 1.5 MB"),
+        ("features", "0, 0.0 MB"),
+        ("init", "1, 0.2 MB"),
+        ("prepared", "0, 0.0 MB"),
+    ]
+    assert not found.problems and not checks.cache(tmp_path / "not" / "yet").problems
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    text, stops = only(checks.cache(tmp_path / "file"))
+    assert text.startswith(f"the cache {tmp_path / 'file'} cannot be written") and "set FEDRAY_CACHE" in text and stops
+    text, stops = only(checks.cache(tmp_path / "file" / "cache"))
+    assert stops
+
+
+def test_little_room(tmp_path: Path) -> None:
+    found = Findings()
+    checks.disk(found, "disk", tmp_path / "not" / "yet", "go away", least=float("inf"))
+    assert re.fullmatch(r".*yet has [\d.,]+ [GM]B of disk left: make room, or go away", only(found)[0])
+    found = Findings()
+    checks.shared_memory(found, tmp_path, least=float("inf"))
+    text, stops = only(found)
+    assert (
+        re.match(rf"{tmp_path} has [\d.,]+ [GM]B free: Ray's object store will be on disk.*--shm-size", text)
+        and not stops
+    )
+    found = Findings()
+    checks.shared_memory(found, tmp_path / "none")
+    assert only(found)[0].startswith(f"there is no {tmp_path / 'none'}: Ray's object store will be on disk")
+
+
+def test_packages_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "espeakng_loader", None)
+        text, stops = only(checks.versions())
+        assert 'pip install "fedray[synth]"' in text and not stops
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "fedray.experiment", None)
+        text, stops = only(checks.versions())
+        assert text.startswith("fedray does not load (") and stops
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    text, stops = only(checks.versions())
+    assert (
+        text.startswith("torchaudio does not load (") and "pip install --force-reinstall 'torch>=2.11" in text and stops
+    )
+
+
+def test_a_gpu_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unavailable() -> bool:
+        warnings.warn("the driver is too old\n(found version 11020)", stacklevel=2)
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", unavailable)
+    assert not checks.gpus(tmp_path / "no driver").problems
+    (tmp_path / "driver").touch()
+    text, _ = only(checks.gpus(tmp_path / "driver"))
+    assert "sees no GPU (the driver is too old (found version 11020)): update it" in text
+
+
+def test_limits_of_a_container(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert checks.container(tmp_path, "0::/\n", 8e9) == (None, None)
+    write("cpu.max", "max 100000\n")
+    write("pod/cpu.max", "150000 100000\n")  # 1.5 cores for the pod ...
+    write("pod/one/cpu.max", "250000 100000\n")  # ... are less than the 2.5 of what is in it
+    write("pod/one/memory.max", "4000000000\n")
+    assert checks.container(tmp_path, "0::/pod/one\n", 8e9) == (1.5, 4e9)
+    assert checks.container(tmp_path, "0::/pod/one\n", 3e9) == (1.5, None)  # more than there is
+    write("cpu/cpu.cfs_quota_us", "50000\n")  # version 1; a container sees its group as the root
+    write("cpu/cpu.cfs_period_us", "100000\n")
+    write("memory/memory.limit_in_bytes", "2000000000\n")
+    assert checks.container(tmp_path, "5:cpu,cpuacct:/not/seen\n4:memory:/not/seen\n", 8e9) == (0.5, 2e9)
+    write("cpu/cpu.cfs_quota_us", "-1\n")
+    assert checks.container(tmp_path, "5:cpu,cpuacct:/\n", 8e9) == (None, None)

@@ -1,0 +1,85 @@
+"""The clients' own models: scored in rounds and at the end, for any number of actors, every client with one vote;
+failures named.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import pytest
+
+from fedray.core.types import RunError
+from fedray.runs.folder import RunFolder
+from tests.engine import toys
+from tests.engine.runs import same
+
+pytestmark = pytest.mark.usefixtures("cluster")
+OWN = {"personal_every": 2, "personal_utterances": 100, "personal_final": True, "personal_final_utterances": 500}
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+    folder = tmp_path_factory.mktemp("straight")
+    toys.run(folder, rounds=3, evaluation=OWN)
+    return folder
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "personal.tsv").open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_rounds_that_are_scored(straight: Path) -> None:
+    """Every second one, and the last; on a part of dev. Toys count their rounds in their state."""
+    rows = RunFolder(straight).rows("metrics.jsonl")
+    assert [row["personal/distance"] is not None for row in rows] == [False, True, True]
+    assert 1 < rows[1]["personal/rounds"] <= 2 and rows[1]["time/personal_actors_s"] > 0
+
+
+def test_the_end(straight: Path) -> None:
+    """All that ever took part, on both splits; results.json has plain means and spreads over the clients."""
+    clients = RunFolder(straight).load_clients(3)
+    took_part = sorted(client for client, record in clients.items() if record.rounds)
+    own = json.loads((straight / "results.json").read_text())["personal"]
+    assert (own["clients"], own["round"]) == (len(took_part), 3)
+    found = table(straight)
+    assert [(row["client"], row["split"]) for row in found] == [
+        (client, split) for client in took_part for split in ("dev", "test")
+    ]
+    assert {row["client"]: float(row["rounds"]) for row in found} == {
+        client: clients[client].rounds for client in took_part
+    }
+    distances = [float(row["distance"]) for row in found if row["split"] == "test"]
+    assert own["test/distance"] == pytest.approx(fmean(distances)) and own["test/distance_sd"] == pytest.approx(
+        pstdev(distances)
+    )
+
+
+def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> None:
+    toys.run(tmp_path, rounds=3, actors=1, evaluation=OWN)
+    same(tmp_path, straight, 3)
+    assert table(tmp_path) == table(straight)
+
+
+@pytest.mark.long
+def test_a_model_that_cannot_be_scored_is_named(tmp_path: Path) -> None:
+    """In a round it is a failed client; at the end it is left out, with its traceback in failures.jsonl, or too many
+    end the run.
+    """
+    settings = toys.ToySettings(trouble="own", troubled=("client-03",))
+    toys.run(tmp_path / "one", rounds=2, cohort=12, evaluation={"personal_final": True}, settings=settings)
+    own = json.loads((tmp_path / "one" / "results.json").read_text())["personal"]
+    (fault,) = RunFolder(tmp_path / "one").rows("failures.jsonl")
+    assert own["clients"] == 11 and fault["client"] == "client-03" and "no model of client-03" in fault["traceback"]
+    with pytest.raises(RunError, match=r"1 of 12 clients failed.*client-03: LookupError: no model of client-03"):
+        toys.run(
+            tmp_path / "two",
+            rounds=2,
+            cohort=12,
+            evaluation={"personal_final": True},
+            settings=settings,
+            failures_allowed=0.0,
+        )

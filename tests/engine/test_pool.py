@@ -1,0 +1,182 @@
+"""The pool with actors of a few lines."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import OutOfMemoryError
+
+from fedray.core.types import RunError
+from fedray.engine import pool as pools
+from fedray.engine import session
+from fedray.engine.hangs import Hangs
+from fedray.engine.jobs import Job, Workplace
+from fedray.engine.pool import Pool, Stopped, Wish
+from fedray.engine.settings import EngineSettings
+
+EVICTED = (
+    "1 worker(s) were killed due to the node running low on memory. Memory on the node was 15.00GB "
+    "used / 15.80GB limit (0.95)\nMore"
+)
+
+
+class Worker:
+    def ping(self, folder: str | None) -> tuple[str, str, int]:
+        assert issubclass(Double, Job)  # imported now: no job waits for that
+        return "node", "cpu", os.getpid()
+
+    def run(self, job: Job[Any], *inputs: Any) -> Any:
+        return job.run(None, *inputs)  # type: ignore[arg-type]
+
+    def clear(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Double(Job[int]):
+    number: int
+    seconds: float = 0.0
+
+    def run(self, place: Workplace) -> int:
+        time.sleep(self.seconds)
+        return 2 * self.number
+
+    def after_death(self, node: str, warn: Callable[[str], None]) -> Double:
+        warn(f"{self} died on {node}")
+        return self
+
+    def at_work(self, node: str) -> str:
+        return f"{self} on {node}"
+
+    def __str__(self) -> str:
+        return f"double {self.number}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shipped(cluster: None) -> None:
+    session.ship(sys.modules[__name__])  # the actors cannot import it
+
+
+def make(slot: int) -> Any:
+    return ray.remote(num_cpus=0.1, max_restarts=0)(Worker).remote()
+
+
+def evicting(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
+    """Has these calls of `ray.get` by the pool, counted from 0, say that the actor was evicted."""
+    count = iter(range(1000))
+
+    def get(reference: Any) -> Any:
+        if next(count) in calls:
+            raise OutOfMemoryError(EVICTED)
+        return ray.get(reference)
+
+    monkeypatch.setattr(pools, "ray", SimpleNamespace(get=get, wait=ray.wait, nodes=ray.nodes, kill=ray.kill))
+
+
+@pytest.fixture
+def started(cluster: None) -> Callable[..., Pool]:
+    return lambda **options: Pool(make, **({"size": 1, "replacements": 2} | options))
+
+
+def test_an_actor_that_the_memory_monitor_ends_is_replaced(
+    started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At work (call 1), and while its replacement starts (call 2): two deaths, the first of which cost a job."""
+    evicting(monkeypatch, 1, 2)
+    said: list[str] = []
+    pool = started(warn=said.append)
+    assert pool.run({"a": Double(1, cost=2.0), "b": Double(2, cost=1.0)}) == {"a": 2, "b": 4}
+    assert pool.replaced == 2
+    why = (
+        "Ray's memory monitor ended it, since its node ran low on memory (15.00GB used / 15.80GB "
+        "limit): a lower engine.actors needs less"
+    )
+    died = [f"a client actor died and is replaced ({left} more may be): {why}" for left in (1, 0)]
+    assert said == [died[0], "double 1 died on node", died[1]]
+    pool.close()
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (0, "a client actor died while it started: Ray's memory monitor ended it"),
+    (1, r"engine\.replacements allows no further one \(0 were replaced\): Ray's memory monitor ended it"),
+])  # fmt: skip
+def test_without_replacements_it_ends_the_run(
+    started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, call: int, words: str
+) -> None:
+    evicting(monkeypatch, call)
+    with pytest.raises(RunError, match=words):
+        started(replacements=0).run({0: Double(1)})
+
+
+def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Pool]) -> None:
+    """Ten times the patience as long as nothing is known; it answers after all."""
+    said: list[str] = []
+    pool = started(hangs=Hangs(0.2, said.append, "; ask it to end"))
+    for seconds in (0.6, 0.0):
+        assert pool.run({0: Double(1, seconds)}) == {0: 2} and said == []
+    assert pool.run({0: Double(2, 3.5)}) == {0: 4}
+    assert re.fullmatch(
+        r"a client actor seems to hang at double 2 on node: process \d+ on node node has been silent for "
+        r"\d\.\d s, such work takes "
+        r"0\.\d s; ask it to end", said[0]
+    ) and re.fullmatch(r"the client actor that seemed to hang has answered after \d s", said[1])  # fmt: skip
+    assert len(said) == 2 and not pool.hangs.marked
+    pool.close()
+
+
+@pytest.mark.parametrize("wish", [Wish.AFTER_ROUND, Wish.NOW])
+def test_who_hangs_is_not_waited_for(started: Callable[..., Pool], wish: Wish) -> None:
+    said: list[str] = []
+    pool = started(hangs=Hangs(0.05, said.append), wish=lambda: wish if said else Wish.NOT_YET, warn=said.append)
+    since = time.monotonic()
+    with pytest.raises(Stopped):
+        pool.run({0: Double(1, 60.0)})
+    assert (
+        "double" in said[0]
+        and said[1] == "the run ends now, since a client actor hangs: the round is lost, the last checkpoint stays"
+    )
+    (actor,) = pool._actors.values()
+    pool.close()
+    deadline = time.monotonic() + 15
+    while Path(f"/proc/{actor.pid}").exists():
+        assert time.monotonic() < deadline, "it was not killed"
+        time.sleep(0.1)
+    assert time.monotonic() - since < 30
+
+
+def test_what_is_usual_goes_by_cost() -> None:
+    hangs = Hangs(1.0)
+    assert (
+        hangs.usual("train", 3.0) is None and not hangs.late(0, "train", 3.0, 9.9) and hangs.late(0, "train", 3.0, 10.1)
+    )
+    for cost, seconds in ((1.0, 2.0), (2.0, 4.0), (5.0, 100.0)):
+        hangs.done(0, "train", cost, seconds)
+    assert (
+        hangs.usual("train", 3.0) == 6.0 and not hangs.late(0, "train", 3.0, 29.9) and hangs.late(0, "train", 3.0, 30.1)
+    )
+    for cost in (0.0, math.inf):
+        hangs.done(0, "other", cost, 0.01)
+        assert (
+            hangs.usual("other", 0.0) == 0.01
+            and not hangs.late(0, "other", cost, 0.9)
+            and hangs.late(0, "other", cost, 1.1)
+        )
+    hangs.mark(0, "train", 3.0, 31.0, "lane 1", "process 1")
+    assert not hangs.late(0, "train", 3.0, 99.0) and hangs.late(1, "train", 3.0, 99.0), "the same is named once"
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
+def test_patience_must_be_above_0(seconds: float) -> None:
+    with pytest.raises(ValueError, match="hang_warning_s must be above 0 seconds, not "):
+        EngineSettings(hang_warning_s=seconds)

@@ -1,0 +1,245 @@
+"""What can be judged without data is refused before a corpus is read, and before Ray is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import fedray
+from fedray import cli, experiment
+from fedray.config.schema import has, plain
+from fedray.config.source import ConfigError
+from fedray.data.corpora import CORPORA
+from fedray.engine import session
+from fedray.experiment.checks import corpus_reader, most_clients
+from fedray.experiment.config import MOVED
+from fedray.experiment.pretraining import pretrain
+from fedray.sweep.study import Study
+from tests import keywords, small_corpus, speech
+
+SPEECH = {"algorithm": {"kind": "fedavg"}}
+CLIPS = {"algorithm": {"kind": "fedavg"}, "task": {"kind": "classification"}, "model": {"kind": "crnn"}}
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever reads a corpus or connects to Ray fails the test."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        pytest.fail("a corpus was read, or Ray was started")
+
+    for reader in set(CORPORA.values()):
+        monkeypatch.setattr(reader, "read", fail)
+    monkeypatch.setattr(session, "connect", fail)
+    monkeypatch.setattr(session, "parallel", fail)
+
+
+def written(folder: Path, values: dict[str, Any], **more: Any) -> Path:
+    """A configuration file for a corpus that is there in name alone."""
+    data = {"corpus": "tsv", "root": str(folder), "options": {"clients": ["clients.tsv"], "text_column": "text"}}
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({"data": data, "cohort": {"size": 2}, **values, **more}), encoding="utf-8")
+    return path
+
+
+REFUSED = [
+    (
+        SPEECH,
+        ["model.kind=crnn"],
+        "task.kind recognition cannot train CRNN without CTC: set model.kind=conformer or crdnn",
+    ),
+    (
+        CLIPS,
+        ["model.kind=conformer"],
+        "task.kind classification cannot train Conformer: set model.kind=crnn or audio_cnn",
+    ),
+    (
+        SPEECH,
+        ["features={kind: whisper, bins: 80, normalise: none}"],
+        "model.kind conformer needs features.kind=logmel, not whisper",
+    ),
+    (SPEECH, ["task.ctc_weight=0.5"], "task.ctc_weight below 1 needs a decoder: set model.decoder_layers"),
+    (SPEECH, ["task.tokens=pretrained"], "task.tokens=pretrained needs a checkpoint: set model.kind=whisper"),
+    (SPEECH, ["algorithm=sl"], "algorithm.kind sl trains in one place: set data.clients.by=pooled and cohort.size=1"),
+    (SPEECH, ["data.clients.by=pooled"], "cohort.size is 2, but the population has only 1 clients"),
+    (SPEECH, ["data.clients={by: iid, count: 1}"], "cohort.size is 2, but the population has only 1 clients"),
+    (SPEECH, ["data.corpus=embedded", "cohort.size=61"], "cohort.size is 61, but the population has only 60 clients"),
+    (
+        SPEECH,
+        ["algorithm=fedmem", "rounds=1"],
+        "fedmem is judged by personal scores alone: set evaluation.personal_final=true",
+    ),
+    (
+        SPEECH,
+        ["algorithm=fedmem", "rounds=1", "evaluation.personal_final=true"],
+        "fedmem needs every client in its round: set cohort={size: null, fraction: 1.0}",
+    ),
+    (
+        SPEECH,
+        ["algorithm=fedmem", "rounds=2"],
+        "command line: algorithm.kind fedmem trains nothing: set rounds=1, not 2",
+    ),
+    (
+        SPEECH,
+        ["algorithm={kind: fedmem, memory: {keys: states}}", "rounds=1"],
+        "algorithm.memory.keys states need a decoder",
+    ),
+    (
+        SPEECH,
+        ["algorithm={kind: fedlora, averaging: product}", "server_optimizer=adam"],
+        "algorithm.averaging=product steps on products, which have no moments: set server_optimizer.kind=sgd",
+    ),
+    (SPEECH, ["algorithm=fedstar"], "algorithm.kind fedstar trains classifiers: set task.kind=classification"),
+    (
+        SPEECH,
+        ["algorithm=fedmlac"],
+        "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn",
+    ),
+    (
+        CLIPS,
+        ["algorithm=fednst"],
+        "algorithm.kind fednst labels speech with its transcripts, so it needs task.kind recognition",
+    ),
+    (
+        CLIPS,
+        ["algorithm=nst"],
+        "algorithm.kind nst labels speech with its transcripts, so it needs task.kind recognition",
+    ),
+    (SPEECH, ["data.root=/nothing/here"], "command line: data.root: there is no folder /nothing/here"),
+    (SPEECH, ["model.init=/nothing.pt"], "command line: model.init: there is no file /nothing.pt"),
+    (SPEECH, ["data.corpus=tvs"], "command line: data.corpus: 'tvs' is not known"),
+    (
+        SPEECH,
+        ["data.options.text_colum=text"],
+        "command line: unknown key data.options.text_colum; did you mean data.options.text_column?",
+    ),
+    (SPEECH, ["imports=[3]"], "command line: imports: 3 is no name of a module"),
+    (SPEECH, ["imports=[.x]"], "command line: imports: '.x' is no name of a module"),
+]
+WHISPER = {
+    "algorithm": {"kind": "fedavg"},
+    "model": {"kind": "whisper"},
+    "features": {"kind": "whisper", "bins": 80, "normalise": "none"},
+    "task": {
+        "tokens": "pretrained",
+        "ctc_weight": 0,
+        "decode": {"search": "attention", "ctc_weight": 0, "lm_weight": 0},
+    },
+}
+REFUSED += [
+    (WHISPER, [], "model.folder is missing: set it to a checkpoint"),
+    (WHISPER, ["model.folder=/nothing"], "command line: model.folder: there is no folder /nothing"),
+    (
+        WHISPER,
+        ["task.ctc_weight=0.5"],
+        "model.kind whisper has its checkpoint's tokens and no CTC: set task.ctc_weight=0",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "overrides", "words"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_it_is_refused_before_any_data_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: dict[str, Any], overrides: list[str], words: str
+) -> None:
+    path = written(tmp_path, values)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        fedray.run(path, overrides, out=tmp_path / "run")
+    for command in (["run", "--dry-run"], ["doctor", "--estimate"]):
+        assert cli.main([*command, str(path), *overrides]) == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_schedule_warns_before_any_data_are_read(tmp_path: Path) -> None:
+    config, source = experiment.load(
+        written(tmp_path, SPEECH), ["algorithm.schedule={kind: cumulative, decay_steps: 10}", "rounds=100"]
+    )
+    with pytest.warns(UserWarning, match="schedule cumulative: the learning rate ends at 1e-149 of its start"):
+        experiment.check(config, source)
+
+
+def test_what_fits_together_gets_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "start.pt").touch()
+    loaded, source = experiment.load(written(tmp_path, SPEECH), ["data.root=corpus", "model.init=start.pt"])
+    config = experiment.check(loaded, source)
+    assert (config.data.root, config.model.settings.init) == (str(tmp_path / "corpus"), str(tmp_path / "start.pt"))
+    with pytest.raises(ConfigError, match=f"data.root: there is no folder {tmp_path}/corpus/corpus"):
+        experiment.check(loaded, source, tmp_path / "corpus")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "most"),
+    [
+        ([], None),
+        (["data.clients.by=pooled"], 1),
+        (["data.clients={by: silos, count: 7}"], 7),
+        (["data.corpus=embedded"], 60),
+        (["data.corpus=embedded", "data.clients={by: k_speakers}"], None),
+    ],
+)
+def test_how_many_clients_there_can_be(tmp_path: Path, overrides: list[str], most: int | None) -> None:
+    config, source = experiment.load(written(tmp_path, SPEECH), overrides)
+    assert most_clients(config.data, corpus_reader(config.data, source)) == most
+
+
+def test_a_sweep_refuses_a_trial_before_any_data_are_read(tmp_path: Path) -> None:
+    base = yaml.safe_load(written(tmp_path, SPEECH).read_text())
+    study = Study(str(tmp_path / "out"), "base.yaml", {"base.yaml": base}, {}, [], [], str(tmp_path), "dev/wer", 1)
+    with pytest.raises(ConfigError, match="task.kind recognition cannot train CRNN"):
+        study.config({"model.kind": "crnn"})
+    assert study.config({"rounds": 3})[0].rounds == 3
+
+
+def test_pre_training_too(tmp_path: Path) -> None:
+    given = keywords.settings(tmp_path)
+    given = {"data": given["data"], "features": given["features"]}
+    with pytest.raises(ConfigError, match="data.root: there is no folder /nothing"):
+        pretrain(given, ["data.root=/nothing"], out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="unknown key data.options.clas"):
+        pretrain(given, ["data.options.clas=x"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def old_run(folder: Path) -> Path:
+    """A run folder of the version before the scores of clients' models were called personal."""
+    values = speech.settings(folder)
+    values["evaluation"] = {"shards": 2} | {old.partition(".")[2]: None for old in MOVED}
+    run = folder / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    return run
+
+
+@pytest.mark.parametrize("go_on", [fedray.resume, lambda run: experiment.load(run / "config.yaml")])
+def test_an_old_run_folder_is_refused_by_the_keys_that_moved(tmp_path: Path, go_on: Callable[[Path], object]) -> None:
+    run = old_run(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        go_on(run)
+    line = next(n for n, text in enumerate((run / "config.yaml").read_text().splitlines(), 1) if "own_every" in text)
+    assert str(caught.value) == (
+        f"{run}/config.yaml:{line}: evaluation.own_every is now evaluation.personal_every, "
+        "evaluation.own_utterances is now evaluation.personal_utterances, "
+        "evaluation.own_final is now evaluation.personal_final, "
+        "evaluation.own_final_utterances is now evaluation.personal_final_utterances: rename the keys"
+    )
+
+
+def test_one_moved_key_is_one_key(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="^command line: evaluation.own_final is now evaluation.personal_final: rename the key$"
+    ):
+        experiment.load(written(tmp_path, SPEECH), ["evaluation.own_final=true"])
+
+
+def test_every_moved_key_has_a_new_name(tmp_path: Path) -> None:
+    values = plain(experiment.load(small_corpus.config(tmp_path))[0])
+    assert [new for new in MOVED.values() if has(values, new)] == list(MOVED.values())

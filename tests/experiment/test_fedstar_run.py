@@ -1,0 +1,79 @@
+"""Whole runs of FedSTAR through the front door: from pre-trained weights, on clients of uneven size that have few
+labels.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedray
+from fedray.experiment.pretraining import pretrain
+from fedray.runs.folder import RunFolder
+from tests import keywords
+from tests.engine.runs import same
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ROUNDS = 3
+
+
+def settings(corpus: Path, weights: Path, **changes: Any) -> dict[str, Any]:
+    base = {
+        "rounds": ROUNDS,
+        "task": {"kind": "classification", "window": 0.2},
+        "model": {"kind": "audio_cnn", "init": str(weights)},
+        "algorithm": {
+            "kind": "fedstar",
+            "threshold": {"first": 0.26, "last": 0.3},
+            "client": {"optimizer": "adam", "lr": 0.01, "batch": 4},
+        },
+        "cohort": {"fraction": 0.75},
+    }
+    changed = keywords.settings(corpus, **{**base, **changes})
+    changed["data"] |= {"clients": {"by": "uneven", "count": 4}, "labelled": {"share": 0.25, "at_least": 1}}
+    return changed
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keywords")
+    keywords.write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(corpus: Path) -> Path:
+    same = {key: value for key, value in keywords.settings(corpus).items() if key in ("data", "features")}
+    contrastive = {"epochs": 2, "batch": 16, "window": 0.2, "units": 8}
+    return pretrain(
+        {**same, "model": {"kind": "audio_cnn"}, "contrastive": contrastive}, out=corpus / "pretrained"
+    ).weights
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+    return fedray.run(settings(corpus, weights), out=tmp_path_factory.mktemp("straight") / "run")
+
+
+def test_each_round_says_what_was_kept_and_how_much_of_it_was_right(straight: fedray.Result) -> None:
+    played = RunFolder(straight.folder).rows("metrics.jsonl")
+    assert len(played) == ROUNDS and all(row["clients/cohort"] == 3 for row in played)
+    assert all(0 < row["train/labels_kept"] <= 100 and 0 <= row["train/label_accuracy"] <= 100 for row in played)
+    assert 0.26 == played[0]["threshold"] < played[1]["threshold"] < played[2]["threshold"] < 0.3
+
+
+@pytest.mark.long
+def test_any_number_of_actors_and_a_resume_give_the_same_bits(
+    straight: fedray.Result, corpus: Path, weights: Path, tmp_path: Path
+) -> None:
+    """The folder as a kill behind round 2 leaves it: the threshold's schedule needs the run's real length."""
+    engine = {"lanes": 2, "actors": 1, "cpus_per_client": 0.5}
+    alone = fedray.run(settings(corpus, weights, engine=engine), out=tmp_path / "alone").folder
+    same(alone, straight.folder, ROUNDS)
+    shutil.rmtree(alone / "checkpoints" / f"round_{ROUNDS:06d}")
+    (alone / "results.json").unlink()
+    fedray.resume(alone, ["engine.actors=2"])
+    same(alone, straight.folder, ROUNDS)

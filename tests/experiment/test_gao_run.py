@@ -1,0 +1,64 @@
+"""Whole runs of Gao et al.
+
+through the front door: a CRDNN, clients weighted by their WER, fine-tuning on the server after each round.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedray
+from fedray.runs.folder import RunFolder
+from tests import speech
+from tests.algorithms.test_gao import CRDNN, GAO
+from tests.engine.runs import same
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ROUNDS = 3
+
+
+def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
+    strategy = {"kind": "by_wer", "temperature": 0.1}
+    return speech.settings(
+        corpus, **{"algorithm": GAO, "model": CRDNN, "strategy": strategy, "rounds": ROUNDS, **changes}
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    speech.write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+    return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+
+
+def test_each_round_says_the_wer_on_the_central_set_and_who_counts(straight: fedray.Result) -> None:
+    played = RunFolder(straight.folder).rows("metrics.jsonl")
+    assert len(played) == ROUNDS
+    assert all(row["train/central_wer"] >= 0 and 1 <= row["clients/effective"] <= 3 for row in played)
+    assert (straight.folder / "model" / "example.py").exists()
+
+
+@pytest.mark.long
+def test_any_number_of_actors_and_a_resume_give_the_same_bits(
+    straight: fedray.Result, corpus: Path, tmp_path: Path
+) -> None:
+    """The folder as a kill behind round 2 leaves it; what the server learns behind a round is in that round's
+    checkpoint.
+    """
+    alone = fedray.run(
+        settings(corpus, engine={"lanes": 2, "actors": 1, "cpus_per_client": 0.5}), out=tmp_path / "alone"
+    ).folder
+    same(alone, straight.folder, ROUNDS)
+    shutil.rmtree(alone / "checkpoints" / f"round_{ROUNDS:06d}")
+    (alone / "results.json").unlink()
+    fedray.resume(alone, ["engine.actors=2"])
+    same(alone, straight.folder, ROUNDS)

@@ -1,0 +1,57 @@
+"""Whole runs of SCAFFOLD: control variates travel both ways, and the bits do not depend on the actors."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedray
+from fedray.runs.folder import RunFolder
+from tests import keywords
+from tests.engine.runs import same
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ROUNDS = 3
+
+
+def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
+    algorithm = {"kind": "scaffold", "client": {"lr": 0.1, "batch": 4}, "pretrain": {"steps": 0}}
+    return keywords.settings(corpus, **{"algorithm": algorithm, "strategy": "uniform", "rounds": ROUNDS, **changes})
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keywords")
+    keywords.write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+    return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+
+
+def test_a_control_variate_as_large_as_the_model_travels_both_ways(straight: fedray.Result) -> None:
+    state = RunFolder(straight.folder).load(ROUNDS).state
+    assert state.extra["c"].shape == state.params.shape and state.extra["c"].any()
+    rows = RunFolder(straight.folder).rows("metrics.jsonl")
+    clients, scalars = 3, 8 * 2  # examples and loss
+    assert [row["traffic/up_bytes"] for row in rows] == [clients * (2 * state.params.nbytes + scalars)] * ROUNDS
+    assert [row["traffic/down_bytes"] for row in rows] == [clients * (2 * state.params.nbytes + 8)] * ROUNDS
+
+
+@pytest.mark.long
+def test_any_number_of_actors_and_a_resume_give_the_same_bits(
+    straight: fedray.Result, corpus: Path, tmp_path: Path
+) -> None:
+    alone = fedray.run(
+        settings(corpus, engine={"lanes": 2, "actors": 1, "cpus_per_client": 0.5}), out=tmp_path / "alone"
+    ).folder
+    same(alone, straight.folder, ROUNDS)
+    shutil.rmtree(alone / "checkpoints" / f"round_{ROUNDS:06d}")
+    (alone / "results.json").unlink()
+    fedray.resume(alone, ["engine.actors=2"])
+    same(alone, straight.folder, ROUNDS)

@@ -1,0 +1,80 @@
+"""The pages that `make faults` writes: commands with their output, and the files of run folders."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from fedray.runs.folder import RunFolder
+from tests.engine.runs import bits, rows
+
+REPOSITORY = Path(__file__).parents[1]
+ROUNDS = 3
+PREPARATIONS = r"(Looking for audio|features|training the seed model): |starting 2 client actors$|initial model"
+
+
+class Page:
+    """The page of one fault: commands with their output, and the files of run folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.text = folder, ""
+
+    def add(self, text: str) -> None:
+        self.text += text + "\n\n"
+
+    def shell(self, *commands: str, status: int = 0) -> None:
+        """Run commands and write their output to the page; fedray must end with `status`, others with 0."""
+        shown = []
+        for command in commands:
+            shown.append(f"$ {command}")
+            if command.endswith("&"):  # runs already
+                continue
+            done = subprocess.run(
+                program(command), shell=True, cwd=self.folder, capture_output=True, text=True, timeout=180
+            )
+            expected = status if command.startswith("fedray") else 0
+            assert done.returncode == expected, (
+                f"{command}: status {done.returncode}, not {expected}:\n{done.stdout}{done.stderr}"
+            )
+            shown += self.shorten(done.stderr).splitlines() + [f"(status {status})"] * bool(expected)
+        self.add("```console\n" + "\n".join(shown) + "\n```")
+
+    def shorten(self, text: str) -> str:
+        """The text without terminal colours and messages of preparation, with short paths."""
+        lines = (
+            re.sub(r"\x1b\[\d+m", "", text).replace(f"{self.folder}/", "").replace(f"{REPOSITORY}/", "").splitlines()
+        )
+        return "\n".join(line for line in lines if not re.match(PREPARATIONS, line))
+
+    def left(self, name: str, *more: str) -> None:
+        """Write the contents of a run folder: what the engine commits, and the files in `more`."""
+        folder = RunFolder(self.folder / name)
+        found = [("checkpoints/", "  ".join(f"round_{round:06d}" for round in folder.saved_rounds()) or "none")]
+        found += (
+            [("metrics.jsonl", "rounds " + ", ".join(str(row["round"]) for row in table))]
+            if (table := rows(folder.root))
+            else []
+        )
+        failures = [row | {"traceback": row["traceback"] and "Traceback ..."} for row in folder.rows("failures.jsonl")]
+        found += [("failures.jsonl", json.dumps(row)) for row in failures[:2]]
+        found += [("", f"and {len(failures) - 2} more")] if failures[2:] else []
+        found += [(file, self.shorten(folder.read_text(file).splitlines()[0]) + " ...") for file in more]
+        found += [("error.txt", "the traceback")] if folder.exists("error.txt") else []
+        found += [("results.json", "the run is finished")] if folder.exists("results.json") else []
+        self.add(
+            f"What is in `{name}`:\n\n```text\n" + "\n".join(f"{file:<14}  {what}" for file, what in found) + "\n```"
+        )
+
+    def same(self, words: str, name: str, other: str = "straight", round: int = ROUNDS) -> None:
+        """Fail if two runs differ up to a round: in a row (except times), a parameter or a client's state."""
+        one, two = self.folder / name, self.folder / other
+        assert rows(one)[:round] == rows(two)[:round], f"{name} and {other}: other rows"
+        assert bits(one, round) == bits(two, round), f"{name} and {other}: other bits"
+        self.add(f"**{words}**")
+
+
+def program(command: str) -> str:
+    return re.sub(r"^fedray ", f"exec {sys.executable} -m fedray.cli ", command)

@@ -1,0 +1,44 @@
+"""The script beside a saved classifier says what the task says, with torch alone."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedray import experiment
+from tests import keywords
+from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
+
+
+@pytest.mark.usefixtures("without_ray")
+@pytest.mark.parametrize("window", [None, 0.2, 1.0], ids=["whole clips", "two windows a clip", "zeros on both sides"])
+@pytest.mark.parametrize("kind", ["crnn", "audio_cnn"])
+def test_the_script_says_what_the_task_says(
+    kind: str, window: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keywords.write_corpus(tmp_path, speakers=3)
+    changes = {"model": {"kind": kind}, "task": {"kind": "classification", "window": window}, "cohort": {"size": 1}}
+    config, source = experiment.load(keywords.settings(tmp_path, **changes))
+    data, _ = experiment.build_data(config, source)
+    task = experiment.build_algorithm(config, data).task
+    torch.manual_seed(5)
+    flat = task.flat("cpu")
+    for values in flat.model.parameters():
+        torch.nn.init.normal_(values, 0.0, 0.3)
+    with torch.no_grad():  # so that no class is the answer to all
+        flat.model.out.bias -= torch.from_numpy(task.logits(flat.read(), data.evaluation("test"), "cpu").mean(0))
+    params = flat.read()
+    task.export(params, tmp_path / "model")
+    said = {
+        row["utterance"]: row["hypothesis"]
+        for row in task.evaluate(params, data.evaluation("test"), {}, "cpu", True).predictions
+    }
+    assert len(set(said.values())) > 1, "one answer for all clips: the test tests nothing"
+    for utterance, answer in said.items():
+        monkeypatch.setattr(sys, "argv", ["example.py", str(tmp_path / utterance)])
+        runpy.run_path(str(tmp_path / "model" / "example.py"))
+        assert capsys.readouterr().out.strip() == answer

@@ -1,0 +1,135 @@
+"""The page, the table and the CSV file: self-contained, escaped, and complete."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fedray import report
+from tests.report.folders import classes, config, printed, score, sentences, study, write
+
+NASTY = '<script>alert("ä&")</script>'
+
+
+def test_a_table_that_is_too_wide_says_what_it_leaves_out(tmp_path: Path) -> None:
+    found = report.read(study(tmp_path))
+    assert "dev WER" in printed(found) and "No room here" not in printed(found)
+    narrow = printed(found, 60)
+    assert "time, traffic (GB), failed clients, dev WER (%): see report.html." in " ".join(narrow.split())
+    assert max(map(len, narrow.splitlines())) <= 60
+
+
+class Page(HTMLParser):
+    """All tags that are not void, and all attributes that name a place."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.places: list[str] = []
+        self.scripts = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.places += [
+            value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "action", "data")
+        ]
+
+
+def test_the_page_needs_nothing_else_and_all_text_is_escaped(tmp_path: Path) -> None:
+    speakers = (NASTY, "Zoë", "bob", "cid")
+    before, after = sentences(1, speakers, wrong=0.9), sentences(2, speakers, wrong=0.5)
+    for rows in (before, after):
+        for row in rows:
+            row["reference"], row["hypothesis"] = (
+                f"{NASTY.split()[0]} {row['reference']}",
+                f"größer <b> {row['hypothesis']}",
+            )
+    folder = write(tmp_path / "run", config(name=NASTY, algorithm__note="a $b_ \\frac c$"), before, after)
+    with (folder / "failures.jsonl").open("w") as file:
+        file.write(json.dumps({"round": 1, "client": NASTY, "reason": NASTY, "traceback": ""}) + "\n")
+    text = Path(report.write(folder)).read_text()
+    page = Page(text)
+    assert not page.scripts and "größer" in text and "Zoë" in text and "&lt;script&gt;" in text and "<b>" not in text
+    assert (
+        all(place.startswith(("#", "data:")) for place in page.places) and "http" not in text and "@import" not in text
+    )
+    assert NASTY not in text and "1 failed clients" in text
+
+
+def test_a_run_that_is_not_finished_is_shown(tmp_path: Path) -> None:
+    write(tmp_path / "done", config(seed=0))
+    write(tmp_path / "half", config(seed=1), played=2)
+    write(tmp_path / "new", config(seed=2), played=0)
+    found = report.read(tmp_path)
+    (group,) = found.groups
+    assert [run.rounds for run in group.runs] == [3, 2, 0] and len(group.finished) == 1
+    assert "1 of 3 finished" in (text := printed(found)) and "Not finished: half, new." in text
+    found.save(tmp_path / "out")
+    alone = report.read(tmp_path / "half")
+    assert alone.metric == "dev/wer" and alone.runs[0].best["round"] == 2  # of 3 rounds each better than the last
+    page = Path(alone.save())
+    assert page == tmp_path / "half" / "report.html" and "not finished" in page.read_text()
+    assert "0 of 1 finished" in printed(report.read(tmp_path / "new"))
+    report.write(tmp_path / "new")
+
+
+def test_recognition_and_classification_side_by_side(tmp_path: Path) -> None:
+    write(tmp_path / "a", config(name="speech"))
+    write(tmp_path / "b", config(name="words"), classes(1, 0.2), classes(2, 0.8))
+    found = report.read([tmp_path / "a", tmp_path / "b"])
+    assert found.metric == "test/wer" and found.changes[found.groups[1]] is None
+    assert "accuracy (%)" in printed(found)
+    found.save(tmp_path / "out")
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_no_audio_is_said_and_no_failure(tmp_path: Path) -> None:
+    text = Path(report.write(write(tmp_path / "run"))).read_text()
+    assert "No audio: the corpus of this run is not at hand on this machine" in text and "<audio" not in text
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
+    """A split without words has NaN for its WER."""
+    folder = write(tmp_path / "run")
+    results = json.loads((folder / "results.json").read_text())
+    for model in ("seed", "best"):
+        results[model] |= {"other/wer": float("nan")}
+    (folder / "results.json").write_text(json.dumps(results))
+    found = report.read(folder)
+    assert "nan" not in printed(found) and found.groups[0].score("other/wer") is None
+    assert "nan" not in re.findall("<table.*?</table>", Path(found.save()).read_text(), re.DOTALL)[0]
+
+
+def test_csv_has_a_row_a_run(tmp_path: Path) -> None:
+    report.write(study(tmp_path), tmp_path / "out")
+    rows = list(csv.DictReader((tmp_path / "out" / "report.csv").read_text(encoding="utf-8").splitlines()))
+    assert (
+        len(rows) == 4 and [row["seed"] for row in rows] == ["0", "1", "0", "1"] and rows[0]["algorithm.alpha"] == "0.0"
+    )
+    assert float(rows[2]["best test/wer"]) == score(sentences(200, wrong=0.2)) and float(rows[0]["time/round_s"]) == 2
+    text = (tmp_path / "out" / "report.md").read_text()
+    for figure in re.findall(r"\]\((figures/.*?)\)", text):
+        assert (tmp_path / "out" / figure).read_bytes()[:4] == b"\x89PNG"
+    assert not [path for path in (tmp_path / "out").rglob(".*")]
+
+
+def test_more_groups_than_colours(tmp_path: Path) -> None:
+    for number in range(12):
+        write(tmp_path / f"{number:02}", config(algorithm__alpha=number / 10, algorithm__client__lr=0.1 * 2**number))
+    found = report.read(tmp_path)
+    assert len(found.groups) == 12 and len({group.label for group in found.groups}) == 12
+    assert Path(found.save()).read_text().count("<figure") >= 5
+
+
+def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
+    code = "import sys; from fedray import report; report.read(sys.argv[1]).table(); sys.exit('ray' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code, str(write(tmp_path / "run"))], check=True)

@@ -1,0 +1,84 @@
+"""Personal scores in a report, beside those of the shared model alone; run folders with their former names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedray import report
+from fedray.report.drawing.clients import client_means
+from tests.report.folders import config, write
+
+SCORES = {"007": (20.0, 50.0), "bob": (30.0, 40.0)}  # personal, and of the shared model alone
+
+
+def remembering(folder: Path, seed: int = 0, worse: float = 0.0) -> Path:
+    """A run of two clients."""
+    run = write(folder, config(seed=seed))
+    rows = [f"{client}\ttest\t{personal + worse}\t{alone}" for client, (personal, alone) in SCORES.items()]
+    (run / "personal.tsv").write_text("\n".join(["client\tsplit\twer\twer_alone", *rows]) + "\n")
+    results = json.loads((run / "results.json").read_text())
+    told = {"test/wer": 25.0 + worse, "test/wer_sd": 5.0, "test/wer_alone": 45.0, "test/wer_alone_sd": 5.0}
+    (run / "results.json").write_text(json.dumps(results | {"personal": {"clients": 2, **told}}))
+    return run
+
+
+def test_personal_scores_are_compared_with_those_of_the_shared_model_alone(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        remembering(tmp_path / str(seed), seed, worse=2.0 * seed)
+    found = report.read(tmp_path)
+    assert found.metric == "personal/test/wer"
+    group = found.groups[0]
+    assert group.score("personal/test/wer", "seed") == 45.0 and group.score("personal/test/wer") == 26.0
+    assert client_means(group.finished, "personal/test/wer") == {
+        "007": 21.0,
+        "bob": 31.0,
+    }  # a name of digits stays a name
+    page = Path(found.save(tmp_path / "out"))
+    text = page.with_suffix(".md").read_text()
+    assert (
+        "takes the personal test WER from 45.0 to 26.0 %" in text and "45.0 → 26.0" in text and "alone → with" in text
+    )
+    assert "wer_alone" not in text and "personal-personal-test-wer.png" in text
+    assert "007" in (tmp_path / "out" / "figures" / "personal-personal-test-wer.svg").read_text()
+
+
+def test_run_folders_with_the_former_names_are_read(tmp_path: Path) -> None:
+    """Personal scores were called own: own.tsv, "own" in results.json, own/... in rows, sweeps and their figures."""
+    run = remembering(tmp_path / "run")
+    expected = report.read(run)
+    (run / "personal.tsv").rename(run / "own.tsv")
+    results = json.loads((run / "results.json").read_text())
+    results["own"] = results.pop("personal")
+    (run / "results.json").write_text(json.dumps(results | {"time/own_s": 2.5}))
+    rows = [json.loads(line) | {"own/wer": 30.0} for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config_file = run / "config.yaml"
+    config_file.write_text(config_file.read_text() + "evaluation: {own_every: 2, every: 1}\n")
+    figures = [{"kind": "own", "metric": "own/test/wer"}, {"kind": "curves", "metrics": ["own/wer"]}]
+    (run / "sweep.json").write_text(json.dumps({"name": "old", "metric": "own/wer", "figures": figures}))
+    found = report.read(run)
+    assert found.metric == expected.metric == "personal/test/wer" and found.sweep.metric == "personal/wer"
+    assert found.figures == (report.Personal(), report.Curves(("personal/wer",)))
+    assert found.runs[0].best == expected.runs[0].best and found.runs[0].value("time/personal_s") == 2.5
+    assert client_means(found.runs, "personal/test/wer") == client_means(expected.runs, "personal/test/wer") != {}
+    assert found.runs[0].value("personal/wer") == 30.0 and found.runs[0].settings["evaluation.personal_every"] == 2
+    found.save(tmp_path / "out")
+    assert (tmp_path / "out" / "figures" / "personal-personal-test-wer.svg").exists()
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    run = remembering(tmp_path / "run")
+    (run / "personal.tsv").write_text("client\tsplit\twer\nann\ttest\n")
+    with pytest.raises(ValueError, match=r"personal\.tsv: is damaged .*remove it to do without"):
+        report.read(run).save(tmp_path / "out")
+    (run / "personal.tsv").unlink()
+    report.read(run).save(tmp_path / "out")
+
+
+def test_a_figure_of_clients_draws_personal_scores_only() -> None:
+    with pytest.raises(ValueError, match="such as personal/test/wer, not 'test/wer'"):
+        report.Personal("test/wer")

@@ -1,0 +1,61 @@
+"""The index of the benchmarks is complete, and its commands exist; no page is without a command."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from benchmarks import study
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+INDEX = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+PAGES = sorted((BENCHMARKS / "results").glob("*.md"))
+SCRIPTS = sorted(path for path in BENCHMARKS.rglob("*.py") if path.name != "__init__.py")
+
+
+def exists(command: str) -> bool:
+    """Whether `python -m MODULE ...` or `python FILE` names code, or `make TARGET` a target of the Makefile."""
+    program, *words = command.split()
+    if program == "make":
+        return (
+            re.search(rf"^{re.escape(words[0])}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+            is not None
+        )
+    if words[0] == "-m":
+        return find_spec(words[1]) is not None
+    return (ROOT / words[0]).is_file()
+
+
+def test_the_index_links_every_script_page_and_figure_and_no_others() -> None:
+    linked = {target for target in re.findall(r"\]\(([\w/.]+)\)", INDEX) if re.search(r"\.(py|md|png)$", target)}
+    linked = {target for target in linked if not target.startswith("..")}
+    files = {*SCRIPTS, *PAGES, *(BENCHMARKS / "results").glob("*.png")} - {BENCHMARKS / "results" / "engine.png"}
+    assert linked == {str(path.relative_to(BENCHMARKS)) for path in files}
+
+
+def test_the_commands_of_the_index_exist() -> None:
+    commands = re.findall(r"`((?:python|make) [^`]+)`", INDEX)
+    assert len(commands) > 20 and not [command for command in commands if not exists(command)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_has_its_numbers_its_command_and_its_script(page: Path) -> None:
+    assert page.with_suffix(".json").exists()
+    commands = re.findall(r"`((?:python -m benchmarks|make) ?[^`]+)`", page.read_text(encoding="utf-8"))
+    assert commands and all(exists(command) for command in commands)
+    assert [script for script in SCRIPTS if page.stem == script.stem or page.stem.startswith(f"{script.stem}_")]
+
+
+def test_real_speech_is_asked_for_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDRAY_SPEECH", raising=False)
+    with pytest.raises(SystemExit, match="FEDRAY_SPEECH is not set: set it to the folder that holds fsdd/"):
+        study.speech("fsdd")
+    monkeypatch.setenv("FEDRAY_SPEECH", str(tmp_path))
+    with pytest.raises(SystemExit, match="holds no fsdd/"):
+        study.speech("fsdd")
+    (tmp_path / "fsdd").mkdir()
+    assert study.speech("fsdd") == tmp_path / "fsdd"
