@@ -2,8 +2,9 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Three processes keep two cores busy while one waits for Ray. When a test ends its process, the others do not wait for it.
-PARALLEL := -n 3 --dist loadfile --max-worker-restart 0
+# Tests wait for Ray much of the time, so there are more processes than cores. When a test ends its process, the others do
+# not wait for it.
+PARALLEL := -n 4 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
@@ -17,7 +18,7 @@ $(BIN)/.installed: pyproject.toml
 demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest (about 12 minutes on two cores)
+test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-long: $(BIN)/.installed  ## the longest tests, one by one: some watch processes or the clock (about 25 minutes)

@@ -73,7 +73,7 @@ def play(folder: Path) -> None:
     session.ship(toys)
     trouble = {"trouble": "die once", "troubled": ("client-03",), "folder": str(folder)}
     settings = toys.ToySettings(seconds=CLIENT_SECONDS, **trouble)
-    toys.run(folder / "runs" / "toy", rounds=ROUNDS, settings=settings, cohort=8, replacements=50)
+    toys.run(folder / "runs" / "toy", rounds=ROUNDS, actors=2, settings=settings, cohort=8, replacements=50)
     ray.shutdown()
 
 

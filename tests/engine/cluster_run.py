@@ -61,7 +61,7 @@ def main(folder: Path, options: dict[str, Any]) -> None:
         options |= {"data": toys.ToyData(clients), "cohort": clients - 1}
     strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
     with cluster(nodes, lose_after, folder):
-        toys.run(folder, settings=settings, strategy=strategy, cpus=options.pop("cpus", 1.0), **options)
+        toys.run(folder, settings=settings, strategy=strategy, **{"actors": 2, "cpus": 1.0} | options)
         print(json.dumps({"nodes": len(ray.nodes()), "alive": sum(node["Alive"] for node in ray.nodes())}))
 
 

@@ -25,13 +25,6 @@ from tests.engine.runs import bits, first_round, rows, same
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
-    folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder)
-    return folder
-
-
 @pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_any_number_of_actors_gives_the_same_bits(straight: Path, tmp_path: Path, actors: int) -> None:
     toys.run(tmp_path, actors=actors)
@@ -54,7 +47,7 @@ def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> No
     stray = tmp_path / "states" / "client-00" / "000003.pt"
     stray.parent.mkdir(exist_ok=True)
     serialize.save({"left": 1}, stray)
-    toys.run(tmp_path, rounds=4, actors=1)
+    toys.run(tmp_path, rounds=4)
     same(tmp_path, straight)
 
 
@@ -141,7 +134,7 @@ def test_too_many_failures_end_the_run_in_words(tmp_path: Path) -> None:
 
 def test_a_killed_actor_changes_no_bit(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-05", "client-02"), folder=str(tmp_path))
-    toys.run(tmp_path / "run", settings=settings)
+    toys.run(tmp_path / "run", actors=2, settings=settings)
     assert list(tmp_path.glob("dead-*")), "nobody died: the test tests nothing"
     same(tmp_path / "run", straight)
 

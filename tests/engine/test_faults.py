@@ -87,13 +87,6 @@ def shipped(cluster: None) -> None:
     session.ship(sys.modules[__name__])  # the actors cannot import it
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> Path:
-    folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder, actors=1)
-    return folder
-
-
 def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None:
     settings = toys.ToySettings(folder=str(tmp_path))
     with pytest.raises(
@@ -110,11 +103,11 @@ def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     with pytest.raises(
         RunError, match=r"a client actor died, and engine\.replacements allows no further one \(0 were replaced\)"
     ):
-        toys.run(tmp_path / "run", settings=settings, replacements=0, actors=1)
+        toys.run(tmp_path / "run", settings=settings, replacements=0)
     assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], (
         "a client was blamed for what the run did not allow"
     )
-    toys.run(tmp_path / "run", actors=1)
+    toys.run(tmp_path / "run")
     same(tmp_path / "run", straight)
     assert not (tmp_path / "run" / "error.txt").exists()
 
@@ -127,7 +120,7 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
         "settings": toys.ToySettings(troubled=(first, second)),
         "data": OneWithoutData(empty=empty),
     }
-    toys.run(tmp_path / "run", rounds=1, actors=1, algorithm=Overflowing, failures_allowed=0.5, **options)
+    toys.run(tmp_path / "run", rounds=1, algorithm=Overflowing, failures_allowed=0.5, **options)
     (row,), failures = (RunFolder(tmp_path / "run").rows(name) for name in ("metrics.jsonl", "failures.jsonl"))
     reasons = {failure["client"]: failure["reason"] for failure in failures}
     assert len(failures) == row["clients/failed"] == 3 and row["clients/ok"] == 3 and set(reasons) == set(troubled)
@@ -157,13 +150,13 @@ def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
             with pytest.raises(
                 StorageError, match=rf"disk/run/{file}: cannot be written: No space.*free space there.*`fedray resume`"
             ):
-                toys.run(disk / "run", algorithm=Filling, settings=settings, actors=1)
+                toys.run(disk / "run", algorithm=Filling, settings=settings)
             assert folder.saved_rounds()[-1] == 2 and folder.load(2).round == 2
             assert folder.rows("failures.jsonl") == [], "a client was blamed for a full disk"
             assert not list((disk / "run").rglob("*.tmp")), "half a file was left"
             for filler in disk.glob("filler-*"):
                 filler.unlink()
-        toys.run(disk / "run", actors=1)
+        toys.run(disk / "run")
         same(disk / "run", straight)
 
 
@@ -174,7 +167,7 @@ def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "2m") as disk:
         settings = toys.ToySettings(trouble="server", folder=str(disk))
         with pytest.raises(StorageError, match=r"tensorboard.*: cannot be written: No space"):
-            toys.run(disk / "run", algorithm=FillingUnjudged, settings=settings, actors=1, checkpoint_every=9)
+            toys.run(disk / "run", algorithm=FillingUnjudged, settings=settings, checkpoint_every=9)
 
 
 def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_path: Path) -> None:
@@ -185,8 +178,8 @@ def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_
     with pytest.raises(
         ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before"
     ) as caught:
-        toys.run(tmp_path / "run", actors=1)
+        toys.run(tmp_path / "run")
     (said,) = re.findall(r"remove (\S+) to go on", str(caught.value))
     shutil.rmtree(said)
-    toys.run(tmp_path / "run", actors=1)
+    toys.run(tmp_path / "run")
     same(tmp_path / "run", straight)

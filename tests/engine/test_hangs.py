@@ -62,14 +62,14 @@ def shipped(cluster: None) -> None:
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder, rounds=2, cohort=12, actors=1)
+    toys.run(folder, rounds=2, cohort=12)
     return folder
 
 
 def given(folder: Path, trouble: str) -> Assignment:
     settings = toys.ToySettings(trouble=trouble, troubled=("client-05",), folder=str(folder))
     made = toys.assignment(
-        folder / "run", rounds=2, cohort=12, algorithm=Stopping, settings=settings, hang_warning_s=0.5
+        folder / "run", rounds=2, actors=2, cohort=12, algorithm=Stopping, settings=settings, hang_warning_s=0.5
     )
     return replace(made, texts={"config.yaml": "name: toy\n"})
 

@@ -23,7 +23,7 @@ OWN = {"personal_every": 2, "personal_utterances": 100, "personal_final": True, 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder, rounds=3, evaluation=OWN)
+    toys.run(folder, rounds=3, actors=2, evaluation=OWN)
     return folder
 
 
@@ -59,7 +59,7 @@ def test_the_end(straight: Path) -> None:
 
 
 def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> None:
-    toys.run(tmp_path, rounds=3, actors=1, evaluation=OWN)
+    toys.run(tmp_path, rounds=3, evaluation=OWN)
     same(tmp_path, straight, 3)
     assert table(tmp_path) == table(straight)
 

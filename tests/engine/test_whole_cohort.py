@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,24 @@ def strategy(kind: str) -> Strategy:
     return STRATEGIES[kind](**KINDS[kind][0])
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Callable[[str], Path]:
+    """Two rounds with a kind of strategy, on one actor."""
+
+    @cache
+    def folder(kind: str) -> Path:
+        made = tmp_path_factory.mktemp(kind)
+        toys.run(made, strategy=strategy(kind), rounds=2)
+        return made
+
+    return folder
+
+
 # Two see the cohort in each of the two ways: coordinate by coordinate, and by weights. The others are for `make test-
 # long`.
-@pytest.fixture(
-    scope="module", params=[pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.long) for kind in KINDS]
-)
-def straight(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cluster: None
-) -> tuple[str, Path]:
-    folder = tmp_path_factory.mktemp(request.param)
-    toys.run(folder, strategy=strategy(request.param), rounds=2, actors=1)
-    return request.param, folder
+@pytest.fixture(params=[pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.long) for kind in KINDS])
+def straight(request: pytest.FixtureRequest, played: Callable[[str], Path]) -> tuple[str, Path]:
+    return request.param, played(request.param)
 
 
 def test_the_first_round_is_the_float64_reference(straight: tuple[str, Path], tmp_path: Path) -> None:
@@ -81,9 +89,9 @@ def test_the_first_round_is_the_float64_reference(straight: tuple[str, Path], tm
     np.testing.assert_allclose(RunFolder(folder).load(1).state.params, expected, rtol=2e-6, atol=2e-6)
 
 
-def test_the_same_bits_with_three_actors_and_all_on_disk(straight: tuple[str, Path], tmp_path: Path) -> None:
+def test_the_same_bits_with_two_actors_and_all_on_disk(straight: tuple[str, Path], tmp_path: Path) -> None:
     kind, folder = straight
-    toys.run(tmp_path, strategy=strategy(kind), rounds=2, actors=3, hold_gb=0.0)
+    toys.run(tmp_path, strategy=strategy(kind), rounds=2, actors=2, hold_gb=0.0)
     same(tmp_path, folder, 2)
 
 
@@ -114,13 +122,11 @@ def test_who_was_left_out_is_written_down(straight: tuple[str, Path]) -> None:
             assert sum(len(entry["layers"]) for entry in mine) == 4  # two of six in each of two layers
 
 
-def test_an_actor_that_dies_between_the_phases_changes_no_bit(tmp_path: Path) -> None:
-    options = {"pruning": 0.17}
-    toys.run(tmp_path / "straight", strategy=STRATEGIES["layerwise_pruning"](**options), rounds=2)
-    deadly = toys.DeadlyPruning(**options, folder=str(tmp_path))
-    toys.run(tmp_path / "killed", strategy=deadly, rounds=2)
+def test_an_actor_that_dies_between_the_phases_changes_no_bit(played: Callable[[str], Path], tmp_path: Path) -> None:
+    deadly = toys.DeadlyPruning(pruning=0.17, folder=str(tmp_path))
+    toys.run(tmp_path / "killed", strategy=deadly, rounds=2, actors=2)
     assert (tmp_path / "dead-between").exists()
-    same(tmp_path / "killed", tmp_path / "straight", 2)
+    same(tmp_path / "killed", played("layerwise_pruning"), 2)
 
 
 @pytest.mark.long

@@ -220,7 +220,7 @@ class DeadlyPruning(LayerwisePruning):
 
 
 def assignment(
-    folder: Path, rounds: int = 4, actors: int = 2, settings: ToySettings | None = None, **changes: Any
+    folder: Path, rounds: int = 4, actors: int = 1, settings: ToySettings | None = None, **changes: Any
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
