@@ -2,13 +2,15 @@
 
     python -m benchmarks.studies.scaffold_keywords [--seeds 0 1 2] [--runs runs/study-scaffold] [key=value ...]
 
-Both methods take the same steps on the same clients with the same weights. Each method's learning rate is chosen on dev
-of seed 0 from LRS. Further overrides hold for every run.
+Both methods take the same steps on the same clients with the same weights, first with 10 of 50 clients a round, then
+with all of them, when no control variate is out of date. Each method's learning rate is chosen on dev of seed 0 from
+LRS. Further overrides hold for every run.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +18,64 @@ from benchmarks import study
 
 CONFIGS = {"SCAFFOLD": "configs/scaffold/embedded.yaml", "FedAvg": "configs/scaffold/baselines/fedavg.yaml"}
 LRS = (0.1, 0.3, 0.6)
-MARKS = (50, 100, 150, 200, 250)  # rounds
 
 
-def play(method: str, lr: float, seed: int, runs: Path, overrides: list[str]) -> tuple[dict[str, Any], Path]:
-    out = runs / f"{method.lower()}-{lr:g}-{seed}"
-    print(f"{method}, lr {lr:g}, seed {seed}: {out}", flush=True)
-    settings = [f"seed={seed}", f"data.seed={seed}", f"algorithm.client.lr={lr:g}", *overrides]
+@dataclass(frozen=True)
+class Part:
+    """Runs of both methods with the same clients a round. All parts train as many clients in all."""
+
+    clients: int  # a round, of 50
+    rounds: int
+
+    @property
+    def settings(self) -> list[str]:
+        return [f"cohort.size={self.clients}", f"rounds={self.rounds}", f"evaluation.every={self.rounds // 50}"]
+
+    @property
+    def marks(self) -> list[int]:
+        """Rounds at which the table shows dev."""
+        return [self.rounds * fifth // 5 for fifth in range(1, 6)]
+
+
+PARTS = (Part(clients=10, rounds=250), Part(clients=50, rounds=50))
+
+
+def play(
+    part: Part, method: str, lr: float, seed: int, runs: Path, overrides: list[str]
+) -> tuple[dict[str, Any], Path]:
+    out = runs / f"{method.lower()}-{part.clients}-{lr:g}-{seed}"
+    print(f"{method}, {part.clients} clients a round, lr {lr:g}, seed {seed}: {out}", flush=True)
+    settings = [f"seed={seed}", f"data.seed={seed}", f"algorithm.client.lr={lr:g}", *part.settings, *overrides]
     return study.run(CONFIGS[method], settings, out), out
 
 
 def dev(out: Path, last: int) -> float:
     """Dev accuracy in percent, the mean of the last five scored rounds up to round `last`."""
-    scored = [row["dev/accuracy"] for row in study.rounds(out) if row.get("dev/accuracy") is not None]
-    rounds = [row["round"] for row in study.rounds(out) if row.get("dev/accuracy") is not None]
-    kept = [value for value, at in zip(scored, rounds, strict=True) if at <= last][-5:]
+    scored = [(row["round"], row["dev/accuracy"]) for row in study.rounds(out) if row.get("dev/accuracy") is not None]
+    kept = [value for at, value in scored if at <= last][-5:]
     return sum(kept) / len(kept)
+
+
+def played(part: Part, chosen: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """Two tables of a part, and what they are made of."""
+    tuning, rows, kept = [], [], {}
+    for method in CONFIGS:
+        outs = {lr: play(part, method, lr, 0, chosen.runs, chosen.overrides)[1] for lr in LRS}
+        scores = {lr: dev(out, part.rounds) for lr, out in outs.items()}
+        tuning.append({"method": method, **{f"lr {lr:g}": f"{score:.1f}" for lr, score in scores.items()}})
+        best = max(scores, key=lambda lr: scores[lr])
+        found = [play(part, method, best, seed, chosen.runs, chosen.overrides) for seed in chosen.seeds]
+        kept[method] = {"lr": best, "dev": scores, "best": [results["best"] for results, _ in found]}
+        row: dict[str, Any] = {"method": method, "lr": best}
+        row |= {f"dev, round {mark}": study.spread([dev(out, mark) for _, out in found]) for mark in part.marks}
+        row |= {"test, best round": study.spread([results["best"]["test/accuracy"] for results, _ in found])}
+        row |= {"best rounds": ", ".join(str(results["best"]["round"]) for results, _ in found)}
+        rows.append(row | {"MB": f"{found[0][0]['traffic/total_bytes'] / 1e6:.0f}"})
+    text = (
+        f"## {part.clients} of 50 clients a round\n\n{study.table(rows)}\n\n"
+        f"Dev accuracy of seed 0 by learning rate, from which each method's rate is chosen:\n\n{study.table(tuning)}"
+    )
+    return text, kept
 
 
 def main() -> None:
@@ -40,25 +84,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-scaffold")
     chosen = parser.parse_args()
-    tuning, rows, kept = [], [], {}
-    for method in CONFIGS:
-        outs = {lr: play(method, lr, 0, chosen.runs, chosen.overrides)[1] for lr in LRS}
-        scores = {lr: dev(out, MARKS[-1]) for lr, out in outs.items()}
-        tuning.append({"method": method, **{f"lr {lr:g}": f"{score:.1f}" for lr, score in scores.items()}})
-        best = max(scores, key=lambda lr: scores[lr])
-        found = [play(method, best, seed, chosen.runs, chosen.overrides) for seed in chosen.seeds]
-        kept[method] = {"lr": best, "dev": scores, "best": [results["best"] for results, _ in found]}
-        row: dict[str, Any] = {"method": method, "lr": best}
-        row |= {f"dev, round {mark}": study.spread([dev(out, mark) for _, out in found]) for mark in MARKS}
-        row |= {"test, best round": study.spread([results["best"]["test/accuracy"] for results, _ in found])}
-        row |= {"best rounds": ", ".join(str(results["best"]["round"]) for results, _ in found)}
-        rows.append(row | {"MB": f"{found[0][0]['traffic/total_bytes'] / 1e6:.0f}"})
+    texts, kept = [], {}
+    for part in PARTS:
+        text, kept[f"{part.clients} clients"] = played(part, chosen)
+        texts.append(text)
     text = (
-        "# SCAFFOLD against FedAvg\n\n50 clients, ten words dealt by Dirichlet(0.1), ten clients a round, four local "
-        "epochs, CRNN-Lite. Accuracy in\npercent, mean ± SD over seeds; dev is the mean of the last five scored "
-        "rounds.\n\n"
-        f"{study.table(rows)}\n\nDev accuracy of seed 0 by learning rate, from which each method's rate is chosen:\n\n"
-        f"{study.table(tuning)}"
+        "# SCAFFOLD against FedAvg\n\n50 clients, ten words dealt by Dirichlet(0.1), four local epochs, CRNN-Lite. "
+        "Accuracy in percent, mean ± SD over\nseeds; dev is the mean of the last five scored rounds.\n\n"
+        + "\n\n".join(texts)
     )
     command = " ".join(["python -m benchmarks.studies.scaffold_keywords", *chosen.overrides])
     study.write("scaffold_keywords", text, {"found": kept}, command, chosen.seeds)

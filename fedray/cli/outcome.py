@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedray.core.metrics import ALONE
+from fedray.runs.scores import scores, with_unit
 
 if TYPE_CHECKING:
     from fedray import Result
@@ -63,10 +64,8 @@ def show_results(place: str, results: Mapping[str, Any], console: Console) -> No
     table.add_column("")
     for title in ("seed model", f"best round ({results['best']['round']})", "change"):
         table.add_column(title, justify="right")
-    for name in (name for name in results["best"] if name != "round"):
-        before, after = results["seed"][name], results["best"][name]
-        change = f"{100 * (after - before) / before:+.1f} %" if before else ""
-        table.add_row(_with_unit(name), f"{before:.2f}", f"{after:.2f}", change)
+    for score in scores(results):
+        table.add_row(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change)
     console.print(table)
     if personal := results.get("personal"):
         console.print(personal_table(personal))
@@ -92,13 +91,9 @@ def personal_table(personal: Mapping[str, Any]) -> Table:
             f"{personal[key]:.2f} ± {personal[f'{key}_sd']:.2f}" if key in personal else ""
             for key in (name + ALONE, name)
         ]
-        table.add_row(_with_unit(name), *scores[not both :])
+        table.add_row(with_unit(name), *scores[not both :])
     return table
 
 
 def _after(round: int) -> str:
     return f"after round {round}" if round else "before round 1"
-
-
-def _with_unit(name: str) -> str:
-    return f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name

@@ -6,7 +6,8 @@ from fedray.experiment.builders import build_algorithm, build_data, build_progra
 from fedray.experiment.checks import check, check_setup
 from fedray.experiment.config import Config, load, load_as, register
 from fedray.experiment.description import description
-from fedray.experiment.launch import Result, assign, build, reopen, resume, run, start
+from fedray.experiment.launch import assign, build, reopen, resume, run, start
+from fedray.experiment.result import Result
 
 __all__ = [
     "Config",

@@ -6,9 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from ray.util.placement_group import PlacementGroup
@@ -26,19 +25,9 @@ from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
 from fedray.experiment.description import description
+from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
-
-
-@dataclass(frozen=True)
-class Result:
-    """A run's folder (a path, or a URI), and its results.json.
-
-    `results` is {"stopped": round} where the user ended the run, and {} where the caller detached from it.
-    """
-
-    folder: Path | str
-    results: dict[str, Any]
 
 
 def run(

@@ -72,6 +72,9 @@ class Drawing:
         suptitle = canvas.get_suptitle()
         return cls(suptitle or canvas.axes[0].get_title("left"), svg.getvalue(), png.getvalue())
 
+    def _repr_png_(self) -> bytes:
+        return self.png
+
     def inline(self, name: str) -> str:
         """The <svg> element for a page: full width, in the page's text colour, ids prefixed with `name`."""
         text = self.svg[self.svg.index("<svg") :]

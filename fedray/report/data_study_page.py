@@ -7,7 +7,6 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from itertools import cycle
 from pathlib import Path
 
@@ -106,7 +105,7 @@ def save(study: DataStudy, out: Path) -> None:
     contents = {f"figures/{name}.svg": found.svg.encode() for name, found in drawn.items()}
     contents |= {f"figures/{name}.png": found.png for name, found in drawn.items()}
     contents |= {"report.csv": as_csv(study).encode(), "report.md": as_markdown(study, drawn).encode()}
-    template = ENVIRONMENT.from_string(files("fedray.report").joinpath("data_study.html").read_text(encoding="utf-8"))
+    template = ENVIRONMENT.get_template("data_study.html")
     figures = {name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()}
     page = template.render(study=study, figures=figures, named=NAMED, style=STYLESHEET, version=fedray.__version__)
     for name, content in (contents | {"report.html": page.encode()}).items():

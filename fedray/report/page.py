@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import yaml
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
@@ -36,7 +36,13 @@ from fedray.runs.folder import RunFolder
 
 SPEAKERS = 8  # listed, of the worst and of the best each
 FAILURES = 20  # shown per run
-ENVIRONMENT = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+ENVIRONMENT = Environment(
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    loader=PackageLoader("fedray.report", ""),
+)
 STYLESHEET = Markup(files("fedray.report").joinpath("page.css").read_text(encoding="utf-8"))
 ENVIRONMENT.filters |= {"minus": minus, "number": number, "metric": title}
 
@@ -84,10 +90,9 @@ def draw(comparison: Comparison) -> tuple[dict[str, Drawing], dict[str, str]]:
 def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[str, str]) -> str:
     """The page; the template escapes every text."""
     run, split = focus(comparison)
-    found = errors.analyse(run.predictions, split) if run is not None and run.predictions is not None else None
+    found = errors_of(run, split)
     first = run or comparison.runs[0]
-    template = ENVIRONMENT.from_string(files("fedray.report").joinpath("page.html").read_text(encoding="utf-8"))
-    return template.render(
+    return ENVIRONMENT.get_template("page.html").render(
         report=comparison,
         sentences=tables.sentences(comparison),
         rows=tables.rows(comparison),
@@ -125,6 +130,11 @@ def focus(comparison: Comparison) -> tuple[Run | None, str]:
                 splits = run.predictions.splits
                 return run, split if split in splits else ("test" if "test" in splits else splits[0])
     return None, split
+
+
+def errors_of(run: Run | None, split: str, worst: int = 12) -> Errors | None:
+    """The errors of a run on a split, with its `worst` worst utterances; None if the run was not scored."""
+    return errors.analyse(run.predictions, split, worst=worst) if run is not None and run.predictions else None
 
 
 def audio(run: Run, found: Errors) -> Audio:

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray.report import discover, groups, page, sweep_description, tables
+from fedray.report.canvas import Drawing
 from fedray.report.comparison import Comparison
+from fedray.report.notebook import Worst, frame
 from fedray.report.recorded import Run, known_metric
 from fedray.report.sweep_description import SweepDescription
 from fedray.runs.folder import RunFolder
@@ -26,7 +28,7 @@ FIRST_CHOICES = (
 
 
 class Report(Comparison):
-    """A comparison of runs, with a table for a terminal and files to save."""
+    """A comparison of runs: a table for a terminal, files to save, and the page itself in a notebook."""
 
     def table(self, console: Console | None = None) -> Table:
         """A table to print with rich, no wider than `console` (default: the terminal)."""
@@ -38,6 +40,24 @@ class Report(Comparison):
         Returns where report.html is.
         """
         return page.save(self, RunFolder(out if out is not None else self.place))
+
+    def html(self) -> str:
+        """The page, as report.html holds it."""
+        return page.html(self, *page.draw(self))
+
+    def drawings(self) -> dict[str, Drawing]:
+        """The page's figures by name. A notebook shows each as a picture."""
+        return page.draw(self)[0]
+
+    def worst(self, count: int = 12) -> Worst:
+        """The worst utterances of the best group's first run, with their audio where the corpus is on this machine.
+
+        Raises ValueError if no run is finished.
+        """
+        return Worst.of(self, count)
+
+    def _repr_html_(self) -> str:
+        return frame(self.html())
 
 
 def read(

@@ -40,6 +40,7 @@ class Stopping(toys.Toy):
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         if self.settings.trouble == "server" and round == 1:
+            (Path(self.settings.folder) / "serving").touch()
             appears(Path(self.settings.folder) / "go")
         return super().server_update(state, change, round)
 
@@ -167,7 +168,7 @@ def test_a_driver_that_answers_and_does_not_end_is_killed(
     monkeypatch.setattr(attach, "NOW_SECONDS", 2.0)
     run = tmp_path / "run"
     with detached(given(tmp_path, "server")):
-        appears(tmp_path / "pid")
+        appears(tmp_path / "serving")
         assert cli.main(["stop", str(run), "--now"]) == 0
         shown = capsys.readouterr()
         assert f"the driver of {run} had not ended in 2 s and was killed; the last checkpoint stays" in shown.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import subprocess
@@ -133,3 +134,25 @@ def test_more_groups_than_colours(tmp_path: Path) -> None:
 def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
     code = "import sys; from fedray import report; report.read(sys.argv[1]).table(); sys.exit('ray' in sys.modules)"
     subprocess.run([sys.executable, "-c", code, str(write(tmp_path / "run"))], check=True)
+
+
+def test_in_a_notebook_a_report_shows_its_page_and_the_worst_utterances(tmp_path: Path) -> None:
+    """Escaped once more in the frame; without the corpus the reason stands in place of the players."""
+    speakers = (NASTY, "bob")
+    rows = [sentences(seed, speakers, wrong=0.5) for seed in (1, 2)]
+    for row in [*rows[0], *rows[1]]:
+        row["hypothesis"] = f"<b> {row['hypothesis']}"
+    found = report.read(write(tmp_path / "run", config(), *rows))
+    shown = found._repr_html_()
+    assert shown.startswith("<iframe") and "<script" not in shown and html.unescape(shown).count("<h1>") == 1
+    worst = found.worst(2)
+    text = worst._repr_html_()
+    assert len(worst) == 2 and text.count('class="utterance"') == 2
+    assert "No audio" in text and "<b>" not in text and "&lt;script&gt;" in text
+    assert found.drawings()["speakers-test-wer"]._repr_png_().startswith(b"\x89PNG")
+
+
+def test_without_a_finished_run_there_is_no_worst_utterance(tmp_path: Path) -> None:
+    write(tmp_path / "run", config(), played=1)
+    with pytest.raises(ValueError, match="no run of this report is finished"):
+        report.read(tmp_path / "run").worst()

@@ -1,0 +1,67 @@
+"""What a run leaves behind, for notebooks and scripts: its scores, and its files as pandas tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedray.runs.folder import METRICS, RunFolder
+from fedray.runs.scores import scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run's folder (a path, or a URI), and its results.json. A notebook shows it as a table of scores.
+
+    `results` is {"stopped": round} where the user ended the run, and {} where the caller detached from it.
+    """
+
+    folder: Path | str
+    results: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def read(cls, folder: Path | str) -> Result:
+        """The result of a finished run. ValueError: the folder holds no finished run."""
+        found = RunFolder(folder)
+        if not found.exists("results.json"):
+            raise ValueError(f"{found.place} holds no finished run: it has no results.json")
+        return cls(folder, json.loads(found.read_text("results.json")))
+
+    def rounds(self) -> pd.DataFrame:
+        """metrics.jsonl: a row per round, a column per metric. WER in percent, times in seconds, traffic in bytes."""
+        import pandas as pd
+
+        return pd.DataFrame(RunFolder(self.folder).rows(METRICS)).set_index("round")
+
+    def predictions(self) -> pd.DataFrame:
+        """predictions.tsv: a row per scored utterance and model (`seed`, `best`). Words and errors are counts."""
+        import pandas as pd
+
+        text = RunFolder(self.folder).read_text("predictions.tsv")
+        table = pd.read_csv(io.StringIO(text), sep="\t", dtype=str, keep_default_na=False, quoting=3)
+        return table.astype({name: int for name in table if name == "words" or name.startswith("errors")})
+
+    def clients(self) -> pd.DataFrame:
+        """clients.parquet: a row per client, with the rounds in which it took part and in which it failed."""
+        import pandas as pd
+
+        return pd.read_parquet(io.BytesIO(RunFolder(self.folder).storage.read("clients.parquet")))
+
+    def _repr_html_(self) -> str:
+        if "best" not in self.results:
+            how = f"stopped after round {self.results['stopped']}" if self.results else "goes on without this process"
+            return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
+        heads = ("", "seed model", f"best round ({self.results['best']['round']})", "change")
+        rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        caption = f"{self.results['name']}: {self.results['rounds']} rounds, {self.results['time/total_s']:.0f} s, "
+        caption += f"{self.results['traffic/total_bytes'] / 1e9:.3f} GB, run folder {self.folder}"
+        head = "".join(f"<th>{cell}</th>" for cell in heads)
+        return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
