@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-OF_A_STUDY = ("out", "clients", "utterances", "embeddings")  # options of `fedray data` that need --study
+# Options of `fedray data` and the options of which they need one.
+NEEDED = {"out": ("study",), "clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show")}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -133,11 +134,19 @@ def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="write a report on how the recordings differ from those of another configuration",
     )
     data.add_argument(
+        "--show",
+        metavar="DIR",
+        help="write DIR/utterances.html: spectrograms and audio of some utterances of each split and of some clients",
+    )
+    data.add_argument(
+        "--lhotse", metavar="DIR", help="write the corpus as Lhotse's manifests, with each utterance's client"
+    )
+    data.add_argument(
         "--out", metavar="DIR", help="where the study's report is written (default: runs/data-<name>-<other name>)"
     )
     data.add_argument("--clients", type=int, metavar="N", help="study at most N clients (default: 100)")
     data.add_argument(
-        "--utterances", type=int, metavar="N", help="study at most N utterances of each client (default: 10)"
+        "--utterances", type=int, metavar="N", help="at most N utterances of each client (default: 10, with --show 3)"
     )
     data.add_argument(
         "--embeddings", metavar="FILE", help="weights of a SpeechBrain ECAPA-TDNN, to tell speakers apart"
@@ -153,8 +162,13 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if rest:
         options.overrides += rest
-    given = [name for name in OF_A_STUDY if getattr(options, name) is not None] if options.command == "data" else []
-    if given and options.study is None:
-        parser.error(f"--{given[0]} belongs to a study: name the other configuration with --study OTHER")
+    if options.command == "data":
+        for name, needed in NEEDED.items():
+            if getattr(options, name) is not None and all(getattr(options, other) is None for other in needed):
+                study = "belongs to a study: name the other configuration with --study OTHER"
+                parser.error(f"--{name} {study}{' (or use --show DIR)' if 'show' in needed else ''}")
+        chosen = [f"--{name}" for name in ("study", "show", "lhotse") if getattr(options, name) is not None]
+        if len(chosen) > 1:
+            parser.error(f"{' and '.join(chosen)} do not go together: use one at a time")
     if options.command == "doctor" and options.overrides and options.estimate is None:
         parser.error("doctor takes key=value only with --estimate CONFIG")

@@ -191,6 +191,22 @@ def _data(options: argparse.Namespace) -> int:
         settings = StudySettings(**{name: value for name, value in given.items() if value is not None})
         print(f"report: {study((options.config, options.overrides), (other, overrides), Path(out), settings)}")
         return 0
+    if options.show is not None:
+        from fedray.report.utterances import save
+
+        chosen = {} if options.utterances is None else {"each": options.utterances}
+        print(f"page: {save(options.config, options.overrides, Path(options.show), **chosen)}")
+        return 0
+    if options.lhotse is not None:
+        from fedray import experiment
+        from fedray.data.corpora.formats.lhotse_writer import write_lhotse
+        from fedray.engine import session
+
+        parts, clients = experiment.read_federation(*experiment.load(options.config, options.overrides))
+        counts = write_lhotse(parts, clients, Path(options.lhotse), session.parallel)
+        for part, count in counts.items():
+            print(f"{options.lhotse}/supervisions_{part}.jsonl.gz: {count:,} utterances")
+        return 0
     from fedray.cli.population import show
 
     problems = show(options.config, options.overrides, Console())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
 from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import partition
-from fedray.data.federation.speech_data import divide
+from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
 from fedray.engine import session
 from fedray.experiment import Config
@@ -41,7 +42,9 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
             splits = experiment.read_corpus(config.data, source)
         problems += map(Problem, left_out)
         parts = splits  # shown undivided when dividing them fails
-        server, mine, scored = divide(splits, config.data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoSpeakers)  # listed with the problems
+            server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
         drawn, seed = config.data.labelled, config.data.seed
         clients = partition(mine, config.data.clients, seed, shared_rows(mine, drawn, seed))
@@ -67,7 +70,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         console.print(histogram(held.utterances))
         problems += cohort_problems(config, len(clients))
     if parts:
-        problems += part_problems(config, parts, console)
+        problems += seed_problems(config, parts) + part_problems(config, parts, console)
     list_problems(problems, console)
     return problems
 
@@ -78,12 +81,12 @@ def split_table(parts: Mapping[str, Manifest]) -> Table:
     for title in ("utterances", "hours", "speakers", "seconds*"):
         table.add_column(title, justify="right")
     for name, manifest in parts.items():
-        speakers = pc.count_distinct(manifest.table["speaker"]).as_py()
+        speakers = "unknown" if manifest.anonymous else f"{pc.count_distinct(manifest.table['speaker']).as_py():,}"
         table.add_row(
             name,
             f"{len(manifest):,}",
             f"{manifest.hours:,.2f}",
-            f"{speakers:,}",
+            speakers,
             spread(manifest.array("seconds"), "{:.1f}"),
         )
     return table
@@ -185,6 +188,15 @@ def cohort_problems(config: Config, population: int) -> list[Problem]:
     return []
 
 
+def seed_problems(config: Config, parts: Mapping[str, Manifest]) -> list[Problem]:
+    pretraining = getattr(config.algorithm.settings, "pretrain", None)
+    if pretraining is None or not pretraining.steps or "server" in parts:
+        return []
+    told = f"algorithm.pretrain.steps={pretraining.steps} trains a seed model on the server's data, and it has none"
+    remedy = "set data.server, or algorithm.pretrain.steps=0 to train from scratch"
+    return [Problem(f"{told}: {remedy}", stops=True)]
+
+
 def part_problems(config: Config, parts: Mapping[str, Manifest], console: Console) -> list[Problem]:
     problems = [Problem(f"{name} is empty", stops=True) for name, manifest in parts.items() if not len(manifest)]
     parts = {name: manifest for name, manifest in parts.items() if len(manifest)}
@@ -195,6 +207,7 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
             )
         )
     problems += inspection.duplicate_ids(parts) + inspection.shared_speakers(parts)
+    problems += inspection.unknown_speakers(parts, config.data.clients.by)
     tokens = getattr(config.task.settings, "tokens", None)
     if tokens is not None and token_source(parts) in parts:
         problems += inspection.transcripts(

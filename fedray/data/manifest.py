@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedray.data.features.packed import file_of
+
 Rows = npt.NDArray[np.int64]  # indices of rows, or one number for each row
 Mask = npt.NDArray[np.bool_]  # one truth value for each row
 
@@ -146,6 +148,12 @@ class Manifest:
         """Total length of the utterances in hours."""
         return float(self.array("seconds").sum()) / 3600
 
+    @property
+    def anonymous(self) -> bool:
+        """Whether no speakers are known: each is named after an utterance (`assemble` in `fedray.data.corpora`)."""
+        speakers, utterances = (self.table[name].combine_chunks() for name in ("speaker", "utterance"))
+        return len(self) > 0 and bool(pc.all(pc.is_in(speakers, value_set=utterances)).as_py())
+
     def fingerprint(self) -> str:
         """32 hexadecimal digits over all rows and over size and time of change of all files.
 
@@ -192,8 +200,7 @@ class Manifest:
             )
 
     def _files(self) -> list[str]:
-        paths: list[str] = pc.unique(self.table["path"]).to_pylist()
-        return paths
+        return list(dict.fromkeys(map(file_of, pc.unique(self.table["path"]).to_pylist())))
 
 
 def place(source: str, lines: Sequence[int | str] | None, row: int) -> str:

@@ -17,6 +17,7 @@ from fedray import experiment
 from fedray.config.source import Source
 from fedray.core.types import Server
 from fedray.data.features.dataset import Utterances
+from fedray.data.features.packed import file_of
 from fedray.data.federation.speech_data import SpeechData
 from fedray.doctor.checks import size
 from fedray.doctor.measure import STEPS, Measured, measure
@@ -176,7 +177,8 @@ def extrapolate(
         "client states": len(seen) * measured.state,
         "features": sum(2 * int(part.lengths.sum()) * part.features.bins for part in _parts(data)),
         "audio": sum(
-            Path(path).stat().st_size for path in {path for part in _parts(data) for path in part.distinct("path")}
+            Path(file).stat().st_size
+            for file in {file_of(path) for part in _parts(data) for path in part.distinct("path")}
         ),
     }
     return Estimate(seconds, busy, up, down, disk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus
+from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus, read_federation
 from fedray.experiment.checks import check, check_setup
 from fedray.experiment.config import Config, load, load_as, register
 from fedray.experiment.description import description
@@ -23,6 +23,7 @@ __all__ = [
     "load",
     "load_as",
     "read_corpus",
+    "read_federation",
     "register",
     "reopen",
     "resume",

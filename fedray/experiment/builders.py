@@ -9,8 +9,10 @@ from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.parallel import Parallel
-from fedray.data.federation.speech_data import DataSettings, SpeechData, federate
-from fedray.data.manifest import Manifest
+from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
+from fedray.data.federation.partition import partition
+from fedray.data.federation.speech_data import DataSettings, SpeechData, divide, federate
+from fedray.data.manifest import Manifest, Rows
 from fedray.engine import session
 from fedray.engine.work import Program
 from fedray.experiment.cache_keys import caches
@@ -28,6 +30,18 @@ def read_corpus(data: DataSettings, source: Source, parallel: Parallel | None = 
     reader = corpus_reader(data, source)
     splits: dict[str, Manifest] = reader.read(root, data.seed, cache_root() / "corpora", parallel or session.parallel)
     return splits
+
+
+def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest], dict[str, Rows]]:
+    """Part ("server", "clients", "dev", "test", ...) -> manifest, and client -> its rows of "clients".
+
+    No audio is read. Raises ValueError where a run would refuse the configuration or the corpus.
+    """
+    data = config.data
+    server, mine, scored = divide(read_corpus(data, source), data)
+    clients = partition(mine, data.clients, data.seed, shared_rows(mine, data.labelled, data.seed))
+    clients = kept_rows(mine, clients, labelled_rows(mine, clients, data.labelled, data.seed), data.labelled, data.seed)
+    return ({"server": server} if server is not None else {}) | {"clients": mine} | scored, clients
 
 
 def build_data(config: Config, source: Source, parallel: Parallel | None = None) -> tuple[SpeechData, dict[str, str]]:

@@ -214,3 +214,11 @@ def test_the_command_has_an_exit_status(folder: Path, capsys: pytest.CaptureFixt
     assert cli.main(["data", str(folder / "config.yaml"), "cohort.sice=5"]) == 2
     with pytest.raises(ConfigError, match="did you mean cohort.size"):
         shown(config, folder, "cohort.sice=5")
+
+
+def test_a_seed_model_needs_data_of_the_server(folder: Path) -> None:
+    config = small_corpus.config(folder, "clients", "dev", algorithm={"pretrain": {"steps": 5}})
+    problems = shown(config, folder)[1]
+    assert [problem.text.partition(":")[0] for problem in problems if problem.stops] == [
+        "algorithm.pretrain.steps=5 trains a seed model on the server's data, and it has none"
+    ]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from fedray.core.parallel import Parallel
 from fedray.core.seeds import numpy_generator
 from fedray.data.features import audio
+from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, Rows
 from fedray.data.text.tokenisers import named, untokenisable
 
@@ -63,16 +64,22 @@ def population(manifest: Manifest, rows: Mapping[str, Rows]) -> Population:
 
 
 def label_distance(owners: Rows, labels: npt.NDArray[np.integer]) -> float | None:
-    """Mean total variation distance of the clients' label distributions from the global one.
+    """The mean of `label_distances`; None without any labels."""
+    _, distances = label_distances(owners, labels)
+    return float(np.mean(distances)) if len(distances) else None
+
+
+def label_distances(owners: Rows, labels: npt.NDArray[np.integer]) -> tuple[Rows, npt.NDArray[np.float64]]:
+    """(clients, the total variation distance of each one's label distribution from the global one).
 
     0 where all clients have the same distribution, near 1 where no two clients share a label.
 
-    `owners`: the client of each utterance, int64 [utterances]. `labels`: its label, or -1 for none. None without any
-    labels.
+    `owners`: the client of each utterance, int64 [utterances]. `labels`: its label, or -1 for none. Clients without
+    labels are left out.
     """
     owners, labels = owners[labels >= 0], labels[labels >= 0]
     if not len(labels):
-        return None
+        return np.empty(0, np.int64), np.empty(0)
     everywhere = np.bincount(labels) / len(labels)
     pairs, counts = np.unique(owners * len(everywhere) + labels, return_counts=True)
     owner, label = np.divmod(pairs, len(everywhere))
@@ -80,7 +87,8 @@ def label_distance(owners: Rows, labels: npt.NDArray[np.integer]) -> float | Non
     # The distance is 1/2 sum |p - g| over all labels. A label that the client lacks adds g: so only its other labels
     # need a term.
     excess = np.abs(share - everywhere[label]) - everywhere[label]
-    return float(np.mean(0.5 * (1 + np.bincount(owner, weights=excess)[np.unique(owner)])))
+    clients = np.unique(owner)
+    return clients, 0.5 * (1 + np.bincount(owner, weights=excess)[clients])
 
 
 def words(manifest: Manifest) -> pa.ChunkedArray:
@@ -162,6 +170,27 @@ def shared_speakers(parts: Parts) -> list[Problem]:
     return problems
 
 
+def unknown_speakers(parts: Parts, by: str) -> list[Problem]:
+    """Says what follows where a corpus names no speakers. `by`: `data.clients.by`."""
+    if not parts or not Manifest.concat(list(parts.values())).anonymous:
+        return []
+    told = "the corpus names no speakers, so each recording counts as one"
+    problems = [
+        Problem(
+            f"{told}: a person may speak in training and in test, which makes scores too good for new people. Name the "
+            "speakers in data.options if anything tells them apart (a column, a part of the path)"
+        )
+    ]
+    if by in ("speaker", "k_speakers", "silos"):
+        problems.append(
+            Problem(
+                f"data.clients.by={by} divides speakers, and {told}. To deal the recordings to N clients, set "
+                "data.clients to {by: iid, count: N}, or by: uneven or dirichlet"
+            )
+        )
+    return problems
+
+
 def broken_audio(parts: Parts, parallel: Parallel, seed: int, stops: bool) -> tuple[list[Problem], str]:
     """Missing and unreadable files, and a sentence that says how many files were checked.
 
@@ -202,7 +231,7 @@ def _check(items: Iterable[tuple[str, float, bool]]) -> list[tuple[str, str]]:
     """
     found = []
     for path, end, opened in items:
-        if not os.path.isfile(path):
+        if not os.path.isfile(file_of(path)):
             found.append((path, "missing"))
         elif opened:
             try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fedray.data.corpora.formats.folders import Folders
+from fedray.data.corpora.formats.huggingface import HuggingFace
 from fedray.data.corpora.formats.kaldi import Kaldi
+from fedray.data.corpora.formats.lhotse import Lhotse
 from fedray.data.corpora.formats.nemo import Nemo
 from fedray.data.corpora.formats.speechbrain import SpeechBrain
 from fedray.data.corpora.formats.tsv import Tsv
@@ -32,8 +35,11 @@ CORPORA: dict[str, type] = {
     "voxforge": VoxForge,
     "ambient": Ambient,
     "fsd50k": Fsd50k,
+    "folders": Folders,
+    "huggingface": HuggingFace,
     "speechbrain": SpeechBrain,
     "nemo": Nemo,
     "kaldi": Kaldi,
+    "lhotse": Lhotse,
     "tsv": Tsv,
 }

@@ -11,11 +11,17 @@ import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.data.features.audio import AudioError, duration, is_lfs_stub
+from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, place
 
 Column = Sequence[str | float]
 MEASURED = 500  # files a work item
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
+# What errors say of a missing column of speakers.
+WITHOUT_SPEAKERS = (
+    "With null, each recording counts as a speaker of its own: then set data.clients to {by: iid, count: N} (or to "
+    "uneven or dirichlet), which deals the recordings to N clients"
+)
 
 
 def corpus_root(root: Path | None, holds: str) -> Path:
@@ -43,7 +49,9 @@ def assemble(
 ) -> Manifest:
     """A manifest from the columns of the file `source`, whose row i stands in `lines[i]`.
 
-    Paths are relative to `folder`. `offset` and `seconds` are numbers or text; missing `seconds` are measured.
+    Paths are relative to `folder`. `offset` and `seconds` are numbers or text; missing `seconds` are measured. Without
+    `speaker`, a recording is a speaker of its own, named after its first utterance: a division by speakers then keeps
+    the pieces of a recording together, and `Manifest.anonymous` is true.
     Raises ValueError with the line of the first row that repeats an id, lacks a value, names audio that is missing or
     unreadable, or has an impossible time.
     """
@@ -57,9 +65,14 @@ def assemble(
     seen: dict[str, int] = {}
     for row, utterance in enumerate(map(str, given["utterance"])):
         if seen.setdefault(utterance, row) != row:
-            where, first = (place(str(source), lines, each) for each in (row, seen[utterance]))
-            raise ValueError(f"{where}: the id {utterance!r} is already in {first}: give each utterance one row")
+            where, before = (place(str(source), lines, each) for each in (row, seen[utterance]))
+            raise ValueError(f"{where}: the id {utterance!r} is already in {before}: give each utterance one row")
     paths = [os.path.normpath(os.path.join(folder, str(path))) for path in given["path"]]
+    if "speaker" not in given:
+        first: dict[str, str] = {}
+        given["speaker"] = [
+            first.setdefault(path, str(utterance)) for path, utterance in zip(paths, given["utterance"], strict=True)
+        ]
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
     if wrong := [row for row, path in enumerate(paths) if path in problems]:
         where, path = place(str(source), lines, wrong[0]), paths[wrong[0]]
@@ -120,7 +133,7 @@ def _measure(paths: list[str]) -> list[tuple[str, float | str]]:
 
 
 def _missing(paths: list[str]) -> list[str]:
-    return [path for path in paths if not os.path.isfile(path)]
+    return [path for path in paths if not os.path.isfile(file_of(path))]
 
 
 def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:

@@ -59,6 +59,13 @@ class Table:
             raise ValueError(f"{self.path} has no column {name!r}: set {option} in data.options to one of {known}")
         return self.columns[name]
 
-    def optional(self, name: str | None, option: str) -> list[str] | None:
-        """The values of a column, or None if `name` is None."""
-        return None if name is None else self.column(name, option)
+    def optional(self, name: str | None, option: str, without: str = "") -> list[str] | None:
+        """The values of a column, or None if `name` is None. The error of `column` also names null; `without` says what
+        null means.
+        """
+        if name is None:
+            return None
+        try:
+            return self.column(name, option)
+        except ValueError as problem:
+            raise ValueError(f"{problem}, or to null if there is none. {without}".rstrip(". ")) from None

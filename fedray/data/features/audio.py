@@ -1,14 +1,21 @@
-"""Read audio files in any format of libsndfile: segments, resampling, and errors that say what is wrong with a file."""
+"""Read audio files in any format of libsndfile: segments, resampling, and errors that say what is wrong with a file.
+
+A path may also name audio inside a table (`fedray.data.features.packed`).
+"""
 
 from __future__ import annotations
 
 import functools
+import io
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import soundfile
 import torch
 from torchaudio.transforms import Resample
+
+from fedray.data.features.packed import packed_bytes
 
 # A segment may be this much shorter than the manifest says: manifests round seconds, and lossy formats pad.
 TOLERANCE = 0.1  # seconds
@@ -57,6 +64,22 @@ def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float
         return _resampler(sound.samplerate, sample_rate)(waveform) if sound.samplerate != sample_rate else waveform
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a file's header says."""
+
+    sample_rate: int  # Hz
+    samples: int  # of each channel
+    channels: int
+    suffix: str  # of the format: wav, flac, mp3, ...
+
+
+def shape(path: str | Path) -> Shape:
+    """What the header of a file says. Raises AudioError."""
+    with _open(path) as sound:
+        return Shape(sound.samplerate, sound.frames, sound.channels, sound.format.lower())
+
+
 def duration(path: str | Path) -> float:
     """Length of a file in seconds, read from its header. Raises AudioError."""
     with _open(path) as sound:
@@ -77,10 +100,22 @@ def check(path: str | Path, end: float) -> None:
 
 
 def _open(path: str | Path) -> soundfile.SoundFile:
+    content = _packed(path)
     try:
-        return soundfile.SoundFile(path)
+        return soundfile.SoundFile(path if content is None else io.BytesIO(content))
     except soundfile.LibsndfileError as error:
-        raise AudioError(path, _why_not_audio(Path(path), error.error_string)) from error
+        whole = f"its {len(content or b''):,} bytes cannot be read as audio: {error.error_string}"
+        raise AudioError(path, _why_not_audio(Path(path), error.error_string) if content is None else whole) from error
+
+
+def _packed(path: str | Path) -> bytes | None:
+    """The bytes of audio inside a table; None for a file. Raises AudioError."""
+    try:
+        return packed_bytes(str(path))
+    except FileNotFoundError as error:
+        raise AudioError(path, "missing") from error
+    except ValueError as error:
+        raise AudioError(path, str(error)) from error
 
 
 def _why_not_audio(path: Path, message: str) -> str:
@@ -106,7 +141,8 @@ def _check_wav_is_whole(path: str | Path) -> None:
 
     A wav written to a pipe has size 0 or 0xFFFFFFFF, which tells nothing.
     """
-    with open(path, "rb") as file:
+    content = _packed(path)
+    with open(path, "rb") if content is None else io.BytesIO(content) as file:
         head = file.read(12)
         size = file.seek(0, 2)
     promised = int.from_bytes(head[4:8], "little") + 8

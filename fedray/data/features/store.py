@@ -22,6 +22,7 @@ from fedray.core.parallel import Parallel
 from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
 from fedray.data.features import audio
 from fedray.data.features.log_mel import FeatureSettings, features_of
+from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, Mask, Rows
 from fedray.storage.cache import available, cached, entry_name, key
 
@@ -188,7 +189,7 @@ def _fingerprint(manifest: Manifest) -> str:
     try:
         return manifest.fingerprint()
     except FileNotFoundError:
-        there = {path: os.path.exists(path) for path in set(manifest.column("path"))}
+        there = {path: os.path.exists(file_of(path)) for path in set(manifest.column("path"))}
     rows = np.flatnonzero([there[path] for path in manifest.column("path")])
     return f"{manifest.take(rows).fingerprint()} of {len(manifest)} rows: {key({'rows': rows.tolist()})}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,8 +49,10 @@ class DataSettings:
     clients: PartitionSettings = field(default_factory=PartitionSettings)
     labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
     corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
-    dev_share: float | None = None  # of the training speakers, where the corpus has no development set
-    test_share: float | None = None  # of the training speakers, where the corpus has no test set
+    # Random shares of the training speakers (where none are known, of the recordings), drawn with `seed`, where the
+    # corpus has no such set. No speaker is in two sets.
+    dev_share: float | None = None
+    test_share: float | None = None
     skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
 
     def __post_init__(self) -> None:
@@ -63,6 +66,10 @@ class DataSettings:
                 "data.labelled.clients labels a share of the clients, and data.clients.by=pooled makes a single "
                 "client: set data.labelled.utterances instead"
             )
+
+
+class NoSpeakers(UserWarning):
+    """A random split of a corpus that names no speakers: nothing keeps a person out of two parts."""
 
 
 class SpeechData:
@@ -165,10 +172,18 @@ def divide(
         server, clients = splits.pop("server", None), splits.pop("clients")
     elif "train" in splits:
         server, clients = None, splits.pop("train")
-        for split, held in (("test", settings.test_share), ("dev", settings.dev_share)):
-            if held is not None and split not in splits:
-                scored, rest = split_by_speakers(clients, seed=settings.seed, share=held)
-                splits[split], clients = clients.take(scored), clients.take(rest)
+        shares = {"test": settings.test_share, "dev": settings.dev_share}
+        drawn = [split for split, held in shares.items() if held is not None and split not in splits]
+        if drawn and clients.anonymous:
+            warnings.warn(
+                f"the corpus names no speakers: {' and '.join(drawn)} are random recordings, and a person may speak "
+                "both there and in training. Name the speakers in data.options if anything tells them apart",
+                NoSpeakers,
+                stacklevel=2,
+            )
+        for split in drawn:
+            scored, rest = split_by_speakers(clients, seed=settings.seed, share=shares[split])
+            splits[split], clients = clients.take(scored), clients.take(rest)
         if settings.server.given():
             mine, theirs = split_by_speakers(clients, seed=settings.seed, **asdict(settings.server))
             server, clients = clients.take(mine), clients.take(theirs)

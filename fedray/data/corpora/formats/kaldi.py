@@ -1,4 +1,4 @@
-"""Kaldi data folders: wav.scp and utt2spk, and optionally text, segments and utt2dur."""
+"""Kaldi data folders: wav.scp, and usually utt2spk, text, segments and utt2dur."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import Column, assemble, measure
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.manifest import Manifest
 
@@ -21,13 +21,13 @@ class Kaldi(Listed):
     such audio to files first.
     """
 
+    speaker_file: str | None = "utt2spk"  # null: unknown; each recording is a speaker of its own
     text_file: str | None = "text"  # null: no transcripts
     label_file: str | None = None  # lines read "utterance label", as in utt2spk
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         if not path.is_dir():
             raise ValueError(f"{path} is not a folder: name a Kaldi data folder, which holds wav.scp, utt2spk and text")
-        speakers = _entries(path / "utt2spk")
         recordings = _recordings(path / "wav.scp")
         segmented = (path / "segments").exists()
         source = path / ("segments" if segmented else "wav.scp")
@@ -42,15 +42,10 @@ class Kaldi(Listed):
         texts = None if self.text_file is None else _matched(path / self.text_file, utterances, source)
         columns |= {
             "utterance": list(utterances),
-            "speaker": _matched(path / "utt2spk", utterances, source),
+            "speaker": None if self.speaker_file is None else _speakers(path / self.speaker_file, utterances, source),
             "text": self.texts(texts),
             "label": None if self.label_file is None else _matched(path / self.label_file, utterances, source),
         }
-        if extra := [name for name in speakers if name not in utterances]:
-            where = f"{path / 'utt2spk'}:{speakers[extra[0]][0]}"
-            raise ValueError(
-                f"{where}: the utterance {extra[0]!r} is not in {source.name}: add it there, or drop the line"
-            )
         return {split: assemble(source, [line for line, _ in utterances.values()], columns, root, parallel)}
 
 
@@ -106,6 +101,18 @@ def _segments(
         ends = [lengths.get(path, end) if end == -1 else end for path, end in zip(paths, ends, strict=True)]
     seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]
     return utterances, {"path": paths, "offset": starts, "seconds": seconds}
+
+
+def _speakers(path: Path, utterances: Entries, source: Path) -> list[str]:
+    """The utterances' speakers. An utterance that only utt2spk names is an error."""
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: add it, or set speaker_file in data.options to null. {WITHOUT_SPEAKERS}")
+    for name, (line, _) in _entries(path).items():
+        if name not in utterances:
+            raise ValueError(
+                f"{path}:{line}: the utterance {name!r} is not in {source.name}: add it there, or drop the line"
+            )
+    return _matched(path, utterances, source)
 
 
 def _matched(path: Path, utterances: Entries, source: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,13 @@ from pathlib import Path
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import corpus_root, unique_ids
 from fedray.data.manifest import Manifest
+
+SPLITS = ("server", "clients", "train", "dev", "test")
+USUAL_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("dev", "val", "valid", "validation", "development"), "dev"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
 
 
 @dataclass(frozen=True)
@@ -31,22 +39,35 @@ class Listed(ABC):
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
         """Split -> manifest. Raises ValueError with file and line of the first row that cannot be used."""
         root = corpus_root(root, "the files that train, dev and test name")
-        if not any((self.train, self.dev, self.test, self.server, self.clients)):
-            raise ValueError(
-                f"data.options names no files in {root}: set train, dev and test to lists of files in data.root"
-            )
+        lists: dict[str, list[str]] = {split: getattr(self, split) for split in SPLITS}
+        if not any(lists.values()):
+            lists = self.found(root)
         parts: dict[str, list[Manifest]] = {}
-        for split in ("server", "clients", "train", "dev", "test"):
-            for position, name in enumerate(getattr(self, split)):
+        for split in SPLITS:
+            for position, name in enumerate(lists.get(split, ())):
                 further = split == "test" and position > 0
-                target = f"test-{Path(name).stem.removeprefix('test-')}" if further else split
-                if not (root / name).exists():
-                    raise ValueError(f"{root / name} does not exist: correct data.root or {split} in data.options")
-                for key, manifest in self.read_file(root, root / name, target, parallel).items():
+                target = f"test-{re.sub('^test[-._]', '', self.stem(name))}" if further else split
+                for key, manifest in self.read_file(root, self.place(root, name, split), target, parallel).items():
                     parts.setdefault(key, []).append(manifest)
         splits = {split: Manifest.concat(manifests) for split, manifests in parts.items()}
         unique_ids(splits)
         return splits
+
+    def found(self, root: Path) -> dict[str, list[str]]:
+        """Split -> names, where the options name none. Raises ValueError where the folder does not tell either."""
+        raise ValueError(
+            f"data.options names no files in {root}: set train, dev and test to lists of files in data.root"
+        )
+
+    def place(self, root: Path, name: str, split: str) -> Path:
+        """Where a name of the options leads. Raises ValueError if nothing is there."""
+        if not (root / name).exists():
+            raise ValueError(f"{root / name} does not exist: correct data.root or {split} in data.options")
+        return root / name
+
+    def stem(self, name: str) -> str:
+        """What a name of the options adds to the name of a further test set."""
+        return Path(name).stem
 
     @abstractmethod
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import assemble
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.manifest import Manifest, place
 
@@ -21,7 +21,7 @@ class Nemo(Listed):
     """Paths are absolute or relative to the manifest's folder, as in NeMo. The path and offset are the id of a line."""
 
     audio_root: str | None = None  # relative to the root; null: the folder of the manifest
-    speaker_key: str = "speaker"  # many of NeMo's manifests lack a speaker: add one
+    speaker_key: str | None = "speaker"  # null: unknown, as in many of NeMo's manifests; a recording is a speaker
     text_key: str | None = "text"
     label_key: str | None = None  # `command` or `label` in NeMo's classification manifests
     translation_key: str | None = None
@@ -30,15 +30,16 @@ class Nemo(Listed):
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         lines, items = _objects(path)
 
-        def column(key: str, option: str = "") -> list[str]:
+        def column(key: str, option: str = "", without: str = "") -> list[str]:
             for row, item in enumerate(items):
                 if item.get(key) is None:
                     other = f", or set {option} in data.options to one of {', '.join(item)}" if option else ""
+                    other += f", or to null if there is none. {without}" if without else ""
                     raise ValueError(f"{place(str(path), lines, row)}: the key {key!r} is missing: add it{other}")
             return [str(item[key]) for item in items]
 
-        def optional(key: str | None, option: str) -> list[str] | None:
-            return None if key is None else column(key, option)
+        def optional(key: str | None, option: str, without: str = "") -> list[str] | None:
+            return None if key is None else column(key, option, without)
 
         audio = column("audio_filepath")
         ids, offset = audio, None
@@ -50,7 +51,7 @@ class Nemo(Listed):
             "path": audio,
             "offset": offset,
             "seconds": column("duration") if any("duration" in item for item in items) else None,
-            "speaker": column(self.speaker_key, "speaker_key"),
+            "speaker": optional(self.speaker_key, "speaker_key", WITHOUT_SPEAKERS),
             "text": self.texts(optional(self.text_key, "text_key")),
             "label": optional(self.label_key, "label_key"),
             "translation": optional(self.translation_key, "translation_key"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import assemble
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
@@ -31,7 +31,7 @@ class SpeechBrain(Listed):
     data_root: str | None = None  # null: the root
     wav_column: str = "wav"
     duration_column: str | None = "duration"  # seconds (often `length` in json); null: lengths are measured
-    speaker_column: str = "spk_id"
+    speaker_column: str | None = "spk_id"  # null: unknown; each recording is a speaker of its own
     speaker_separator: str | None = None
     text_column: str | None = "wrd"
     label_column: str | None = None
@@ -41,8 +41,8 @@ class SpeechBrain(Listed):
         if path.suffix not in VARIABLE:
             raise ValueError(f"{path}: SpeechBrain's manifests end in .csv or .json: for other tables use corpus: tsv")
         table = Table.read(path, skipinitialspace=True) if path.suffix == ".csv" else _json(path)
-        speakers = table.column(self.speaker_column, "speaker_column")
-        if self.speaker_separator is not None:
+        speakers = table.optional(self.speaker_column, "speaker_column", WITHOUT_SPEAKERS)
+        if speakers is not None and self.speaker_separator is not None:
             speakers = [speaker.split(self.speaker_separator, 1)[0] for speaker in speakers]
         folder = Path(root, self.data_root or "")
         variable = VARIABLE[path.suffix]

@@ -6,16 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import assemble
-from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
+from fedray.data.corpora.formats.listed import USUAL_SPLITS, Listed
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
-
-USUAL_SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("dev", "val", "valid", "validation", "development"), "dev"),
-    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
-}
 
 
 @dataclass(frozen=True)
@@ -24,7 +18,7 @@ class Tsv(Listed):
 
     delimiter: str = "\t"
     path_column: str = "path"  # absolute paths, or paths relative to `audio_root`
-    speaker_column: str = "speaker"
+    speaker_column: str | None = "speaker"  # null: unknown; each recording is a speaker of its own
     text_column: str | None = None
     label_column: str | None = None
     translation_column: str | None = None
@@ -39,7 +33,7 @@ class Tsv(Listed):
         table = Table.read(path, self.delimiter, quoted=False)
         columns = {
             "path": table.column(self.path_column, "path_column"),
-            "speaker": table.column(self.speaker_column, "speaker_column"),
+            "speaker": table.optional(self.speaker_column, "speaker_column", WITHOUT_SPEAKERS),
             "text": self.texts(table.optional(self.text_column, "text_column")),
             "label": table.optional(self.label_column, "label_column"),
             "translation": table.optional(self.translation_column, "translation_column"),

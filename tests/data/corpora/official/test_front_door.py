@@ -50,7 +50,9 @@ def shown(folder: Path, **data: Any) -> tuple[str, list[Problem]]:
         "model": {"kind": "crnn", "size": "tiny"},
         "cohort": {"size": 2},
     }
-    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"algorithm": {"kind": "fedavg"}}), encoding="utf-8")
+    (folder / "config.yaml").write_text(
+        yaml.safe_dump(config | {"algorithm": {"kind": "fedavg", "pretrain": {"steps": 0}}}), encoding="utf-8"
+    )
     console = Console(file=io.StringIO(), width=160)
     problems = show(folder / "config.yaml", [], console)
     return console.file.getvalue(), problems

@@ -1,0 +1,238 @@
+"""Datasets of Hugging Face `datasets` on this disk: Parquet files as on the hub, and Arrow files of save_to_disk.
+
+The package `datasets` is not needed. Audio stays inside the tables (`fedray.data.features.packed`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.assembly import Column, assemble
+from fedray.data.corpora.formats.listed import USUAL_SPLITS, Listed
+from fedray.data.features.packed import packed_path
+from fedray.data.manifest import Manifest
+
+SHARD = re.compile(r"(?P<name>.*?)-?(?P<index>\d{5})-of-(?P<count>\d{5})(?:-\w+)?")
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+@dataclass(frozen=True)
+class HuggingFace(Listed):
+    """train, dev and test name splits of the dataset, as in `dev: [validation]`. The usual names need no options.
+
+    The root is a folder of save_to_disk, or a folder with the Parquet (or Arrow) files of one configuration.
+    """
+
+    audio_column: str = "audio"  # datasets' Audio ({bytes, path}), encoded bytes, or paths (relative to the root)
+    speaker_column: str | None = None  # null: unknown; each recording is a speaker of its own
+    text_column: str | None = None
+    label_column: str | None = None  # text, numbers, or a ClassLabel, whose names the file holds
+    translation_column: str | None = None
+    id_column: str | None = None  # null: the split and the number of the row
+
+    def found(self, root: Path) -> dict[str, list[str]]:
+        lists: dict[str, list[str]] = {}
+        for name in (splits := _splits(root)):
+            if name.lower() not in USUAL_SPLITS:
+                raise ValueError(
+                    f"{root} has the splits {', '.join(splits)}, and {name!r} is none of the usual names: set train, "
+                    "dev and test in data.options to lists of splits"
+                )
+            lists.setdefault(USUAL_SPLITS[name.lower()], []).append(name)
+        return lists
+
+    def place(self, root: Path, name: str, split: str) -> Path:
+        if name not in (splits := _splits(root)):
+            raise ValueError(
+                f"{root} has no split {name!r}: set {split} in data.options to some of {', '.join(splits)}"
+            )
+        return root / name
+
+    def stem(self, name: str) -> str:
+        return name
+
+    def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        files = _splits(root)[path.name]
+        options = ("speaker", "text", "label", "translation", "id")
+        named = {option: name for option in options if (name := getattr(self, f"{option}_column")) is not None}
+        shards = list(parallel(partial(_read, audio=self.audio_column, named=named), files, "Reading tables"))
+        manifests, number = [], 0
+        for file, columns in zip(files, shards, strict=True):
+            rows = range(len(columns["path"]))
+            if not rows:
+                continue
+            given: dict[str, Column | None] = {**columns, "text": self.texts(columns.get("text"))}
+            given["utterance"] = given.pop("id", None) or [f"{path.name}/{number + row:06d}" for row in rows]
+            manifests.append(assemble(file, [f"row {row}" for row in rows], given, root, parallel))
+            number += len(rows)
+        if not manifests:
+            raise ValueError(f"{root}: the split {path.name!r} has no rows: name another in data.options")
+        return {split: Manifest.concat(manifests)}
+
+
+def _splits(root: Path) -> dict[str, list[Path]]:
+    """Split -> its files, in the order of their rows."""
+    if (root / "dataset_dict.json").is_file():
+        return {name: _saved(root / name) for name in _json(root / "dataset_dict.json").get("splits", ())}
+    if (root / "state.json").is_file():
+        return {_json(root / "state.json").get("_split") or "train": _saved(root)}
+    splits: dict[str, list[Path]] = {}
+    for folder, _, names in sorted(os.walk(root)):
+        for file in (Path(folder, name) for name in sorted(names) if not name.startswith((".", "cache-"))):
+            if file.suffix in (".parquet", ".arrow"):
+                splits.setdefault(_split_of(file), []).append(file)
+    if not splits:
+        raise ValueError(
+            f"{root} holds no dataset_dict.json, state.json, *.parquet or *.arrow: set data.root to a folder of "
+            "save_to_disk, or to one with the Parquet files of a dataset"
+        )
+    for name, files in splits.items():
+        if len(folders := {str(file.parent) for file in files}) > 1:
+            raise ValueError(
+                f"the split {name!r} is in {' and '.join(sorted(folders))}: set data.root to the folder of one "
+                "configuration of the dataset"
+            )
+        for file in files:
+            if (shard := SHARD.fullmatch(file.stem)) and (count := int(shard["count"])) != len(files):
+                raise ValueError(f"{file.parent}: {name!r} has {len(files)} of {count} files: fetch the others")
+    return splits
+
+
+def _saved(folder: Path) -> list[Path]:
+    """The files of one dataset that save_to_disk wrote."""
+    state = _json(folder / "state.json")
+    if state.get("_indices_files") or state.get("_indices_data_files"):
+        raise ValueError(
+            f"{folder} was saved with indices, by an old version of `datasets`: load it and save it with a new version"
+        )
+    files = [folder / item["filename"] for item in state.get("_data_files", ())]
+    if missing := [file for file in files if not file.is_file()]:
+        raise ValueError(f"{missing[0]} is missing, which state.json names: copy the folder again")
+    return files
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: copy the folder of the dataset again") from None
+    except ValueError as problem:
+        raise ValueError(f"{path} is not JSON ({problem}): copy the folder of the dataset again") from problem
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold a JSON object: copy the folder of the dataset again")
+    return content
+
+
+def _split_of(file: Path) -> str:
+    """train of data/train-00000-of-00002.parquet, my_corpus-train.arrow and train/0000.parquet."""
+    shard = SHARD.fullmatch(file.stem)
+    name = file.stem if shard is None else shard["name"]
+    return file.parent.name if re.fullmatch(r"|\d+|data|part", name) else name.rpartition("-")[2]
+
+
+def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]:
+    """The columns of one file as text; `path` names audio inside the file, or a file of its own.
+
+    `named`: option -> column.
+    """
+    try:
+        schema, chunks = _open(file, [audio, *named.values()])
+    except (pa.ArrowException, OSError) as problem:
+        raise _damaged(file, problem) from problem
+    for option, name in {"audio": audio, **named}.items():
+        if name not in schema.names:
+            known = ", ".join(schema.names)
+            raise ValueError(f"{file} has no column {name!r}: set {option}_column in data.options to one of {known}")
+    classes = {option: _classes(schema, name) for option, name in named.items()}
+    columns: dict[str, list[str]] = {option: [] for option in ("path", *named)}
+    try:
+        for chunk in chunks:
+            columns["path"] += _paths(file, chunk[audio], audio, len(columns["path"]))
+            for option, name in named.items():
+                columns[option] += _texts(file, chunk[name], name, option, classes[option], len(columns[option]))
+    except (pa.ArrowException, OSError) as problem:
+        raise _damaged(file, problem) from problem
+    return columns
+
+
+def _open(file: Path, wanted: list[str]) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The schema, and the wanted columns piece by piece."""
+    if file.suffix == ".parquet":
+        table = pq.ParquetFile(file)
+        return table.schema_arrow, (table.read_row_group(group, wanted) for group in range(table.num_row_groups))
+    with file.open("rb") as content:
+        content.seek(max(-len(END_OF_STREAM), -file.stat().st_size), os.SEEK_END)
+        if content.read() != END_OF_STREAM:  # Arrow itself takes a file that ends between two batches for whole
+            raise pa.ArrowInvalid("the end of the stream is missing")
+    reader = pa.ipc.open_stream(pa.memory_map(str(file)))
+    return reader.schema, (pa.Table.from_batches([batch]) for batch in reader)
+
+
+def _damaged(file: Path, problem: Exception) -> ValueError:
+    reason = str(problem).partition("\n")[0]
+    return ValueError(f"{file} cannot be read: it is cut short or damaged ({reason}). Fetch the file again")
+
+
+def _paths(file: Path, column: pa.ChunkedArray, name: str, start: int) -> list[str]:
+    kind = column.type
+    fields = {field.name for field in kind} if pa.types.is_struct(kind) else set()
+    if "bytes" in fields:
+        cells = column.combine_chunks()
+        inside = cells.field("bytes").is_valid().to_pylist()
+        paths = cells.field("path").to_pylist() if "path" in fields else [None] * len(cells)
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        inside, paths = column.is_valid().to_pylist(), [None] * len(column)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        inside, paths = [False] * len(column), column.to_pylist()
+    else:
+        raise ValueError(
+            f"{file}: the column {name!r} holds {kind}, not audio: fedray reads datasets' Audio (bytes and path), "
+            "encoded bytes, or paths. Set audio_column in data.options, or cast the column to Audio"
+        )
+    for row, (held, path) in enumerate(zip(inside, paths, strict=True), start):
+        if not held and not path:
+            raise ValueError(f"{file}:row {row}: the column {name!r} holds neither bytes nor a path: drop the row")
+    return [
+        packed_path(file, name, row) if held else path
+        for row, (held, path) in enumerate(zip(inside, paths, strict=True), start)
+    ]
+
+
+def _classes(schema: pa.Schema, name: str) -> list[str] | None:
+    """The names of a ClassLabel; None for other columns."""
+    written = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    feature = written.get("info", {}).get("features", {}).get(name, {})
+    found = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+    return None if found is None else [str(each) for each in found]
+
+
+def _texts(
+    file: Path, column: pa.ChunkedArray, name: str, option: str, classes: list[str] | None, start: int
+) -> list[str]:
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
+        raise ValueError(
+            f"{file}: the column {name!r} holds {kind}, not text or whole numbers: correct {option}_column in "
+            "data.options"
+        )
+    values = column.to_pylist()
+    if classes is None:
+        return ["" if value is None else str(value) for value in values]
+    for row, value in enumerate(values, start):
+        if value is None or not 0 <= value < len(classes):
+            raise ValueError(
+                f"{file}:row {row}: {value} in the column {name!r} is no class: its names are "
+                f"{', '.join(classes)}. Drop the row, or name another column in data.options"
+            )
+    return [classes[value] for value in values]

@@ -1,0 +1,131 @@
+"""`fedray data CONFIG --show DIR`: a page with spectrograms and audio of some utterances of splits and clients."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.image import imsave
+
+import fedray
+from fedray import experiment
+from fedray.core.seeds import numpy_generator
+from fedray.data.analysis.unusual import unusual
+from fedray.data.features import audio
+from fedray.data.features.log_mel import FeatureSettings, log_mels
+from fedray.data.manifest import Manifest, Rows, Utterance
+from fedray.report.clips import LONGEST, as_uri
+from fedray.report.page import ENVIRONMENT, STYLESHEET
+from fedray.storage.files import write_atomically
+
+CLIENTS = 3  # largest, smallest and most unusual ones, each
+BINS = 64
+RANGE = 16.0  # natural logarithm of the power: 70 dB below the loudest bin is black
+
+
+@dataclass(frozen=True)
+class Clip:
+    """An utterance as the page shows it. `why_not`: why its audio cannot be heard."""
+
+    row: Utterance
+    speaker: str
+    picture: str = ""  # data URI
+    sound: str = ""  # data URI
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some utterances of a split or a client."""
+
+    name: str
+    described: str
+    clips: list[Clip]
+
+
+def save(config_path: str | os.PathLike[str], overrides: Iterable[str], out: Path, each: int = 3) -> Path:
+    """Write the page to `out`, with at most `each` utterances of a split or client; returns its path.
+
+    Raises ValueError if a run would refuse the configuration or the corpus. Utterances whose audio is broken are shown
+    with the reason.
+    """
+    if each < 1:
+        raise ValueError(f"--utterances must be at least 1, not {each}")
+    config, source = experiment.load(config_path, overrides)
+    parts, clients = experiment.read_federation(config, source)
+    anonymous = Manifest.concat(list(parts.values())).anonymous
+
+    def group(name: str, described: str, manifest: Manifest, rows: Rows) -> Group:
+        drawn = numpy_generator(config.data.seed, "shown", name).permutation(rows)[:each]
+        return Group(name, described, [clip(row, config.features, anonymous) for row in manifest.take(np.sort(drawn))])
+
+    def of_client(name: str, reason: str = "") -> Group:
+        rows = clients[name]
+        return group(name, amount(parts["clients"].take(rows)) + reason, parts["clients"], rows)
+
+    sections = {
+        "Splits": [
+            group(name, amount(manifest), manifest, np.arange(len(manifest))) for name, manifest in parts.items()
+        ]
+    }
+    chosen = choose(parts["clients"], clients)
+    sections |= {
+        title: [of_client(name, reason) for name, reason in names.items()] for title, names in chosen.items() if names
+    }
+    template = ENVIRONMENT.from_string(files("fedray.report").joinpath("utterances.html").read_text(encoding="utf-8"))
+    page = template.render(
+        config=config,
+        clients=len(clients),
+        anonymous=anonymous,
+        sections=sections,
+        longest=LONGEST,
+        style=STYLESHEET,
+        version=fedray.__version__,
+    )
+    path = out / "utterances.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda place: place.write_text(page, encoding="utf-8"))
+    return path
+
+
+def choose(manifest: Manifest, clients: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
+    """Title of a section -> client -> why it is there. No client is in two sections."""
+    by_size = sorted(clients, key=lambda name: (-len(clients[name]), name))
+    largest = dict.fromkeys(by_size[:CLIENTS], "")
+    rest = [name for name in by_size if name not in largest]
+    smallest = dict.fromkeys(rest[::-1][:CLIENTS], "")
+    odd = [(name, f"; {why}") for name, why in unusual(manifest, clients) if name not in largest | smallest]
+    return {"Largest clients": largest, "Smallest clients": smallest, "Most unusual clients": dict(odd[:CLIENTS])}
+
+
+def clip(row: Utterance, features: FeatureSettings, anonymous: bool) -> Clip:
+    speaker = "unknown" if anonymous else row.speaker
+    try:
+        wave = audio.read(row.path, features.sample_rate, row.offset, min(row.seconds, LONGEST))
+    except audio.AudioError as problem:
+        return Clip(row, speaker, why_not=str(problem))
+    return Clip(row, speaker, spectrogram(wave, features), as_uri(wave.numpy(), features.sample_rate))
+
+
+def spectrogram(wave: torch.Tensor, features: FeatureSettings) -> str:
+    """`wave`: float32 [samples]. A data URI of a PNG with a pixel for each frame and mel bin, low frequencies below."""
+    mels = log_mels(wave, replace(features, kind="logmel", bins=BINS, normalise="none")).numpy()
+    file = io.BytesIO()
+    top = float(mels.max())
+    imsave(file, mels.T, cmap="magma", origin="lower", vmin=top - RANGE, vmax=top, format="png")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def amount(manifest: Manifest) -> str:
+    """`1,200 utterances, 3.20 h, 40 speakers`."""
+    speakers = len(set(manifest.column("speaker")))
+    length = f"{manifest.hours:,.2f} h" if manifest.hours >= 1 else f"{60 * manifest.hours:.1f} min"
+    told = f"{len(manifest):,} utterance{'s' * (len(manifest) != 1)}, {length}"
+    return told if manifest.anonymous else f"{told}, {speakers:,} speaker{'s' * (speakers != 1)}"
