@@ -8,7 +8,7 @@ PARALLEL := -n 4 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test test-long lint study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
+.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ lint: $(BIN)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(BIN)/.installed  ## the documentation as a site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(BIN)/.installed  ## the same on http://127.0.0.1:8000, built again when a page changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 study-fednst: $(BIN)/.installed  ## three seeds of FedNST, SFL and server-only (about 25 minutes on two cores)
 	$(BIN)/python -m benchmarks.studies.fednst_embedded

@@ -44,14 +44,14 @@ BUFFERS = ("frozen", "averaged")
 class TaskSettings:
     """Settings of every algorithm that trains a task."""
 
-    pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # of the seed model
+    pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # training of the seed model
 
 
 @dataclass(frozen=True)
 class SGDSettings(TaskSettings):
     """Settings of the algorithms whose clients train the broadcast model."""
 
-    schedule: Any = kinds(SCHEDULES, "constant")  # of the clients' learning rate
+    schedule: Any = kinds(SCHEDULES, "constant")  # schedule of the clients' learning rate
     client: ClientSettings = field(default_factory=ClientSettings)
     buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
 
@@ -63,10 +63,10 @@ class SGDSettings(TaskSettings):
 class ServerPassSettings:
     """One epoch of SGD over the server's labelled data."""
 
-    lr: float = 0.1  # not decayed
-    batch: int = 6
-    utterances: int | None = None  # that many, drawn anew each round (null: all)
-    clip: float | None = 5.0
+    lr: float = 0.1  # eta_S, the learning rate of all rounds
+    batch: int = 6  # utterances of a step
+    utterances: int | None = None  # utterances of a pass, drawn anew each round; null: all
+    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, utterances=self.utterances, clip=self.clip)

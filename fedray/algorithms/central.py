@@ -40,8 +40,8 @@ from fedray.training.task import Targets
 class CentralSettings(TaskSettings):
     """Settings of SL and NST."""
 
-    utterances: int | None = None  # of a round, at most: an epoch is cut into equal parts (null: all)
-    adamw: AdamWSettings = field(default_factory=AdamWSettings)  # its rate falls over all rounds
+    utterances: int | None = None  # utterances of a round, at most: an epoch is cut into equal parts; null: all
+    adamw: AdamWSettings = field(default_factory=AdamWSettings)  # the optimiser, whose rate falls over all rounds
     buffers: str = "averaged"  # running statistics of batch norm: averaged (here: of all batches) | frozen
 
     def __post_init__(self) -> None:

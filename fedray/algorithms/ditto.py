@@ -36,8 +36,8 @@ from fedray.training.local import LocalModel
 class DittoSettings(SGDSettings):
     """Settings of Ditto."""
 
-    pull: float = 0.1  # lambda
-    personal_epochs: int = 1
+    pull: float = 0.1  # lambda, the pull of a personal model towards the global one
+    personal_epochs: int = 1  # epochs of a client's personal model in each of its rounds
 
     def __post_init__(self) -> None:
         super().__post_init__()

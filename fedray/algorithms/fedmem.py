@@ -46,8 +46,9 @@ class FedMemSettings(TaskSettings):
     The paper's values are k 4, 8, 16, share 0.1 to 0.9, temperature 10, 20, 50, 100, 200.
     """
 
-    k: list[int] = field(default_factory=lambda: [8])
-    share: list[float] = field(default_factory=lambda: [0.3])  # lambda
+    k: list[int] = field(default_factory=lambda: [8])  # neighbours that a query looks up
+    share: list[float] = field(default_factory=lambda: [0.3])  # lambda, the weight of the memory beside the model
+    # divides the neighbours' squared distances in the softmax that weighs them
     temperature: list[float] = field(default_factory=lambda: [10.0])
     memory: MemorySettings = field(default_factory=MemorySettings)
     costs: bool = False  # write the cost of each setting on dev to personal.tsv
@@ -60,6 +61,7 @@ class FedMemSettings(TaskSettings):
             raise ValueError("k is at least 1, share from 0 to 1, temperature above 0")
 
     def retrievals(self) -> list[Retrieval]:
+        """All combinations of k, lambda and temperature."""
         return [Retrieval(*values) for values in product(self.k, self.share, self.temperature)]
 
 

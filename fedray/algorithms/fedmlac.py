@@ -48,7 +48,7 @@ class MutualSettings:
 
     personal: float = 1.0  # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
     plugin: float = 1.0  # lambda_v, weight of KL(personal || plug-in)
-    temperature: float = 1.0
+    temperature: float = 1.0  # temperature of both models' softmax in the two KL terms
     order: str = "together"  # together: both answer before either steps | personal_first: v learns from the stepped w
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ class FedNSTSettings(MixedSettings):
 
     alpha: float = 0.5  # the server's share of a change; 0: clients only
     relabel: str | int = "once"  # once | every_round | N rounds
-    schedule: Any = kinds(SCHEDULES, "exponential")  # of eta_C
+    schedule: Any = kinds(SCHEDULES, "exponential")  # schedule of eta_C, the clients' learning rate
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     buffers: str = "frozen"  # running statistics of batch norm: frozen | averaged
 

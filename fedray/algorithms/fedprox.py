@@ -25,7 +25,7 @@ from fedray.core.types import Client, Received
 class FedProxSettings(SGDSettings):
     """Settings of FedProx."""
 
-    mu: float = 0.01
+    mu: float = 0.01  # weight of the proximal term, mu / 2 times the squared distance to the broadcast
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -50,8 +50,8 @@ Positions = npt.NDArray[np.int64]
 class ThresholdSettings:
     """tau: how probable a pseudo-label must be, in the first round and, half a cosine later, after the last."""
 
-    first: float = 0.5
-    last: float = 0.9
+    first: float = 0.5  # a probability, in the first round
+    last: float = 0.9  # a probability, after the last round
 
     def __post_init__(self) -> None:
         for name in ("first", "last"):
@@ -59,6 +59,7 @@ class ThresholdSettings:
                 raise ValueError(f"threshold.{name}: {getattr(self, name)} is a probability, from 0 to 1")
 
     def at(self, round: int, rounds: int) -> float:
+        """tau in round t of `rounds`."""
         return self.last - (self.last - self.first) / 2 * (1 + math.cos(math.pi * round / rounds))
 
 
@@ -67,9 +68,9 @@ class FedSTARSettings(SGDSettings):
     """Settings of FedSTAR."""
 
     beta: float = 0.5  # weight of the pseudo-labels' loss
-    temperature: float = 4.0
+    temperature: float = 4.0  # T, the temperature of the softmax that makes pseudo-labels
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
-    labelled_batch: int | None = None  # of each step (null: as many as unlabelled ones, as in the paper)
+    labelled_batch: int | None = None  # labelled clips of a step; null: as many as unlabelled ones, as in the paper
     # `batch` counts unlabelled clips.
     client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
@@ -189,4 +190,5 @@ class LabelScores:
         self._right += int((answers == truth)[known].sum())
 
     def metrics(self) -> Metrics:
+        """Percent: the share of pseudo-labels that are kept, and of known labels that they hit."""
         return Metrics(labels_kept=(100.0 * self._kept, self._made), label_accuracy=(100.0 * self._right, self._known))

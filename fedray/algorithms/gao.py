@@ -47,10 +47,11 @@ from fedray.training.local import ClientSettings
 class GaoSettings(SGDSettings):
     """Settings of Gao et al."""
 
-    central_utterances: int = 100  # about so many of dev measure wer_i
+    central_utterances: int = 100  # utterances of dev that measure wer_i, about so many
     client: ClientSettings = field(default_factory=lambda: ClientSettings(epochs=5))
-    server_finetune: bool = True
-    server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))  # the fine-tuning
+    server_finetune: bool = True  # fine-tune on the server's labelled data after each round
+    # fine-tuning after each round
+    server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,8 +11,16 @@ NEEDED = {"out": ("study",), "clients": ("study",), "embeddings": ("study",), "u
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed arguments; ends the process with status 2 and a usage line where they are wrong."""
-    parser = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    front = parser()
+    options, rest = front.parse_known_args(arguments)
+    _check(front, options, rest)
+    return options
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands. `parse` also checks what argparse cannot."""
+    front = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
+    commands = front.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a configuration", description="Run a configuration to its end.")
     run.add_argument("config", help="a YAML file, such as configs/fednst/embedded.yaml")
     run.add_argument(
@@ -52,9 +60,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--estimate", metavar="CONFIG", help="estimate time, core- or GPU-hours, traffic and disk of this configuration"
     )
     doctor.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides of that configuration")
-    options, rest = parser.parse_known_args(arguments)
-    _check(parser, options, rest)
-    return options
+    return front
 
 
 def _add_attached(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

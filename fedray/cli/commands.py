@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status: 0 success, 1 failed or unfinished, 2 bad input, 130 interrupted."""
     options = parse(arguments)
     show_token()
     try:

@@ -76,6 +76,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
 
 
 def split_table(parts: Mapping[str, Manifest]) -> Table:
+    """Utterances, hours and speakers of the server, the clients and each split."""
     table = Table(title="Speech", title_justify="left", caption=SPREAD, caption_justify="left")
     table.add_column("")
     for title in ("utterances", "hours", "speakers", "seconds*"):
@@ -93,6 +94,7 @@ def split_table(parts: Mapping[str, Manifest]) -> Table:
 
 
 def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
+    """Words and characters of the transcripts, and the share of words that training transcripts lack."""
     source = token_source(parts)
     table = Table(title="Transcripts", title_justify="left", caption_justify="left")
     table.caption = f"new: share of the words that do not occur in the transcripts of {source}"
@@ -116,6 +118,7 @@ def client_table(
     held: Population,
     labelled: np.ndarray | None,
 ) -> Table:
+    """Number, sizes, labels and hours of the clients. `labelled`: bool, by row of the clients' manifest."""
     manifest = parts["clients"]
     table = Table(title="Clients", title_justify="left", show_header=False, caption=SPREAD, caption_justify="left")
     table.add_column("")
@@ -173,6 +176,7 @@ def histogram(counts: np.ndarray) -> Padding:
 
 
 def cohort_problems(config: Config, population: int) -> list[Problem]:
+    """What is wrong with the section `cohort` for a population of this size."""
     try:
         size = config.cohort.count(population)
     except ValueError as error:
@@ -189,6 +193,7 @@ def cohort_problems(config: Config, population: int) -> list[Problem]:
 
 
 def seed_problems(config: Config, parts: Mapping[str, Manifest]) -> list[Problem]:
+    """The problem of an algorithm that trains a seed model where the server has no data."""
     pretraining = getattr(config.algorithm.settings, "pretrain", None)
     if pretraining is None or not pretraining.steps or "server" in parts:
         return []
@@ -198,6 +203,7 @@ def seed_problems(config: Config, parts: Mapping[str, Manifest]) -> list[Problem
 
 
 def part_problems(config: Config, parts: Mapping[str, Manifest], console: Console) -> list[Problem]:
+    """What is wrong with the splits: empty ones, shared speakers, repeated ids, unusable transcripts."""
     problems = [Problem(f"{name} is empty", stops=True) for name, manifest in parts.items() if not len(manifest)]
     parts = {name: manifest for name, manifest in parts.items() if len(manifest)}
     if "dev" not in parts:
@@ -226,6 +232,7 @@ def token_source(parts: Mapping[str, Manifest]) -> str:
 
 
 def list_problems(problems: Iterable[Problem], console: Console) -> None:
+    """Print the problems, those that stop a run first."""
     problems = sorted(problems, key=lambda problem: not problem.stops)
     console.print(
         "No problems found." if not problems else f"[bold]Problems found: {len(problems)}[/bold]", highlight=False

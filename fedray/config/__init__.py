@@ -1,0 +1,1 @@
+"""Configurations: YAML and overrides, checked against frozen dataclasses."""

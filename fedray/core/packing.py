@@ -23,6 +23,7 @@ class Packing:
 
     @classmethod
     def of(cls, update: Update) -> Packing:
+        """The lengths of an update's delta and of its vectors, by name."""
         return cls(update.delta.size, tuple((name, update.vectors[name].size) for name in sorted(update.vectors)))
 
     @property

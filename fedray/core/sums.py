@@ -153,6 +153,7 @@ class PartialSum:
     personal: Metrics = field(default_factory=Metrics)  # scores of personal models
 
     def merge(self, other: PartialSum) -> None:
+        """Add the sums of another lane, which comes after this lane's."""
         self.updates.merge(other.updates)
         self.metrics = self.metrics + other.metrics
         self.personal = self.personal + other.personal

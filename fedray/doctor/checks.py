@@ -118,10 +118,12 @@ def container(root: Path, groups: str, most: float) -> tuple[float | None, float
 
 
 def usable_cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
+    """The GPUs that torch sees, and a driver that torch cannot use."""
     found = Findings()
     with warnings.catch_warnings(record=True) as said:  # torch warns of an incompatible driver
         warnings.simplefilter("always")
@@ -139,6 +141,7 @@ def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
 
 
 def versions() -> Findings:
+    """Versions of fedray, Python, libraries and extras, and whether they satisfy fedray's requirements."""
     found = Findings([("fedray", fedray.__version__), ("python", platform.python_version())])
     found.lines += [(name, _version(name)) for name in ("torch", "torchaudio", "ray", "speechbrain")]
     try:
@@ -146,7 +149,7 @@ def versions() -> Findings:
     except importlib.metadata.PackageNotFoundError:  # fedray runs from its source
         needs = []
     for need in needs:
-        if (extra := re.search(r"""extra == ['"]([\w-]+)""", need)) and extra[1] != "dev":
+        if (extra := re.search(r"""extra == ['"]([\w-]+)""", need)) and extra[1] not in ("dev", "docs"):
             name = re.split(r"[^\w.-]", need)[0]
             found.lines.append((f"extra {extra[1]}", f"{name} {_version(name)}"))
     try:
@@ -174,6 +177,7 @@ def versions() -> Findings:
 
 
 def environment() -> Findings:
+    """Environment variables that matter to runs, and whether a Ray answers at RAY_ADDRESS."""
     threads, address = os.environ.get("OMP_NUM_THREADS"), os.environ.get("RAY_ADDRESS")
     found = Findings(
         [(name, os.environ.get(name) or "not set") for name in ("OMP_NUM_THREADS", "RAY_ADDRESS", "FEDRAY_CACHE")]
@@ -231,6 +235,7 @@ def size(count: float) -> str:
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or else its class."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 

@@ -221,6 +221,7 @@ def _count(number: float, what: str) -> str:
 
 
 def duration(seconds: float) -> str:
+    """Seconds in the unit that reads best: ms, s, min or h."""
     for length, unit in ((3600, "h"), (60, "min")):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

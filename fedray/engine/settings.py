@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class CohortSettings:
     """The clients of a round."""
 
-    size: int | None = None  # clients a round; or
-    fraction: float | None = None  # this share of the population
+    size: int | None = None  # clients a round; set this or `fraction`
+    fraction: float | None = None  # share of the population that plays a round
     sampling: str = "uniform"  # uniform | weighted (by each client's cost, in utterances)
     availability: float = 1.0  # probability that a client can be chosen in a round
     dropout: float = 0.0  # probability that a chosen client never answers
@@ -53,7 +53,7 @@ class EngineSettings:
     failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
     replacements: int = 10  # dead actors that are replaced in a run before it gives up
     hang_warning_s: float = 60.0  # seconds of silence, at least, after which a warning names an actor and its client
-    checkpoint_every: int = 1  # rounds
+    checkpoint_every: int = 1  # rounds between two checkpoints
     keep: int = 2  # latest checkpoints that stay, besides the best one
     hold_gb: float = 1.0  # memory of an actor for updates that wait for the whole cohort; further ones go to local disk
     prepare: str = "lazy"  # lazy: a client prepares at its first cohort; all: everybody before the first round
@@ -89,12 +89,12 @@ class EvaluationSettings:
     """When and how splits are scored. The shards fix the order of float additions, not the number of actors."""
 
     every: int = 1  # rounds; the last round is always scored
-    shards: int = 8
+    shards: int = 8  # pieces of a split that actors score side by side
     patience: int | None = None  # rounds without a better dev score after which a run ends; null: never
     personal_every: int = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
-    personal_utterances: int = 200  # about so many of dev, evenly spread
+    personal_utterances: int = 200  # utterances of dev for each personal model, about so many, evenly spread
     personal_final: bool = False  # at the end, scores the personal models of all clients that took part, on every split
-    personal_final_utterances: int | None = None  # about so many of each split; null: all
+    personal_final_utterances: int | None = None  # utterances of each split, about so many; null: all
 
     def __post_init__(self) -> None:
         if self.every < 1 or self.shards < 1:

@@ -41,17 +41,17 @@ class Config:
     """A configuration file of `fedray run`."""
 
     cohort: CohortSettings
-    name: str = "fedray"
-    seed: int = 0
-    rounds: int = 25
+    name: str = "fedray"  # name of the run: a part of its folder's name, shown in reports
+    seed: int = 0  # seed of all random draws but those of the corpus
+    rounds: int = 25  # federated rounds; a cosine schedule ends with the last
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
-    data: DataSettings = field(default_factory=DataSettings)
-    features: FeatureSettings = field(default_factory=FeatureSettings)
-    task: Choice = choice(TASKS, "recognition")
-    model: Choice = choice(MODELS, "conformer")
-    algorithm: Choice = choice(ALGORITHMS)
-    strategy: Strategy = kinds(STRATEGIES, "by_examples")
-    server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")
+    data: DataSettings = field(default_factory=DataSettings)  # corpus, clients, labels, noise
+    features: FeatureSettings = field(default_factory=FeatureSettings)  # what the model hears of a recording
+    task: Choice = choice(TASKS, "recognition")  # what is learnt
+    model: Choice = choice(MODELS, "conformer")  # the network
+    algorithm: Choice = choice(ALGORITHMS)  # what client and server do in a round
+    strategy: Strategy = kinds(STRATEGIES, "by_examples")  # how the cohort's updates become one change
+    server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")  # how the server applies the change
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
 

@@ -50,12 +50,12 @@ class PretrainingConfig:
     `features` and `model` must be those of the runs that start from its weights.
     """
 
-    name: str = "pretraining"
-    seed: int = 0
-    imports: list[str] = field(default_factory=list)
+    name: str = "pretraining"  # name of the run, a part of its folder's name
+    seed: int = 0  # seed of all random draws but those of the corpus
+    imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # all training data, of clients and server
     features: FeatureSettings = field(default_factory=lambda: FeatureSettings(bins=64))
-    model: Choice = choice(MODELS, "audio_cnn")
+    model: Choice = choice(MODELS, "audio_cnn")  # the network whose encoder is trained
     contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
 
     def __post_init__(self) -> None:
@@ -73,6 +73,8 @@ class PretrainingConfig:
 
 @dataclass(frozen=True)
 class Pretrained:
+    """The result of `pretrain`: the file of the weights, the epochs done, the loss."""
+
     weights: Path
     epochs: int
     loss: float  # of the last epoch

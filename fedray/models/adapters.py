@@ -31,8 +31,8 @@ class LoRASettings:
     """The size of the adapters, and the weights that get one."""
 
     rank: int = 4  # 0: no adapters, the whole model is tuned
-    alpha: float = 8.0
-    dropout: float = 0.0
+    alpha: float = 8.0  # adapters are scaled by alpha / rank
+    dropout: float = 0.0  # share of an adapter's inputs that training drops
     # Regular expressions: a weight gets an adapter if one of them matches in its name. The weight of a convolution is
     # adapted as a matrix [outputs, inputs x kernel]. The defaults match the projections of self-attention and both
     # feed-forward matrices of the Conformer's encoder. With a decoder add "self_attn.*_proj".
@@ -69,6 +69,7 @@ class LowRank(nn.Module):
         nn.init.uniform_(self.a, -1 / math.sqrt(columns), 1 / math.sqrt(columns))  # as in nn.Linear
 
     def forward(self, weight: Tensor) -> Tensor:
+        """The adapted weight, of the same shape."""
         a: Tensor = self.a
         if self.training and self.dropout:
             a = a * nn.functional.dropout(torch.ones_like(a[:, :1]), self.dropout)

@@ -40,22 +40,22 @@ class CRDNNSettings:
     vocabulary; in the recipes both are the blank, 0.
     """
 
-    channels: tuple[int, ...] = (16, 32)  # of each block, which has two convolutions and halves the bins
+    channels: tuple[int, ...] = (16, 32)  # channels of each block, which has two convolutions and halves the bins
     time_pooling: int = 4  # frames that are pooled into one
     rnn: str = "lstm"  # lstm | gru
-    rnn_layers: int = 1
-    rnn_neurons: int = 128  # in each direction
-    dnn_blocks: int = 1
-    dnn_neurons: int = 128
-    dropout: float = 0.1
-    decoder_layers: int = 0
-    decoder_neurons: int = 128
-    attention: int = 128
-    attention_channels: int = 10
+    rnn_layers: int = 1  # layers of the recurrent encoder, in both directions
+    rnn_neurons: int = 128  # width of the recurrent layers in each direction
+    dnn_blocks: int = 1  # fully connected blocks after the recurrent layers
+    dnn_neurons: int = 128  # width of each of these blocks
+    dropout: float = 0.1  # share of the activations that training drops
+    decoder_layers: int = 0  # recurrent layers of the decoder; 0: CTC alone
+    decoder_neurons: int = 128  # width of the decoder
+    attention: int = 128  # width of the location-aware attention
+    attention_channels: int = 10  # filters over the last attention weights
     attention_kernel: int = 15  # encoder frames on either side
-    embedding: int = 64
-    bos: int | None = None
-    eos: int | None = None
+    embedding: int = 64  # width of the decoder's token embedding
+    bos: int | None = None  # token that starts a text; null: the first token after the vocabulary
+    eos: int | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:

@@ -23,7 +23,9 @@ from fedray.storage.files import write_atomically
 class Saves(Protocol):
     """A tokeniser that can write itself to a folder."""
 
-    def save(self, folder: Path) -> None: ...
+    def save(self, folder: Path) -> None:
+        """Write the tokens into a folder."""
+        ...
 
 
 class FeatureDescription(TypedDict):

@@ -40,8 +40,9 @@ BESIDES = (  # further files of a checkpoint that `generate` and transformers' p
 class WhisperSettings:
     """Which checkpoint, and how to use it."""
 
-    folder: str | None = None  # the checkpoint
-    language: str | None = "en"  # null: for a checkpoint of one language, such as whisper-small.en
+    folder: str | None = None  # folder of the checkpoint
+    # language of the speech; null: for a checkpoint of one language, such as whisper-small.en
+    language: str | None = "en"
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
     seconds: float | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights

@@ -22,6 +22,8 @@ from fedray.report.data_study_page import DataStudy, Federation, save
 
 @dataclass(frozen=True)
 class StudySettings:
+    """How much of two federations a study compares."""
+
     clients: int = 100  # maximum per federation, drawn with the seed of the data
     utterances: int = 10  # maximum per client
     embeddings: str | None = None  # file with weights of a SpeechBrain ECAPA-TDNN; None: statistics of log-mels

@@ -40,6 +40,7 @@ class Federation:
 
     @classmethod
     def of(cls, name: str, described: str, sounds: Sounds, seed: int) -> Federation:
+        """The measures of a federation's sounds. `seed`: of the draws, and of the chance level of purity."""
         shuffled = replace(sounds, clients=np.random.default_rng(seed).permutation(sounds.clients))
         found = {measure: spread(sounds, measure) for measure in MEASURES}
         return cls(name, described, sounds, found, purity(sounds, seed), purity(shuffled, seed))
@@ -72,6 +73,7 @@ class DataStudy:
         ]
 
     def purities(self) -> list[dict[str, str]]:
+        """A row for each federation: how well clusters of its sounds tell clients apart, and by chance."""
         return [
             {
                 "federation": side.name,
@@ -113,6 +115,7 @@ def save(study: DataStudy, out: Path) -> None:
 
 
 def as_markdown(study: DataStudy, drawn: Mapping[str, Drawing]) -> str:
+    """The study as Markdown, with links to its figures."""
     parts = [f"# {study.title}", "\n".join(f"- {sentence}" for sentence in study.sentences())]
     parts += [
         "\n".join(f"- {side.name}: {side.described}" for side in study.sides),
@@ -174,6 +177,7 @@ def clusters(study: DataStudy) -> Canvas:
 
 
 def named(measure: str) -> str:
+    """The measure's name with its unit."""
     return f"{measure} ({UNITS[measure]})" if UNITS[measure] else measure
 
 
@@ -183,6 +187,7 @@ def digits(value: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, as in "a, b and c"."""
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)
 
 

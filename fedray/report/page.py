@@ -111,6 +111,7 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
 
 
 def markdown(comparison: Comparison, drawn: Mapping[str, Drawing]) -> str:
+    """The report as Markdown: title, question, sentences, table, figures."""
     parts = [
         f"# {comparison.title}",
         comparison.sweep.question,

@@ -106,6 +106,7 @@ def choose(manifest: Manifest, clients: Mapping[str, Rows]) -> dict[str, dict[st
 
 
 def clip(row: Utterance, features: FeatureSettings, anonymous: bool) -> Clip:
+    """The spectrogram and the audio of an utterance, or the reason why it cannot be read."""
     speaker = "unknown" if anonymous else row.speaker
     try:
         wave = audio.read(row.path, features.sample_rate, row.offset, min(row.seconds, LONGEST))

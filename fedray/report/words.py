@@ -45,12 +45,14 @@ def start(metric: str) -> str:
 
 
 def unit(metric: str) -> str:
+    """The unit in which a metric is shown: %, GB, s, or "" for a plain number."""
     if in_percent(metric):
         return "%"
     return "GB" if metric.endswith("_bytes") else "s" if metric.endswith("_s") else ""
 
 
 def in_percent(metric: str) -> bool:
+    """Whether a metric is a rate that is shown in percent."""
     name = metric.rpartition("/")[2]
     return name.startswith(("wer", "cer")) or name.endswith("_wer") or rising(metric)
 

@@ -1,0 +1,1 @@
+"""Run folders: files, checkpoints, client states, and where they are."""

@@ -186,10 +186,12 @@ def clients_table(clients: Mapping[str, ClientRecord]) -> pa.Table:
 
 
 def write_clients(clients: Mapping[str, ClientRecord], path: Path) -> None:
+    """Write clients.parquet, a row for each client."""
     write_atomically(path, lambda temporary: pq.write_table(clients_table(clients), temporary))
 
 
 def read_clients(source: Path | BinaryIO) -> dict[str, ClientRecord]:
+    """The clients of a checkpoint, as `write_clients` writes them."""
     clients = {}
     for row in pq.read_table(source).to_pylist():
         report = {

@@ -54,6 +54,7 @@ def new_place(name: str, out: str | os.PathLike[str] | None) -> Path | str:
 
 
 def check_resumable(overrides: Iterable[str]) -> None:
+    """ConfigError for an override of a key that would make a resumed run another run."""
     for override in overrides:
         name = override.split("=", 1)[0]
         if name not in RESUMABLE:

@@ -24,6 +24,7 @@ def parent(place: str) -> tuple[str, str]:
 
 
 def join(*parts: str) -> str:
+    """Parts of a path or of a URI, joined by one `/` each; empty parts are left out."""
     return "/".join(part.strip("/") if index else part for index, part in enumerate(parts) if part)
 
 

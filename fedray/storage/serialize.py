@@ -46,6 +46,7 @@ def plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dumps(state: Mapping[str, Any]) -> bytes:
+    """The bytes of a state, which `loads` reads without executing anything."""
     buffer = io.BytesIO()
     torch.save(_tensors(state), buffer)
     return buffer.getvalue()

@@ -55,9 +55,12 @@ class _Once(LoggerCallback):
 
 
 class Json(_Once, JsonLoggerCallback):
+    """Tune's result.json, with each round once."""
+
     file = EXPR_RESULT_FILE
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
+        """Write the row, unless the file has it."""
         if self._is_new(trial, result):
             super().log_trial_result(iteration, trial, result)
 
@@ -67,9 +70,12 @@ class Json(_Once, JsonLoggerCallback):
 
 
 class Csv(_Once, CSVLoggerCallback):
+    """Tune's progress.csv, with each round once."""
+
     file = EXPR_PROGRESS_FILE
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
+        """Write the row, unless the file has it."""
         if trial not in self._trial_files:
             self._setup_trial(trial)
         if self._is_new(trial, result):
@@ -93,6 +99,7 @@ class Board(TBXLoggerCallback):
         """Writes nothing."""
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """Write the trial's swept keys and scores for TensorBoard's HPARAMS."""
         numbers = {key: value for key, value in trial.last_result.items() if isinstance(value, int | float)}
         scores = {key: value for key, value in numbers.items() if key.startswith(("seed/", "best/"))}
         scores |= {f"last/{key}": value for key, value in numbers.items() if key.startswith("dev/")}

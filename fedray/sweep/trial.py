@@ -43,6 +43,7 @@ class Trial(tune.Trainable):
     """Tune creates a trial, asks it for rows and checkpoints, and ends it; `tune.with_parameters` passes the study."""
 
     def setup(self, config: Json, study: Study) -> None:
+        """Called by Tune: `config` holds the swept keys and their values."""
         self.study, self.values, self.name = study, config, Path(self.logdir).name
         self.round = 0  # the last reported one
         self.source: Json | None = None  # the pointer to the checkpoint to start from
@@ -59,11 +60,13 @@ class Trial(tune.Trainable):
         return True
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
+        """Continue from the checkpoint that a pointer names, of this trial or of another."""
         self.source = json.loads(Path(checkpoint_dir, POINTER).read_text(encoding="utf-8"))
         self.round = self.source["round"]
         self.pinned.append(self.round)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write a pointer to the newest checkpoint of the run, and keep that checkpoint."""
         saved = max(round for round in self.folder.saved_rounds() if round <= self.round)
         pointer = {"trial": self.name, "run": self.run, "round": saved}
         Path(checkpoint_dir, POINTER).write_text(json.dumps(pointer), encoding="utf-8")
@@ -79,6 +82,7 @@ class Trial(tune.Trainable):
         return {"run": self.run} | row | {self.study.metric: self.metric}
 
     def cleanup(self) -> None:
+        """Stop the driver of an unfinished run."""
         if self.driver is not None:
             self.driver.stop.remote(now=True)
             ray.wait([self.finished], timeout=END_SECONDS)

@@ -42,7 +42,7 @@ class ClassificationSettings:
     """Classes, windows and masks."""
 
     label: str = "label"  # label | text: the column of the manifest that holds the class
-    classes: list[str] | None = None  # null: all classes of the server and the clients, sorted
+    classes: list[str] | None = None  # the classes; null: all classes of the server and the clients, sorted
     # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
     window: float | None = None
     augment: SpecAugmentSettings = field(default_factory=lambda: SpecAugmentSettings(time_masks=0, frequency_masks=0))

@@ -39,9 +39,9 @@ class ContrastiveSettings:
     A batch of 1,024 clips takes about 15 GB with audio_cnn, since the loss compares all its segments at once.
     """
 
-    epochs: int = 500
+    epochs: int = 500  # passes over all clips
     batch: int = 1024  # clips; each has batch - 1 negatives
-    lr: float = 1e-3
+    lr: float = 1e-3  # Adam's learning rate
     window: float = 1.0  # seconds of a segment; a clip must be longer, or its two segments are the same
     units: int = 256  # outputs of the head g
 

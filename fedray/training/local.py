@@ -29,9 +29,9 @@ Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (g
 class ClientSettings:
     """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
-    lr: float = 0.1
-    batch: int = 6
-    epochs: int = 1
+    lr: float = 0.1  # eta, the learning rate in the first round; `schedule` changes it
+    batch: int = 6  # utterances of a step
+    epochs: int = 1  # passes over the client's data in a round
     clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
     optimizer: str = "sgd"  # sgd, without momentum | adam
     l2: float = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
@@ -48,11 +48,11 @@ class ClientSettings:
 class AdamWSettings:
     """AdamW with a linear warm-up, then half a cosine down to zero."""
 
-    lr: float = 3e-3
-    warmup: int = 100  # steps
-    batch: int = 8
-    weight_decay: float = 0.01
-    clip: float | None = 5.0
+    lr: float = 3e-3  # the highest learning rate, reached after the warm-up
+    warmup: int = 100  # steps of the linear rise from near 0
+    batch: int = 8  # utterances of a step
+    weight_decay: float = 0.01  # decoupled from the gradient, as in AdamW
+    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, clip=self.clip)
@@ -82,10 +82,10 @@ class PretrainSettings(AdamWSettings):
 class WarmUpSettings(AdamWSettings):
     """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant rate."""
 
-    lr: float = 1e-3
-    warmup: int = 50
-    weight_decay: float = 0.0
-    epochs: int = 1
+    lr: float = 1e-3  # the learning rate after the warm-up
+    warmup: int = 50  # steps of the linear rise from near 0
+    weight_decay: float = 0.0  # decoupled from the gradient, as in AdamW
+    epochs: int = 1  # passes over the client's data in a round
     keep: bool = True  # keep moments and step count between rounds; false: each round starts with a warm-up
 
     def __post_init__(self) -> None:
@@ -113,6 +113,7 @@ class ClientOptimizer:
         self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
 
     def step(self) -> None:
+        """One step along the gradient; the rate is constant."""
         weights, gradient = self._flat.weights, self._flat.gradient
         if self._l2 is not None:
             gradient.addcmul_(weights, self._l2)
@@ -139,6 +140,7 @@ class AdamW:
             self._adamw.load_state_dict({"state": {0: copies}, "param_groups": groups})
 
     def step(self) -> None:
+        """One step along the gradient, at the rate of the step's number."""
         clip_gradient(self._flat, self._settings.clip)
         self._adamw.param_groups[0]["lr"] = self._settings.rate(self._done, self._steps)
         self._adamw.step()
@@ -243,6 +245,7 @@ class Mean:
         self._total, self._count = 0.0, 0
 
     def add(self, mean: float, count: int) -> None:
+        """Add a mean over `count` values."""
         self._total += mean * count
         self._count += count
 

@@ -23,8 +23,8 @@ class ConfidenceSettings:
     The share changes linearly from `keep` in the first round to `keep_last` in the last one.
     """
 
-    keep: float = 1.0
-    keep_last: float = 1.0
+    keep: float = 1.0  # share in the first round; 1: all labels
+    keep_last: float = 1.0  # share in the last round
 
     def __post_init__(self) -> None:
         if not (0 < self.keep <= 1 and 0 < self.keep_last <= 1):

@@ -54,6 +54,7 @@ class RecognitionSettings:
     unknown: str = "refuse"
     ctc_weight: float = 1.0  # nu; below 1 the model needs a decoder
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
+    # language model of beam search, trained on the server's transcripts
     language_model: Choice = choice(LANGUAGE_MODELS, "ngram")
     # For pseudo-labels and final scores. Between rounds, dev is scored by greedy search.
     decode: DecodeSettings = field(default_factory=DecodeSettings)

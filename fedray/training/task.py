@@ -33,7 +33,9 @@ Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each u
 class Pretrained(Protocol):
     """A model with weights of its checkpoint."""
 
-    def load_pretrained(self) -> None: ...
+    def load_pretrained(self) -> None:
+        """Replace the initial weights by those of the checkpoint."""
+        ...
 
 
 class Task(ABC):

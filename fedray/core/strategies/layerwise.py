@@ -21,8 +21,8 @@ class LayerwisePruning(TwoPhase):
     1 or 2 clients are not pruned. Ties: of equal deviations, the first id ranks lower.
     """
 
-    pruning: float = 0.1
-    clip_norm: float | None = None
+    pruning: float = 0.1  # share of the cohort that each layer drops at either end, below 0.5
+    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(pruning=self.pruning, clip_norm=self.clip_norm)

@@ -60,8 +60,9 @@ class Table:
         return self.columns[name]
 
     def optional(self, name: str | None, option: str, without: str = "") -> list[str] | None:
-        """The values of a column, or None if `name` is None. The error of `column` also names null; `without` says what
-        null means.
+        """The values of a column, or None if `name` is None.
+
+        The error of `column` also names null; `without` says what null means.
         """
         if name is None:
             return None

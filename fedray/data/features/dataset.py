@@ -118,6 +118,7 @@ class Batch:
         return len(self.positions)
 
     def to(self, device: torch.device | str) -> Batch:
+        """The batch on another device; positions stay."""
         return Batch(self.features.to(device), self.lengths.to(device), self.positions)
 
 

@@ -25,10 +25,10 @@ class FeatureSettings:
 
     # logmel | whisper: the features that Whisper was trained on, with another mel scale and range.
     kind: str = "logmel"
-    bins: int = 40
+    bins: int = 40  # mel bins of a frame
     sample_rate: int = 16000  # Hz; audio of another rate is resampled
-    window_ms: float = 25.0
-    hop_ms: float = 10.0
+    window_ms: float = 25.0  # length of the analysis window
+    hop_ms: float = 10.0  # distance between two frames
     normalise: str = "mean"  # per utterance and bin: mean | mean_variance | none
 
     def __post_init__(self) -> None:

@@ -37,14 +37,14 @@ class PartitionSettings:
     pooled      one client, "all", with the utterances of all clients and of the server, for central training
     """
 
-    by: str = "speaker"
+    by: str = "speaker"  # speaker | k_speakers | silos | iid | uneven | dirichlet | label | pooled: see above
     count: int | None = None  # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
-    alpha: float = 0.5
+    alpha: float = 0.5  # dirichlet: smaller values make clients' labels more skewed
     spread: float = 0.25  # FedSTAR's sigma
     labels: float | None = None  # uneven: mean number of labels among a client's labelled utterances (null: at random)
     # Sigma_c: a client's number of labels is drawn from `labels` * (1 +- labels_spread) and rounded.
     labels_spread: float = 0.0
-    speakers_per_client: int = 2
+    speakers_per_client: int = 2  # k_speakers: speakers that share a client
     min_utterances: int = 1  # clients with fewer are dropped; a Dirichlet draw is repeated until no client has fewer
     max_utterances: int | None = None  # a client with more keeps that many random utterances
 

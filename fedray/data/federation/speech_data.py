@@ -27,8 +27,8 @@ from fedray.storage.cache import key
 class ServerDataSettings:
     """The speakers of the training data that belong to the server, where the corpus does not say. All null: none."""
 
-    share: float | None = None  # of the speakers
-    hours: float | None = None
+    share: float | None = None  # share of the speakers
+    hours: float | None = None  # hours of speech, by whole speakers
     utterances: float | None = None  # share of the utterances
     largest: bool = False  # choose the speakers with most speech (with `utterances`: most utterances), not random ones
 
@@ -41,18 +41,17 @@ class ServerDataSettings:
 class DataSettings:
     """The section `data` of a configuration."""
 
-    corpus: str = "embedded"
-    root: str | None = None  # the corpus' folder
-    seed: int = 0  # for making and dividing the corpus, apart from the seed of the run
+    corpus: str = "embedded"  # the name of the reader; docs/corpora.md lists them
+    root: str | None = None  # the folder that holds the corpus; the embedded corpus has none
+    seed: int = 0  # seed for making and dividing the corpus, apart from the seed of the run
     options: dict[str, Any] = field(default_factory=dict)  # settings of this corpus' reader
     server: ServerDataSettings = field(default_factory=ServerDataSettings)
     clients: PartitionSettings = field(default_factory=PartitionSettings)
     labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
     corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
-    # Random shares of the training speakers (where none are known, of the recordings), drawn with `seed`, where the
-    # corpus has no such set. No speaker is in two sets.
-    dev_share: float | None = None
-    test_share: float | None = None
+    # Shares are drawn with `seed`. No speaker is in two sets. Where no speakers are known, recordings are drawn.
+    dev_share: float | None = None  # share of the training speakers for dev, where the corpus has no development set
+    test_share: float | None = None  # share of the training speakers for test, where the corpus has no test set
     skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
 
     def __post_init__(self) -> None:
@@ -101,6 +100,7 @@ class SpeechData:
         return {client: place for place, client in enumerate(self._ids)}
 
     def client_ids(self) -> Sequence[str]:
+        """The ids of all clients, in order."""
         return self._ids
 
     def cost(self, client: str) -> float:
@@ -109,16 +109,20 @@ class SpeechData:
         return int(self._offsets[place + 1] - self._offsets[place])
 
     def load(self, client: str) -> Utterances:
+        """The training utterances of a client."""
         place = self._places[client]
         return self._clients.take(self._members[self._offsets[place] : self._offsets[place + 1]])
 
     def server(self) -> Utterances | None:
+        """The server's training utterances; None without any."""
         return self._server
 
     def splits(self) -> Sequence[str]:
+        """The names of the splits that can be scored."""
         return list(self._splits)
 
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Utterances:
+        """Part `index` of `count` of a split."""
         return shard(self._splits[split], index, count)
 
     def client_part(self, client: str, split: str) -> Utterances | None:

@@ -12,6 +12,8 @@ KEPT = 10_000
 
 @dataclass(frozen=True)
 class Event:
+    """An entry of the log of a run. Numbers count from 0."""
+
     number: int
     kind: str  # phase | progress | seed | round | warning
     data: dict[str, Any]

@@ -27,6 +27,8 @@ class Phases:
 
 
 class Stopwatch:
+    """Calling it gives the seconds since it was made."""
+
     def __init__(self) -> None:
         self.started = time.perf_counter()
 

@@ -21,6 +21,7 @@ NAMED = 20  # clients whose names an axis shows; of more it shows none
 
 
 def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
+    """The error rate of each speaker, sorted, with the seed model's as a reference."""
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each speaker, sorted")
     colours = coloured(comparison)
     first = next(iter(colours))
@@ -81,6 +82,7 @@ def client_means(runs: Sequence[Run], metric: str) -> dict[str, float]:
 
 
 def participation(figure: Participation, comparison: Comparison) -> Canvas:
+    """How many clients took part in how many rounds."""
     drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
     found = []
     for group, colour in coloured(comparison).items():

@@ -18,6 +18,7 @@ from fedray.report.words import number, rising, scaled, start, title, with_unit
 
 
 def bars(figure: Bars, comparison: Comparison) -> Canvas:
+    """One bar for each group of runs, with its interval and each seed's score."""
     metric = known_metric(figure.metric, comparison.runs)
     found = [(group, values) for group in comparison.groups if (values := group.values(metric))]
     drawn, axes = canvas.new(figure.title or title(metric), 0.9 + 0.34 * len(found))
@@ -42,6 +43,7 @@ def bars(figure: Bars, comparison: Comparison) -> Canvas:
 
 
 def trend(figure: Trend, comparison: Comparison) -> Canvas:
+    """Scores along a numeric key. ValueError: a run's value of the key is no number."""
     metric = known_metric(figure.metric, comparison.runs)
     lines: dict[str, list[tuple[float, list[float]]]] = {}
     for group in comparison.groups:
@@ -76,6 +78,7 @@ def _line(group: Group, figure: Trend, comparison: Comparison) -> str:
 
 
 def scatter(figure: Scatter, comparison: Comparison) -> Canvas:
+    """Scores of single runs against each swept key, the best run marked."""
     metric = known_metric(figure.metric, comparison.runs)
     columns = min(3, len(figure.keys))
     rows = -(-len(figure.keys) // columns)

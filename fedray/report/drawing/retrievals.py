@@ -20,6 +20,7 @@ ROW, TOP = 1.9, 0.5  # inches
 
 
 def retrievals(figure: Retrievals, comparison: Comparison) -> Canvas:
+    """The dev score of each k, lambda and temperature, a map for each k and group."""
     found = {group: costs for group in comparison.groups if (costs := settings_scores(group))}
     if not found:
         raise ValueError(

@@ -27,6 +27,7 @@ PHASES = {
 
 
 def curves(figure: Curves, comparison: Comparison) -> Canvas:
+    """Metrics over the rounds: mean and spread over seeds."""
     metrics = [known_metric(metric, comparison.runs) for metric in figure.metrics]
     drawn, axes = canvas.new(figure.title or ", ".join(map(title, metrics)))
     colours = coloured(comparison)
@@ -80,6 +81,7 @@ def smoothed(values: np.ndarray, weight: float) -> np.ndarray:
 
 
 def phases(figure: Phases, comparison: Comparison) -> Canvas:
+    """The time of a round by phase, a bar for each group of runs."""
     found = [group for group in comparison.groups if any(run.rows for run in group.runs)]
     drawn, axes = canvas.new(figure.title or "Time of a round", 1.2 + 0.34 * len(found))
     before = np.zeros(len(found))

@@ -131,6 +131,7 @@ class PaddedCTCHead(nn.Module):
         self.ctc_head, self.size = ctc_head, cast(nn.Linear, attention_head.w).out_features
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """Logits [B, T, V], with columns that no search picks for tokens that CTC lacks."""
         logits = self.ctc_head(hidden)
         return nn.functional.pad(logits, (0, self.size - logits.shape[-1]), value=NEVER)
 
@@ -144,6 +145,7 @@ class FusedScorer(BaseScorerInterface):
     def score(
         self, inp_tokens: Tensor, memory: list[Hashable] | None, candidates: Tensor | None, attn: Tensor | None
     ) -> tuple[Tensor, list[Hashable]]:
+        """Log-probabilities of all next tokens, and the language model's new states."""
         model = self.language_model
         tokens = inp_tokens.tolist()
         if memory is None:
@@ -160,7 +162,9 @@ class FusedScorer(BaseScorerInterface):
         return scores.to(inp_tokens.device), states
 
     def permute_mem(self, memory: list[Hashable], index: Tensor) -> list[Hashable]:
+        """The states of the hypotheses that the beam keeps."""
         return [memory[place] for place in index.flatten().tolist()]
 
     def reset_mem(self, x: Tensor, enc_lens: Tensor) -> None:
+        """No state: `score` makes the first."""
         return None

@@ -22,13 +22,13 @@ class DecodeSettings:
     """A search and its options."""
 
     search: str = "ctc"  # greedy | ctc | lexicon | attention
-    beam: int = 8
-    lm_weight: float = 0.5
+    beam: int = 8  # hypotheses that a beam search keeps
+    lm_weight: float = 0.5  # weight of the language model's log-probability; 0: no language model
     token_bonus: float = 0.5  # natural log units for each token; has no effect without a language model
     prune: float = 7.0  # tokens further than this below the best of their frame (natural log) start no new hypothesis
     lexicon: tuple[str, ...] | None = None  # the words of the lexicon search
-    min_words: int = 1
-    max_words: int = 100
+    min_words: int = 1  # lexicon search: words of the shortest text
+    max_words: int = 100  # lexicon search: words of the longest text
     ctc_weight: float = 0.4  # attention search: share of CTC in the joint score
     max_tokens_per_frame: float = 1.0  # attention search: longest text, in tokens per encoder frame
 

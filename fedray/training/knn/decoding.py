@@ -84,6 +84,7 @@ class ModelWithMemory:
         return getattr(self._model, name)
 
     def ctc(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities [B, T, V], mixed with the memory's at frames that a memory can change."""
         log_probs = self._model.ctc(hidden)
         if self._memory.settings.keys != "frames":
             return log_probs

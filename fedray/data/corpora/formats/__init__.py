@@ -1,0 +1,1 @@
+"""Readers of lists of utterances in a file: SpeechBrain, NeMo, Kaldi, tables."""

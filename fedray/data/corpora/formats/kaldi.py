@@ -21,8 +21,8 @@ class Kaldi(Listed):
     such audio to files first.
     """
 
-    speaker_file: str | None = "utt2spk"  # null: unknown; each recording is a speaker of its own
-    text_file: str | None = "text"  # null: no transcripts
+    speaker_file: str | None = "utt2spk"  # file of the speakers; null: unknown, each recording is a speaker of its own
+    text_file: str | None = "text"  # file of the transcripts in Kaldi's form; null: no transcripts
     label_file: str | None = None  # lines read "utterance label", as in utt2spk
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:

@@ -22,11 +22,11 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Lhotse(Listed):
-    """train, dev and test name files of cuts, or of supervisions, whose recordings lie beside them in a file with
-    `recordings` in its name in place of `supervisions`.
+    """train, dev and test name files of cuts, or of supervisions.
 
-    Without names, the files supervisions_train.jsonl.gz, cuts_dev.jsonl.gz, ... are read. An utterance is a
-    supervision, or a cut that has none. Keys are fields of a supervision, or of its `custom`.
+    The recordings of supervisions lie beside them, in a file with `recordings` in its name instead. Without names, the
+    files supervisions_train.jsonl.gz, cuts_dev.jsonl.gz, ... are read. An utterance is a supervision, or a cut that has
+    none. Keys are fields of a supervision, or of its `custom`.
     """
 
     audio_root: str | None = None  # where relative paths start, relative to the root; null: the root

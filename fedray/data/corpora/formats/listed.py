@@ -27,13 +27,14 @@ class Listed(ABC):
     that `test: [test.csv, other.csv]` gives `test` and `test-other`.
     """
 
-    train: list[str] = field(default_factory=list)
-    dev: list[str] = field(default_factory=list)
+    train: list[str] = field(default_factory=list)  # files of the training data
+    dev: list[str] = field(default_factory=list)  # files that choose the round; []: set data.dev_share
+    # files of the first test set and of further ones; []: set data.test_share
     test: list[str] = field(default_factory=list)
     server: list[str] = field(
         default_factory=list
-    )  # for corpora that already divide their data into server and clients
-    clients: list[str] = field(default_factory=list)
+    )  # files of the server, for corpora that already divide their data into server and clients
+    clients: list[str] = field(default_factory=list)  # files of the clients' training data, beside `server`
     lower_case: bool = False  # converts the text, not the labels
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:

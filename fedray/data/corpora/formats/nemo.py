@@ -20,12 +20,12 @@ from fedray.data.manifest import Manifest, place
 class Nemo(Listed):
     """Paths are absolute or relative to the manifest's folder, as in NeMo. The path and offset are the id of a line."""
 
-    audio_root: str | None = None  # relative to the root; null: the folder of the manifest
-    speaker_key: str | None = "speaker"  # null: unknown, as in many of NeMo's manifests; a recording is a speaker
-    text_key: str | None = "text"
+    audio_root: str | None = None  # folder of the audio, relative to the root; null: the folder of the manifest
+    speaker_key: str | None = "speaker"  # key of the speaker; null: unknown, each recording is a speaker of its own
+    text_key: str | None = "text"  # key of the transcript; null: no transcripts
     label_key: str | None = None  # `command` or `label` in NeMo's classification manifests
-    translation_key: str | None = None
-    id_key: str | None = None
+    translation_key: str | None = None  # key of the translation; null: no translations
+    id_key: str | None = None  # key of the utterance's id; null: its path and offset
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         lines, items = _objects(path)

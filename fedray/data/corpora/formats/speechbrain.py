@@ -28,14 +28,14 @@ class SpeechBrain(Listed):
     the speaker.
     """
 
-    data_root: str | None = None  # null: the root
-    wav_column: str = "wav"
+    data_root: str | None = None  # folder that replaces variables in paths; null: the root
+    wav_column: str = "wav"  # column of the audio's path
     duration_column: str | None = "duration"  # seconds (often `length` in json); null: lengths are measured
-    speaker_column: str | None = "spk_id"  # null: unknown; each recording is a speaker of its own
-    speaker_separator: str | None = None
-    text_column: str | None = "wrd"
-    label_column: str | None = None
-    translation_column: str | None = None
+    speaker_column: str | None = "spk_id"  # column of the speaker; null: unknown, each recording is a speaker
+    speaker_separator: str | None = None  # the speaker is what stands before it; null: the whole value
+    text_column: str | None = "wrd"  # column of the transcript; null: no transcripts
+    label_column: str | None = None  # column of the class; null: no classes
+    translation_column: str | None = None  # column of the translation; null: no translations
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         if path.suffix not in VARIABLE:

@@ -16,18 +16,18 @@ from fedray.data.manifest import Manifest
 class Tsv(Listed):
     """A table with a header and one row an utterance. There is no quoting: a quotation mark is part of the text."""
 
-    delimiter: str = "\t"
+    delimiter: str = "\t"  # between two columns: a tab by default, "," for a comma
     path_column: str = "path"  # absolute paths, or paths relative to `audio_root`
-    speaker_column: str | None = "speaker"  # null: unknown; each recording is a speaker of its own
-    text_column: str | None = None
-    label_column: str | None = None
-    translation_column: str | None = None
-    id_column: str | None = None  # null: the path as the table has it
-    seconds_column: str | None = "seconds"  # null: lengths are measured
-    offset_column: str | None = None
+    speaker_column: str | None = "speaker"  # column of the speaker; null: unknown, each recording is a speaker
+    text_column: str | None = None  # column of the transcript; null: no transcripts
+    label_column: str | None = None  # column of the class; null: no classes
+    translation_column: str | None = None  # column of the translation; null: no translations
+    id_column: str | None = None  # column of the utterance's id; null: the path as the table has it
+    seconds_column: str | None = "seconds"  # column of the length in seconds; null: lengths are measured
+    offset_column: str | None = None  # seconds at which the utterance starts in its file; null: at 0
     split_column: str | None = None  # its value is the split of the row, whichever list names the file
     split_names: dict[str, str] = field(default_factory=dict)  # e.g. {val: dev}; the usual names are known
-    audio_root: str | None = None  # relative to the root; null: the folder of the table
+    audio_root: str | None = None  # folder of the audio, relative to the root; null: the folder of the table
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         table = Table.read(path, self.delimiter, quoted=False)

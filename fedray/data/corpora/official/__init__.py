@@ -1,0 +1,1 @@
+"""Readers of corpora in their official layout: one file each."""

@@ -28,7 +28,8 @@ class Ambient:
     """
 
     audio: str = "datasets/ambient_context/Data"  # relative to data.root, as are the lists
-    train: str = "data_splits/ambient_context/train_split.txt"
+    train: str = "data_splits/ambient_context/train_split.txt"  # the list of the training cuts
+    # the list of the test cuts; null: the first list divides into all splits
     test: str | None = "data_splits/ambient_context/test_split.txt"
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:

@@ -26,12 +26,12 @@ Reasons = dict[str, Collection[str]]
 
 @dataclass(frozen=True)
 class CommonVoice:
-    """The speaker is the first 16 digits of client_id, the text the sentence. Its tables have no quoting, in any
-    version.
+    """The speaker is the first 16 digits of client_id, the text the sentence.
 
-    Lengths come from clip_durations.tsv (since version 17), or else from the mp3 files, read in parallel. Left out are
-    lines with missing fields, sentences without a letter, clips that are missing or unreadable, and clips outside the
-    limits on words and seconds.
+    Its tables have no quoting, in any version. Lengths come from clip_durations.tsv (since version 17), or else from
+    the mp3 files, read in parallel. Left out are lines with missing fields, sentences without a letter, clips that are
+    missing or unreadable, and clips outside the limits on words and seconds.
+
     For version 6.1, Gao et al. (2022) give the server those of 4,212 French speakers who recorded most, together half
     of the clips: data.server={utterances: 0.5, largest: true}.
     """
@@ -40,13 +40,13 @@ class CommonVoice:
     language: str | None = None
     # tables, without .tsv; with [validated], use data.dev_share and data.test_share
     train: list[str] = field(default_factory=lambda: ["train"])
-    dev: str | None = "dev"
-    test: str | None = "test"
+    dev: str | None = "dev"  # table of the development set; null: none
+    test: str | None = "test"  # table of the test set; null: none
     punctuation: bool = False  # false: keep letters, digits and the apostrophes inside words only
-    lower_case: bool = True
-    min_words: int = 1
-    min_seconds: float = 0.0
-    max_seconds: float | None = None  # Gao et al.: 8
+    lower_case: bool = True  # converts the text to lower case
+    min_words: int = 1  # words of the shortest sentence that is kept
+    min_seconds: float = 0.0  # shorter clips are left out
+    max_seconds: float | None = None  # longer clips are left out (Gao et al.: 8); null: none
     # Keep speakers whose accent begins with one of these, in any case; the label is the beginning. For the English
     # tables of all versions: england, australia, india, canad. []: all speakers, without label
     accents: list[str] = field(default_factory=list)

@@ -43,7 +43,7 @@ class CremaD:
     """
 
     labels: str = "votes"  # votes | names
-    fold: int = 5  # the actors of the test set
+    fold: int = 5  # fold, from 1 to 5, whose actors are the test set
     dev_fold: int | None = None  # null: the fold before `fold`, or 5 before 1; 0: no dev set, as in FedAudio
 
     def __post_init__(self) -> None:

@@ -23,8 +23,8 @@ class Fsdd:
     The takes of test and dev are ranges that include both ends.
     """
 
-    test_takes: tuple[int, int] = (0, 4)  # the official test set
-    dev_takes: tuple[int, int] = (5, 9)  # all others train
+    test_takes: tuple[int, int] = (0, 4)  # takes of `test`, first and last: the official test set
+    dev_takes: tuple[int, int] = (5, 9)  # takes of `dev`, first and last; all others train
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
         """The splits "train", "dev" and "test". Raises ValueError for names that are not `digit_speaker_take`."""

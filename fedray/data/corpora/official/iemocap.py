@@ -23,6 +23,8 @@ TURN = re.compile(r"(Ses0(\d)[FM]_(impro|script)\w+)_([FM])(?:XX)?\d+")
 
 
 class Turn(NamedTuple):
+    """A rated turn of a dialogue."""
+
     source: str  # file and line of the rating
     utterance: str
     speaker: str  # "Ses01F"

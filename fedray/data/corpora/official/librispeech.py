@@ -18,8 +18,10 @@ Rows = list[tuple[str, str, float, str, str]]  # utterance, path, seconds, reade
 class LibriSpeech:
     """Subsets by split. The speaker is the reader. The first test subset is the split `test`; others keep names."""
 
+    # subsets that train; each is a folder such as train-clean-100
     train: list[str] = field(default_factory=lambda: ["train-clean-100"])
-    dev: list[str] = field(default_factory=lambda: ["dev-clean"])
+    dev: list[str] = field(default_factory=lambda: ["dev-clean"])  # subsets that choose the round
+    # subsets that test; the first is `test`, others keep their names
     test: list[str] = field(default_factory=lambda: ["test-clean"])
     lower_case: bool = False  # false: LibriSpeech's upper case
 

@@ -61,8 +61,10 @@ class SpeechCommands:
     split: str = "lists"
     split_files: str | None = None  # the folder of FedSTAR's train_split.txt and test_split.txt, relative to data.root
     speakers: str = "train"  # train | all
-    unknown_percentage: float | None = 10.0  # of the split's clips of commands, as in TensorFlow; null: all clips
-    silence_percentage: float | None = None  # of the split's clips of words; null: as many cuts as clips of one word
+    # percent of the split's clips of commands, as in TensorFlow; null: all clips
+    unknown_percentage: float | None = 10.0
+    # percent of the split's clips of words; null: as many cuts as clips of one word
+    silence_percentage: float | None = None
     test_archive: str | None = None  # 12 classes: test on speech_commands_test_set_v0.02, a folder below data.root
 
     def __post_init__(self) -> None:

@@ -24,6 +24,8 @@ AGAIN = "unpack speech_commands_v0.02.tar.gz again"
 
 
 class Clip(NamedTuple):
+    """A clip of one word, of noise or of the test archive."""
+
     utterance: str  # "yes/004ae714_nohash_0", as in the official lists, without .wav
     path: str
     speaker: str

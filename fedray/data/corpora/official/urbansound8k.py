@@ -30,7 +30,7 @@ class UrbanSound8K:
     round must differ from the fold that tests.
     """
 
-    test_folds: list[int] = field(default_factory=lambda: [10])
+    test_folds: list[int] = field(default_factory=lambda: [10])  # folds, from 1 to 10, of the test set
     dev_folds: list[int] | None = (
         None  # null: the fold before the first test fold, or 10 before 1; []: none, as published
     )

@@ -28,6 +28,8 @@ Reasons = dict[str, list[str]]
 
 
 class Recording(NamedTuple):
+    """A recording with its prompt."""
+
     utterance: str  # "en/1snoke-20120412-hge/a0405"
     path: str
     seconds: float
@@ -49,6 +51,7 @@ class VoxForge:
     `split_files` uses FedSTAR's lists instead (train_split.txt, test_split.txt), whose test speakers also train.
     """
 
+    # languages that are read, each from its folder
     languages: list[str] = field(default_factory=lambda: list(LANGUAGES))
     lower_case: bool = False  # converts the text: English prompts are in upper case
     split_files: str | None = None  # the folder of FedSTAR's lists, relative to data.root

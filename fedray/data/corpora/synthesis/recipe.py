@@ -34,24 +34,24 @@ class Recipe:
     2022); with `clients.snr_within`, speakers differ more than the utterances of a speaker.
     """
 
-    kind: str = "commands"
+    kind: str = "commands"  # commands | keywords | emotions | events
     languages: list[str] = field(default_factory=lambda: ["en"])  # dealt to the speakers in turn
     dialects: list[str] = field(default_factory=list)  # dealt to all speakers but the server's; []: see clients.accents
     domains: list[str] = field(default_factory=list)  # dealt to all speakers but the server's
     server_words: bool = (
         False  # true, with domains: the server reads words of all domains in random order; else commands
     )
-    server_speakers: int = 40
-    server_utterances: int = 25  # of each speaker, as in all settings below
-    client_speakers: int = 60
-    client_utterances: int = 60
+    server_speakers: int = 40  # speakers of `server`
+    server_utterances: int = 25  # utterances of each server speaker
+    client_speakers: int = 60  # speakers of `clients`
+    client_utterances: int = 60  # utterances of each client speaker
     tail: float = 0.0  # sigma of clients' log-normal utterance counts, whose mean is client_utterances; 0: equal counts
-    dev_speakers: int = 20
-    dev_utterances: int = 20
-    test_speakers: int = 60
-    test_utterances: int = 20
-    test_server_speakers: int = 15
-    test_server_utterances: int = 20
+    dev_speakers: int = 20  # speakers of `dev`
+    dev_utterances: int = 20  # utterances of each dev speaker
+    test_speakers: int = 60  # speakers of `test`
+    test_utterances: int = 20  # utterances of each test speaker
+    test_server_speakers: int = 15  # speakers of `test-server`
+    test_server_utterances: int = 20  # utterances of each test-server speaker
     held_out: float = 0.25  # share of the grammar's sentences that server and clients never say
     unseen: float = 0.5  # share of dev and test utterances that are held-out sentences
     words: int = 35  # keywords: how many of each language's 35, from the first

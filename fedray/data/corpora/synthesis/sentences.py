@@ -48,6 +48,7 @@ class Grammar:
 
 
 def pick(choices: tuple[str, ...], generator: np.random.Generator) -> str:
+    """A random choice, each with the same probability."""
     return choices[int(generator.integers(len(choices)))]
 
 

@@ -36,7 +36,7 @@ class Conditions:
     """How speakers sound and where they are, which makes the corpus easy or hard. Two numbers are a range."""
 
     accents: int = 0  # how many of the language's accents, the most common first; 0: all
-    words_per_minute: list[int] = field(default_factory=lambda: [130, 180])
+    words_per_minute: list[int] = field(default_factory=lambda: [130, 180])  # espeak-ng's speed, drawn for each speaker
     warp: list[float] = field(
         default_factory=lambda: [0.9, 1.12]
     )  # above 1: a shorter vocal tract with higher formants
@@ -47,6 +47,7 @@ class Conditions:
     )  # dB, energy of the direct sound over that of the reverberation
     snr: list[float] = field(default_factory=lambda: [5.0, 20.0])  # dB, drawn for every utterance
     snr_within: float | None = None  # dB between an utterance's SNR and its speaker's, itself in `snr`; null: no limit
+    # kinds of background noise: each speaker has one of them
     noises: list[str] = field(default_factory=lambda: list(NOISES))
 
     def check(self, key: str) -> None:
@@ -89,6 +90,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Speaker:
+    """A synthetic speaker: a voice of espeak-ng, how it is changed, and where it is recorded."""
+
     id: str
     language: str
     voice: str

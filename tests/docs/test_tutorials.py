@@ -1,0 +1,55 @@
+"""The tutorials run from top to bottom, as a reader would type them in a clone.
+
+A fenced block with a title is a file, `python` is executed, each line of `sh` is a command. `console` and `text` are
+shown only.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedray import cli
+
+ROOT = Path(__file__).parent.parent.parent
+LONG = ("sweep", "on-a-cluster")  # several runs, or trials in processes of their own
+PAGES = [
+    pytest.param(page, id=page.stem, marks=[pytest.mark.long] if page.stem in LONG else [])
+    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+]
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_tutorial_runs(cluster: None, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("configs", "docs", "cluster.yaml", "cluster-local.yaml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {"__name__": page.stem}
+    for language, title, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if title:
+            Path(title).write_text(text, encoding="utf-8")
+        elif language == "python":
+            exec(compile(text, page.name, "exec"), names)
+        elif language == "sh":
+            for command in text.splitlines():
+                assert play(command, monkeypatch) == 0, command
+
+
+def play(command: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit status of a command line, played in this process."""
+    program, *arguments = shlex.split(command, comments=True)
+    if program == "fedray":
+        return cli.main(arguments)
+    assert program == "python", f"a tutorial can run fedray and python, not {program}"
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(arguments[0], run_name="__main__")
+    return ended.value.code
