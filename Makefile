@@ -63,4 +63,4 @@ dashboards:  ## Prometheus and Grafana, if installed, until Ctrl-C (docs/operati
 	$(PYTHON) dashboards/start.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info

@@ -26,7 +26,7 @@ BELOW = {
     "report": LEARNING | {"config", "runs", "engine", "experiment"},
     "sweep": LEARNING | {"config", "runs", "engine", "experiment", "report"},
     "doctor": LEARNING | {"config", "runs", "engine", "experiment"},
-    "cli": LEARNING | {"config", "runs", "engine", "experiment", "report", "sweep", "doctor"},
+    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "sweep", "doctor"},
 }
 RAY = {"engine", "experiment", "sweep", "doctor", "cli"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)

@@ -23,7 +23,7 @@ def test_the_example_runs(cluster: None, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     module = ModuleType("readme_example")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    short = code.replace("configs/fednst/embedded.yaml", "config.yaml").replace("rounds=5", "rounds=1").replace(
+    short = code.replace('"fednst/embedded"', '"config.yaml"').replace("rounds=5", "rounds=1").replace(
         '"algorithm.trust', '"algorithm.pretrain.steps=20", "algorithm.trust'
     )  # fmt: skip
     exec(compile(short, "README.md", "exec"), module.__dict__)

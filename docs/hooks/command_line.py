@@ -15,7 +15,7 @@ def pages() -> dict[str, str]:
 
 
 def _page() -> Iterator[str]:
-    front = arguments.parser()
+    front = arguments.command_line()
     (commands,) = (action for action in front._actions if isinstance(action, argparse._SubParsersAction))
     yield f"# Command line\n\n{front.description} `fedray COMMAND --help` prints the same.\n"
     yield "| command | what |\n|---|---|"
@@ -23,6 +23,7 @@ def _page() -> Iterator[str]:
         yield f"| [`{choice.dest}`](#fedray-{choice.dest}) | {choice.help} |"
     for name, parser in commands.choices.items():
         yield f"\n## fedray {name}\n\n{parser.description}\n\n```\n{parser.format_usage().strip()}\n```\n"
+        yield f"{parser.epilog.replace('example:', 'Example:').replace(chr(10), chr(10) * 2)}\n"
         yield "| argument | what |\n|---|---|"
         for action in parser._actions:
             if not isinstance(action, argparse._HelpAction):

@@ -5,27 +5,54 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+import fedray
+from fedray.cli import completion, starting
+from fedray.cli.parsing import Commands, add_config, command
+
 # Options of `fedray data` and the options of which they need one.
 NEEDED = {"out": ("study",), "clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show")}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed arguments; ends the process with status 2 and a usage line where they are wrong."""
-    front = parser()
-    options, rest = front.parse_known_args(arguments)
-    _check(front, options, rest)
+    parser = command_line()
+    options, rest = parser.parse_known_args(arguments)
+    _check(parser, options, rest)
     return options
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands. `parse` also checks what argparse cannot."""
-    front = argparse.ArgumentParser(prog="fedray", description="Federated learning for speech, simulated on Ray.")
-    commands = front.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run a configuration", description="Run a configuration to its end.")
-    run.add_argument("config", help="a YAML file, such as configs/fednst/embedded.yaml")
-    run.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="dotted overrides, such as rounds=50 algorithm.alpha=0.3"
+def command_line() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="fedray",
+        description="Federated learning for speech, simulated on Ray.",
+        epilog="examples:\n  fedray configs\n  fedray run fednst/embedded rounds=5\n  fedray run --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("-V", "--version", action="version", version=f"fedray {fedray.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    starting.add_to(commands)
+    _add_runs(commands)
+    _add_attached(commands)
+    _add_report(commands)
+    _add_pretrain(commands)
+    _add_data(commands)
+    _add_sweep(commands)
+    _add_doctor(commands)
+    completion.add_to(commands)
+    return parser
+
+
+def _add_runs(commands: Commands) -> None:
+    """Commands that play a run."""
+    run = command(
+        commands,
+        "run",
+        "run a configuration",
+        "Run a configuration to its end, and print the scores before and after. Ctrl-C ends the run after its round.",
+        "fedray run fednst/embedded rounds=50 algorithm.alpha=0.3 --out runs/mine",
+    )
+    add_config(run, "fednst/embedded", "rounds=50 algorithm.alpha=0.3")
     run.add_argument(
         "--out", metavar="DIR", help="the run folder, or its URI on object storage (default: runs/<name>-<time>)"
     )
@@ -33,59 +60,52 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--dry-run", action="store_true", help="check the configuration, print it with all defaults, and stop"
     )
-    resume = commands.add_parser(
-        "resume", help="resume a run", description="Resume a run from its newest checkpoint, bit for bit."
+    resume = command(
+        commands,
+        "resume",
+        "resume a run",
+        "Resume a run from its newest checkpoint. The result has the same bits as that of an uninterrupted run.",
+        "fedray resume runs/mine rounds=100",
     )
     resume.add_argument("folder", metavar="RUN", help="a run folder")
-    resume.add_argument("overrides", nargs="*", metavar="key=value", help="rounds=N, engine.actors=N, ...")
-    for command in (run, resume):
-        command.add_argument(
+    resume.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="what may change in a run, such as rounds=100 engine.actors=4"
+    )
+    for played in (run, resume):
+        played.add_argument(
             "--detach", action="store_true", help="return once the run has started; the run outlives this terminal"
         )
-    _add_attached(commands)
-    _add_report(commands)
-    _add_pretrain(commands)
-    _add_data(commands)
-    sweep = commands.add_parser(
-        "sweep", help="run a sweep", description="The same as `python FILE`; FILE --help lists its options."
-    )
-    sweep.add_argument("file", metavar="FILE", help="a sweep, such as sweeps/fednst_lambda.py")
-    sweep.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the sweep, and overrides")
-    doctor = commands.add_parser(
-        "doctor",
-        help="check this machine, or estimate the cost of a run",
-        description="Show cores, GPUs, Ray and versions, and how fast runs are here; or estimate the cost of a run.",
-    )
-    doctor.add_argument(
-        "--estimate", metavar="CONFIG", help="estimate time, core- or GPU-hours, traffic and disk of this configuration"
-    )
-    doctor.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides of that configuration")
-    return front
 
 
-def _add_attached(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_attached(commands: Commands) -> None:
     """Commands that attach to a run in progress."""
-    watch = commands.add_parser(
+    watch = command(
+        commands,
         "watch",
-        help="show the progress of a run",
-        description="Show the progress of a run until it ends, or how it ended. Ctrl-C stops watching, not the run.",
+        "show the progress of a run",
+        "Show the progress of a run until it ends, or how it ended. Ctrl-C stops watching, not the run.",
+        "fedray watch runs/mine",
     )
     watch.add_argument("folder", metavar="RUN", help="a run folder")
-    stop = commands.add_parser(
+    stop = command(
+        commands,
         "stop",
-        help="end a run",
-        description="End a run after its current round, with a checkpoint, and wait for its end.",
+        "end a run",
+        "End a run after its current round, with a checkpoint, and wait for its end.",
+        "fedray stop runs/mine",
     )
     stop.add_argument("folder", metavar="RUN", help="a run folder")
     stop.add_argument("--now", action="store_true", help="end at once; the current round is lost")
     stop.add_argument("--no-wait", action="store_true", help="return without waiting for the end")
 
 
-def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    report = commands.add_parser(
+def _add_report(commands: Commands) -> None:
+    report = command(
+        commands,
         "report",
-        help="compare runs: a table, figures, a page",
-        description="Compare runs: prints a table, and writes report.html, report.md, report.csv and figures/.",
+        "compare runs: a table, figures, a page",
+        "Compare runs. Print a table, and write report.html, report.md, report.csv and figures/.",
+        "fedray report runs/study --baseline first",
     )
     report.add_argument(
         "paths", nargs="+", metavar="PATH", help="run folders, or folders that hold runs: studies, sweeps"
@@ -112,27 +132,28 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
 
 
-def _add_pretrain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    pretrain = commands.add_parser(
+def _add_pretrain(commands: Commands) -> None:
+    pretrain = command(
+        commands,
         "pretrain",
-        help="pre-train a model without labels",
-        description="Contrastive pre-training of weights.pt, for model.init of runs. The same command resumes it.",
+        "pre-train a model without labels",
+        "Pre-train a model on clips without labels by contrastive learning. Write weights.pt, for model.init of "
+        "runs. The same command resumes an interrupted pre-training.",
+        "fedray pretrain fedstar/pretraining --out runs/pretrained",
     )
-    pretrain.add_argument("config", help="a YAML file, such as configs/fedstar/pretraining.yaml")
-    pretrain.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="dotted overrides, such as contrastive.epochs=100"
-    )
-    pretrain.add_argument("--out", metavar="DIR", help="where its files are written (default: runs/<name>)")
+    add_config(pretrain, "fedstar/pretraining", "contrastive.epochs=100")
+    pretrain.add_argument("--out", metavar="DIR", help="where the files are written (default: runs/<name>)")
 
 
-def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    data = commands.add_parser(
+def _add_data(commands: Commands) -> None:
+    data = command(
+        commands,
         "data",
-        help="show the clients and the problems of a configuration's data",
-        description="Show who the clients of a configuration are (counts, hours, skew), and the problems of its data.",
+        "show the clients and the problems of a configuration's data",
+        "Show who the clients of a configuration are (counts, hours, skew), and the problems of its data.",
+        "fedray data fednst/librispeech data.root=/corpora",
     )
-    data.add_argument("config", help="a YAML file, such as configs/fednst/embedded.yaml")
-    data.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides of the configuration")
+    add_config(data, "fednst/embedded", "data.root=/corpora")
     data.add_argument(
         "--study",
         nargs="+",
@@ -157,6 +178,35 @@ def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     data.add_argument(
         "--embeddings", metavar="FILE", help="weights of a SpeechBrain ECAPA-TDNN, to tell speakers apart"
     )
+
+
+def _add_sweep(commands: Commands) -> None:
+    sweep = command(
+        commands,
+        "sweep",
+        "run a sweep",
+        "Run all trials of a sweep with Ray Tune, and write the report. The sweep's own help lists its options "
+        "(fedray sweep SWEEP --help).",
+        "fedray sweep fednst_lambda --smoke",
+    )
+    sweep.add_argument(
+        "file", metavar="SWEEP", help="a Python file, or a name that `fedray sweeps` lists, such as fednst_lambda"
+    )
+    sweep.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the sweep, and overrides")
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = command(
+        commands,
+        "doctor",
+        "check this machine, or estimate the cost of a run",
+        "Show cores, GPUs, Ray and versions, and how fast runs are here; or estimate the cost of a run.",
+        "fedray doctor --estimate fednst/embedded rounds=50",
+    )
+    doctor.add_argument(
+        "--estimate", metavar="CONFIG", help="estimate time, core- or GPU-hours, traffic and disk of this configuration"
+    )
+    doctor.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides of that configuration")
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: list[str]) -> None:

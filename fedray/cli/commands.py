@@ -1,4 +1,4 @@
-"""The command line: fedray run | resume | watch | stop | pretrain | sweep | report | data | doctor.
+"""The command line: each command of `fedray --help`, started by `main`.
 
 Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 interrupted.
 """
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedray.cli import outcome
-from fedray.cli.arguments import parse
+from fedray.cli import completion, outcome, starting
+from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
+from fedray.config import shipped
 from fedray.core.types import RunError
 from fedray.engine.ray_auth import show_token
 
@@ -174,12 +175,17 @@ def _report(options: argparse.Namespace) -> int:
     from fedray import report
 
     found = report.read(options.paths, baseline=options.baseline, metric=options.metric, group_by=options.group_by)
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width
-        console.width = 240
+    console = _console()
     console.print(found.table(console))
     print(f"report: {found.save(options.out)}")
     return 0
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width
+        console.width = 240
+    return console
 
 
 def _data(options: argparse.Namespace) -> int:
@@ -215,10 +221,9 @@ def _data(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    if not Path(options.file).is_file():
-        raise ValueError(f"there is no file {options.file}")
-    sys.argv = [options.file, *options.arguments]
-    runpy.run_path(options.file, run_name="__main__")  # a sweep's file ends by sys.exit
+    file = str(shipped.locate("sweeps", options.file))
+    sys.argv = [file, *options.arguments]
+    runpy.run_path(file, run_name="__main__")  # a sweep's file ends by sys.exit
     return 0
 
 
@@ -232,7 +237,30 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor.show(Console())
 
 
+def _configs(options: argparse.Namespace) -> int:
+    return starting.show("configs", options.filter, _console())
+
+
+def _sweeps(options: argparse.Namespace) -> int:
+    return starting.show("sweeps", options.filter, _console())
+
+
+def _new(options: argparse.Namespace) -> int:
+    from fedray.cli import project
+
+    print(project.write(Path(options.folder), options.config), end="")
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    print(completion.script(command_line(), options.shell))
+    return 0
+
+
 COMMANDS = {
+    "configs": _configs,
+    "sweeps": _sweeps,
+    "new": _new,
     "run": _run,
     "resume": _resume,
     "watch": _watch,
@@ -242,6 +270,7 @@ COMMANDS = {
     "report": _report,
     "data": _data,
     "doctor": _doctor,
+    "completion": _completion,
 }
 
 

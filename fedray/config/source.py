@@ -1,7 +1,7 @@
 """Configuration files: YAML is read as plain data, with the place of every key.
 
-`extends: base.yaml` starts from another file; `a.b=c` on the command line beats every file. `schema` checks the merged
-values.
+`extends: base.yaml` starts from another file, `extends: fednst/embedded` from a configuration that comes with fedray;
+`a.b=c` on the command line beats every file. `schema` checks the merged values.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from fedray.config import shipped
 
 Values = dict[str, Any]  # nested plain data, as YAML holds it
 
@@ -146,8 +148,19 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, st
     parent = values.pop("extends", None)
     if parent is None:
         return values, origins
-    below, places = _read_file(path.parent / str(parent), (*seen, path.resolve()))
+    below, places = _read_file(_extended(path, str(parent), origins["extends"]), (*seen, path.resolve()))
     return merged(below, values), places | origins
+
+
+def _extended(path: Path, parent: str, where: str) -> Path:
+    """The file that `extends: parent` names in `path`: a file near it, or a shipped configuration."""
+    near = path.parent / parent
+    if near.is_file():
+        return near
+    found = shipped.find("configs", parent)
+    if found is None and near.suffix != ".yaml":
+        raise ConfigError(f"{where}: extends: {shipped.unknown('configs', parent)}")
+    return found or near
 
 
 def _lines(node: yaml.Node | None, prefix: str, path: str) -> Iterator[tuple[str, str]]:

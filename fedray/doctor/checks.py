@@ -165,7 +165,7 @@ def versions() -> Findings:
         importlib.import_module("fedray.experiment")  # imports everything that a run needs
         espeak = importlib.import_module("fedray.data.corpora.synthesis.espeak")
     except LOAD_ERRORS as error:
-        remedy = "install it again with its dependencies (pip install .)"
+        remedy = "install it again with its dependencies (pip install fedray; in a clone: pip install .)"
         found.problem(f"fedray does not load ({first_line(error)}): {remedy}", stops=True)
         return found
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedray.algorithms import ALGORITHMS
-from fedray.config import schema
+from fedray.config import schema, shipped
 from fedray.config import source as sources
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm
@@ -26,7 +26,7 @@ from fedray.models import MODELS
 from fedray.training.tasks import TASKS
 
 T = TypeVar("T")
-Given = str | os.PathLike[str] | Mapping[str, Any]  # a configuration: the path of a YAML file, or a mapping
+Given = str | os.PathLike[str] | Mapping[str, Any]  # a YAML file, a shipped name, or a mapping
 
 MOVED = {  # keys of earlier versions, which config.yaml of an old run folder may have -> their names now
     "evaluation.own_every": "evaluation.personal_every",
@@ -74,7 +74,7 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
     source = (
         sources.from_mapping(config, overrides)
         if isinstance(config, Mapping)
-        else sources.read(Path(config), overrides)
+        else sources.read(shipped.locate("configs", config), overrides)
     )
     check_moved(source)
     _import(source, folder or Path.cwd())

@@ -38,7 +38,7 @@ def run(
     out: str | os.PathLike[str] | None = None,
     detach: bool = False,
 ) -> Result:
-    """Run a configuration (a YAML file or a mapping) to its end.
+    """Run a configuration (a YAML file, a name such as `fednst/embedded`, or a mapping) to its end.
 
     `detach`: return once the run has started on the Ray at RAY_ADDRESS. `algorithms`: the user's algorithms, by their
     `algorithm.kind`. `out`: the run folder, a path or a URI (default: runs/<name>-<time>).

@@ -52,6 +52,7 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     swept = "\n".join(f"  {key}: {shown(domain)}" for key, domain in sweep.space.items())
     parser = argparse.ArgumentParser(
         description=f"{sweep.question}\n\nSwept:\n{swept}\n\nMetric: {sweep.metric} ({sweep.mode})",
+        epilog="example:\n  %(prog)s --smoke rounds=5",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

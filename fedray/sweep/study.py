@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-import fedray
 from fedray import experiment
+from fedray.config import shipped
 from fedray.config import source as configuration
 from fedray.config.source import ConfigError, Source
 from fedray.engine.resources import Share
@@ -18,7 +18,6 @@ from fedray.report.figures import Figure
 from fedray.sweep.space import Space, Values, combinations, options
 
 RESERVED = ("engine.placement", "engine.actors", "engine.cpus_per_client", "engine.gpus_per_client")
-CLONE = Path(fedray.__file__).parents[1]
 TOP = {field.name for field in fields(Config)}
 CHECKED = 100  # trials whose configurations are checked before a sweep starts
 
@@ -28,7 +27,7 @@ class Sweep:
     """One question, and the runs that answer it.
 
     space      key of the configuration, or a name -> tune.grid_search([...]), tune.uniform(...), ...
-    base       YAML file of the base configuration; {key} stands for the trial's value of a swept key or name
+    base       YAML file or name of the base configuration; {key} stands for the trial's value of a swept key or name
     names      name -> value -> text: the text stands for {name} in `base` and `settings` instead of the value
     settings   dotted overrides of the base; overrides of the command line come after them
     small      further overrides that make the trials of `--smoke` small
@@ -104,8 +103,8 @@ def _text(value: object) -> str:
 def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
     """The contents of the base configurations.
 
-    Their paths are relative to the working folder, to a folder above the sweep's file `near`, or to the clone that
-    fedray is installed from (`ray submit` copies only the sweep's file). Raises ValueError if none has such a file.
+    Their paths are relative to the working folder or to a folder above the sweep's file `near`; otherwise they name
+    configurations that come with fedray (`ray submit` copies only the sweep's file). Raises ValueError for the rest.
     """
     used = [key for key in sweep.space if f"{{{key}}}" in sweep.base]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
@@ -113,10 +112,10 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
 
 
 def _find(path: str, near: Path) -> Path:
-    for folder in (Path(), *near.resolve().parents, CLONE):
+    for folder in (Path(), *near.resolve().parents):
         if (folder / path).is_file():
             return folder / path
-    raise ValueError(f"there is no file {path}, neither in {Path.cwd()}, nor above {near}, nor in {CLONE}")
+    return shipped.locate("configs", path)
 
 
 def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:

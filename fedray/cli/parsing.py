@@ -1,0 +1,31 @@
+"""What the parsers of all commands share."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+WIDTH = 78  # of descriptions, which argparse does not wrap where it keeps the lines of an example
+
+
+def command(commands: Commands, name: str, says: str, description: str, example: str) -> argparse.ArgumentParser:
+    """A command, with one line in `fedray --help`, and with a description and an example in its own help."""
+    return commands.add_parser(
+        name,
+        help=says,
+        description="\n".join(textwrap.wrap(description, WIDTH)),
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_config(command: argparse.ArgumentParser, example: str, overrides: str) -> None:
+    """The arguments of the commands that read a configuration."""
+    command.add_argument(
+        "config",
+        metavar="CONFIG",
+        help=f"a YAML file, or a name that `fedray configs` lists, such as {example}",
+    )
+    command.add_argument("overrides", nargs="*", metavar="key=value", help=f"dotted overrides, such as {overrides}")

@@ -1,0 +1,132 @@
+"""`fedray new`: a project with an algorithm of one's own, which starts from a configuration that comes with fedray."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fedray import experiment
+from fedray.algorithms import ALGORITHMS
+from fedray.config import shipped, source
+from fedray.core.settings import settings_class
+from fedray.experiment import Config
+from fedray.storage.files import write_atomically
+from fedray.training.tasks import TASKS
+
+ROUNDS, STEPS = 2, 400  # of a new project's run and its seed model
+FILES = ("README.md", "config.yaml", "my_algorithm.py", "run.py", "sweep.py", "test_my_algorithm.py")
+
+
+def write(folder: Path, name: str) -> str:
+    """Write the project; returns what to type next.
+
+    ValueError: the folder is not empty, or nothing shipped that `fedray run` takes has the name.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not empty: name a new folder")
+    path = shipped.find("configs", name)
+    if path is None:
+        raise ValueError(shipped.unknown("configs", name))
+    short = path.relative_to(shipped.folder("configs")).with_suffix("").as_posix()
+    if "algorithm" not in (values := source.read(path).values):
+        raise ValueError(f"{short} is for `fedray pretrain` and has no algorithm: choose a configuration of a run")
+    words = described(folder, short, path, values)
+    environment = Environment(
+        loader=PackageLoader("fedray.cli"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    texts = {file: environment.get_template(f"{file}.jinja").render(words) for file in FILES}
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        write_atomically(folder / file, partial(_write_text, text=text))
+    corpus = f" data.root=FOLDER  # of the corpus {words['corpus']}" if words["root"] else ""
+    pytest = "python -m pytest" if find_spec("pytest") else "pip install pytest && python -m pytest"
+    steps = [f"cd {quote(str(folder))}", f"python run.py{corpus}", pytest]
+    return f"{folder} has {', '.join(FILES)}. Next:\n" + "".join(f"  {step}\n" for step in steps)
+
+
+def described(folder: Path, name: str, path: Path, values: source.Values) -> dict[str, Any]:
+    """The words of the templates."""
+    config, _ = experiment.load(path)
+    parent = ALGORITHMS[config.algorithm.kind]
+    metric, mode = TASKS[config.task.kind].best
+    section = {key: value for key, value in values["algorithm"].items() if key not in ("kind", "pretrain")}
+    rounds = min(ROUNDS, config.rounds)
+    steps = config.algorithm.settings.pretrain.steps
+    pretrain = dict(values["algorithm"].get("pretrain", {})) | {"steps": min(STEPS, steps)}
+    small = f"  # Small: {name} trains its seed model for {steps:,} steps.\n" if steps > STEPS else ""
+    return {
+        "name": re.sub(r"[^\w-]+", "-", folder.resolve().name).strip("-") or "mine",
+        "config": name,
+        "summary": shipped.summary(path),
+        "parent": parent.__name__,
+        "settings": settings_class(parent).__name__,
+        "module": parent.__module__,
+        "metric": metric,
+        "mode": mode,
+        "rounds": rounds,
+        "full_rounds": config.rounds,
+        "corpus": config.data.corpus,
+        "root": config.data.corpus != "embedded",
+        "algorithm": _indented(section),
+        "pretrain": small + _indented({"pretrain": pretrain}),
+        "toy": dumped(toy(config, rounds)),
+    }
+
+
+def toy(config: Config, rounds: int) -> dict[str, Any]:
+    """Sections with which the algorithm of a configuration plays on the toy speech of the project's test."""
+    columns = {"text_column": "text", "label_column": "label", "speaker_column": "speaker", "split_column": "split"}
+    data: dict[str, Any] = {
+        "corpus": "tsv",
+        "options": {"train": ["manifest.tsv"], **columns, "path_column": "path", "seconds_column": None},
+        "server": {"share": 0.3},
+    }
+    if config.data.clients.by == "pooled":
+        data["clients"] = {"by": "pooled"}
+    if config.data.labelled.given:
+        data["labelled"] = {"utterances": 0.5}
+    algorithm: dict[str, Any] = {"pretrain": {"steps": 10}}
+    if config.model.kind == "whisper" and config.algorithm.kind == "fedlora":
+        algorithm["lora"] = {"rank": 2}  # the other keys name layers of whisper
+    task: dict[str, Any] = {"kind": config.task.kind}
+    model: dict[str, Any] = {"kind": config.model.kind}
+    if config.task.kind == "recognition":
+        model = {"kind": "conformer", "d_model": 16, "ffn": 32, "layers": 1, "kernel": 7}
+        if config.task.settings.ctc_weight < 1:
+            model["decoder_layers"] = 1
+            task |= {"ctc_weight": 0.5, "decode": {"search": "attention", "beam": 2, "lm_weight": 0}}
+    return {
+        "name": "toy",
+        "rounds": rounds,
+        "data": data,
+        "features": {"sample_rate": 8000, "bins": 40},
+        "task": task,
+        "model": model,
+        "algorithm": algorithm,
+        "cohort": {"fraction": 1.0},
+        "engine": {"actors": 1, "lanes": 2},
+        "evaluation": {"shards": 1, "personal_final": config.evaluation.personal_final},
+    }
+
+
+def dumped(values: dict[str, Any]) -> str:
+    """YAML with the innermost sections in one line each."""
+    return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True).rstrip()
+
+
+def _indented(values: dict[str, Any]) -> str:
+    return "\n".join(f"  {line}" for line in dumped(values).splitlines()) if values else ""
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
