@@ -35,6 +35,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_runs(commands)
     _add_attached(commands)
     _add_report(commands)
+    _add_export(commands)
     _add_pretrain(commands)
     _add_data(commands)
     _add_sweep(commands)
@@ -130,6 +131,17 @@ def _add_report(commands: Commands) -> None:
         metavar="KEY",
         help="keys whose values make a group (default: all but seeds)",
     )
+
+
+def _add_export(commands: Commands) -> None:
+    export = command(
+        commands,
+        "export",
+        "write a run's model as ONNX",
+        "Write model.onnx (waveform to scores) and stream.py into the folder model/ of a finished run.",
+        "fedray export runs/mine",
+    )
+    export.add_argument("folder", metavar="RUN", help="a run folder")
 
 
 def _add_pretrain(commands: Commands) -> None:

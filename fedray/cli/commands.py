@@ -188,6 +188,14 @@ def _console() -> Console:
     return console
 
 
+def _export(options: argparse.Namespace) -> int:
+    from fedray.experiment.handover import to_onnx
+
+    file, difference = to_onnx(options.folder)
+    print(f"{file}: differs from the model by at most {difference:.1e}")
+    return 0
+
+
 def _data(options: argparse.Namespace) -> int:
     if options.study is not None:
         from fedray.report.data_study import StudySettings, study
@@ -268,6 +276,7 @@ COMMANDS = {
     "pretrain": _pretrain,
     "sweep": _sweep,
     "report": _report,
+    "export": _export,
     "data": _data,
     "doctor": _doctor,
     "completion": _completion,

@@ -31,6 +31,8 @@ from fedray.engine.pool import Pool, Stopped, Wish
 from fedray.engine.resources import DRIVER_CPUS, Share
 from fedray.engine.rounds import Plan, Rounds
 from fedray.engine.telemetry.events import Event, Events
+from fedray.engine.telemetry.trackers import Card, Nothing, Tracker
+from fedray.engine.telemetry.tracking import Tracking
 from fedray.engine.work import Program
 from fedray.runs.folder import BEFORE, RunFolder
 
@@ -53,6 +55,8 @@ class Assignment:
     folder: Path | str  # of the run: a path, or the URI of an object store
     texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written under the lock
     group: PlacementGroup | None = None  # of resources that are reserved for the run
+    tracker: Tracker = field(default_factory=Nothing)
+    card: Card | None = None  # for the tracker; None: the run's name alone
     new: bool = False  # whether the run begins: its folder must then hold no other files
 
 
@@ -107,16 +111,22 @@ class Driver:
                 rounds.check([failure for lane in lanes for failure in lane.failures], len(clients))
 
     def _run(self) -> dict[str, Any]:
-        name, program, plan = self.assignment.name, self.assignment.program, self.assignment.plan
-        play = Play(name, program, plan, self.folder, self.note, lambda: self._wish, lambda: self._pinned)
+        mine = self.assignment
+        tracking = Tracking(mine.tracker, mine.card or Card(mine.name), self.folder, self._warn)
+        wish, pinned = lambda: self._wish, lambda: self._pinned
+        play = Play(mine.name, mine.program, mine.plan, self.folder, self.note, wish, tracking, pinned)
         try:
             self._open()
             with self._actors() as (pool, rounds):
-                return play.run(pool, rounds)
+                results = play.run(pool, rounds)
+            tracking.close("stopped" if "stopped" in results else "finished", results)
+            return results
         except Stopped:
+            tracking.close("stopped")
             return play.stopped()
         except Exception:  # of any kind: its traceback goes to the run folder
             self._keep("error.txt", traceback.format_exc())
+            tracking.close("failed")
             raise
         finally:
             self.folder.remove(ATTACH)
@@ -150,11 +160,14 @@ class Driver:
         }
         self.folder.write_json(ATTACH, me)
 
+    def _warn(self, text: str) -> None:
+        self.note("warning", {"text": text})
+
     def _keep(self, name: str, text: str) -> None:
         try:
             self.folder.write_text(name, text)
         except (OSError, RunError) as error:  # a full disk, most likely the one that the text is about
-            self.note("warning", {"text": f"{name} could not be written: {error}"})
+            self._warn(f"{name} could not be written: {error}")
 
     def _pool(self, run: str) -> Pool:
         share, engine = self.assignment.share, self.assignment.plan.engine
@@ -174,9 +187,8 @@ class Driver:
 
         self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
         folder = str(self.assignment.folder) if several else None
-        warn = lambda text: self.note("warning", {"text": text})  # noqa: E731
-        hangs = Hangs(engine.hang_warning_s, warn, f"; `fedray stop {quote(self.folder.place)}` ends the run")
-        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, warn, hangs)
+        hangs = Hangs(engine.hang_warning_s, self._warn, f"; `fedray stop {quote(self.folder.place)}` ends the run")
+        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs)
         for node in pool.nodes if several else ():
             if not self.folder.exists(f"probe/{node}"):
                 raise RunError(

@@ -15,6 +15,7 @@ from fedray.engine.lanes import PHASES, Failure, LaneResult
 from fedray.engine.pool import Pool, Wish
 from fedray.engine.rounds import Outcome, Plan, Rounds
 from fedray.engine.telemetry.gauges import Gauges
+from fedray.engine.telemetry.tracking import Tracking, finite
 from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
@@ -37,6 +38,7 @@ class Play:
         folder: RunFolder,
         note: Callable[[str, dict[str, Any]], None],
         wish: Callable[[], Wish],
+        tracking: Tracking,
         pinned: Callable[[], Collection[int] | None] = lambda: None,
     ) -> None:
         assert isinstance(program.states, ClientStore)
@@ -46,12 +48,14 @@ class Play:
         self.metrics = MetricsTable(folder)
         self.retention = Retention(folder, program.states, plan.engine.keep, pinned)
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
+        self.tracking = tracking
         self._watch = Stopwatch()
 
     def run(self, pool: Pool, rounds: Rounds) -> dict[str, Any]:
         """Play to the end; returns the content of results.json."""
         initial, progress = self._begin(pool, rounds)
         self.gauges.begin(progress.round, self.plan.rounds)
+        self.tracking.begin()
         writer = SummaryWriter(str(self.folder.scratch("tensorboard")), purge_step=progress.round + 1)
         if not progress.round and "dev" in self.splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
@@ -212,11 +216,12 @@ class Play:
         self.gauges.cached("prepared", sum(lane.found for lane in lanes), sum(len(lane.prepared) for lane in lanes))
 
     def _write_scalars(self, writer: SummaryWriter, values: Mapping[str, Any], step: int) -> None:
-        for key, value in values.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                writer.add_scalar(key, value, step)
+        scalars = finite(values)
+        for key, value in scalars.items():
+            writer.add_scalar(key, value, step)
         writer.flush()
         self.folder.publish("tensorboard")
+        self.tracking.log(scalars, step)
 
     def _finish(self, rounds: Rounds, initial: Progress, progress: Progress) -> dict[str, Any]:
         """Score the initial and the best model on every split, as it is reported; write results and tables."""

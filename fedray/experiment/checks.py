@@ -25,14 +25,16 @@ PATHS = {"init": "file", "folder": "folder"}  # keys of a model that hold paths,
 
 
 def check(config: Config, source: Source, base: Path = Path()) -> Config:
-    """The configuration with absolute paths, for actors and for a resume from another folder.
+    """The configuration with absolute paths and a complete tracker, for actors and for a resume from another folder.
 
     `base`: the folder that its paths are relative to. ConfigError: sections that do not fit together, or a path where
     nothing is.
     """
     check_setup(config, source)
     data = replace(config.data, root=checked_root(config.data, source, base))
-    return replace(config, data=data, model=_with_paths(config.model, source, base))
+    with _at(source, "tracker"):
+        tracker = config.tracker.checked(base)
+    return replace(config, data=data, model=_with_paths(config.model, source, base), tracker=tracker)
 
 
 def check_setup(config: Config, source: Source) -> None:

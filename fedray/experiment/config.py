@@ -22,6 +22,7 @@ from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import DataSettings
 from fedray.engine import session
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
+from fedray.engine.telemetry.trackers import TRACKERS, Tracker
 from fedray.models import MODELS
 from fedray.training.tasks import TASKS
 
@@ -54,6 +55,7 @@ class Config:
     server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")  # how the server applies the change
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    tracker: Tracker = kinds(TRACKERS, "none")
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

@@ -20,6 +20,8 @@ from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
+from fedray.engine.telemetry.trackers import Card
+from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
 from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check
@@ -142,8 +144,9 @@ def assign(
     where: Path | str,
     described: Mapping[str, str],
     group: PlacementGroup | None = None,
+    card: Card | None = None,
 ) -> Assignment:
-    """What a driver plays.
+    """What a driver plays. `card`: what a tracker hears of a trial of a sweep; its configuration is added here.
 
     The driver writes config.yaml (every default written out) and run.json once it holds the folder's lock.
     """
@@ -152,4 +155,8 @@ def assign(
         "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
-    return Assignment(config.name, program, program.algorithm.assets(program.data), plan, shares, where, texts, group)
+    card = card or Card(Path(where).name)
+    tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
+    card = replace(card, params=dotted(plain(config)), tags=tags)
+    assets = program.algorithm.assets(program.data)
+    return Assignment(config.name, program, assets, plan, shares, where, texts, group, config.tracker, card)

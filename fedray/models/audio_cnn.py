@@ -84,6 +84,8 @@ class AudioCNN(nn.Module):
     # The layer that initial weights may lack (see `load_weights`): pre-training knows no classes.
     head: ClassVar[str] = "out"
     width: ClassVar[int] = FILTERS[-1]  # dimensions of `embed`
+    shortest: ClassVar[int] = SHORTEST
+    longest: ClassVar[int] = 10 * SHORTEST  # of a trace
 
     def __init__(self, settings: AudioCNNSettings, bins: int, classes: int) -> None:
         super().__init__()
@@ -112,6 +114,11 @@ class AudioCNN(nn.Module):
             same = lengths == length
             found[same] = self._embed(features[same, :length])
         return found
+
+    def unpadded(self, features: Tensor) -> Tensor:
+        """Features [B, T, bins] of clips of one length -> logits [B, classes]."""
+        logits: Tensor = self.out(self.blocks(features.unsqueeze(1)).amax((2, 3)))
+        return logits
 
     def _embed(self, windows: Tensor) -> Tensor:
         """Windows [B, T, bins] without padding -> [B, width]."""

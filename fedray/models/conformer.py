@@ -82,6 +82,8 @@ class Conformer(nn.Module):
     recipe: ClassVar[tuple[str, ...]] = ("front", "transformer", "attention_head", "ctc_head")
     # For example.py: how SpeechBrain's parts encode one utterance.
     example: ClassVar[str] = 'model["transformer"].encode(model["front"](mels[None]))'
+    shortest: ClassVar[int] = SHORTEST
+    longest: ClassVar[int] = 4 * LONGEST  # of an ONNX model, which holds tables of positions of this length
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
@@ -119,6 +121,10 @@ class Conformer(nn.Module):
             frames = self.front(features)
             lengths = subsampled(lengths)
             return self.transformer.encode(frames, lengths / frames.shape[1]), lengths
+
+    def unpadded(self, features: Tensor) -> Tensor:
+        """Features [B, T, bins] of utterances of one length -> log-probabilities [B, ceil(T / 4), vocabulary]."""
+        return self.ctc(self.transformer.encode(self.front(features)))
 
     def ctc(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', d_model]."""

@@ -105,6 +105,8 @@ class CRDNN(nn.Module):
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
+        self.shortest = max(settings.time_pooling, 2)  # frames: reflection needs a second one
+        self.longest = 10 * self.shortest  # of a trace
         arguments = self.parts()
         with warnings.catch_warnings():
             # SpeechBrain asks torch for dropout between layers even where there is one layer.
@@ -166,9 +168,10 @@ class CRDNN(nn.Module):
         Hidden states are [B, T // time_pooling, dnn_neurons]. ValueError for an utterance that is too short.
         """
         pooling = self.settings.time_pooling
-        shortest = max(pooling, 2)  # reflection needs a second frame
-        if int(lengths.min()) < shortest:
-            raise ValueError(f"an utterance of {int(lengths.min())} frames is too short: the CRDNN needs {shortest}")
+        if int(lengths.min()) < self.shortest:
+            raise ValueError(
+                f"an utterance of {int(lengths.min())} frames is too short: the CRDNN needs {self.shortest}"
+            )
         encoder = self.encoder
         with ExitStack() as hooks:
             for module in encoder["CNN"].modules():
@@ -181,6 +184,10 @@ class CRDNN(nn.Module):
         # The frames of speech, without padding.
         dense = PackedSequence(encoder["DNN"](recurrent.data[None])[0], *recurrent[1:])
         return pad_packed_sequence(dense, batch_first=True, total_length=maps.shape[1])[0], lengths
+
+    def unpadded(self, features: Tensor) -> Tensor:
+        """Features [B, T, bins] of utterances of one length -> log-probabilities [B, T // time_pooling, vocabulary]."""
+        return self.ctc(self.encoder(features))
 
     def ctc(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', dnn_neurons]."""

@@ -63,6 +63,7 @@ class CRNN(nn.Module):
         self.settings, self.bins, self.classes = settings, bins, classes
         size = SIZES[settings.size]
         self.shortest = 2 ** len(size.filters)  # frames: each convolution halves them, and one must be left
+        self.longest = 10 * self.shortest  # of a trace
         layers: list[nn.Module] = []
         width = bins
         for filters in size.filters:
@@ -95,6 +96,12 @@ class CRNN(nn.Module):
         packed = pack_padded_sequence(frames.transpose(1, 2), lengths.cpu(), batch_first=True, enforce_sorted=False)
         hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros after each clip's end
         logits = self.out(hidden.sum(1) / lengths[:, None])
+        return logits
+
+    def unpadded(self, features: Tensor) -> Tensor:
+        """Features [B, T, bins] of clips of one length -> logits [B, classes]."""
+        frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
+        logits: Tensor = self.out(self.rnn(frames)[0].mean(1))
         return logits
 
 

@@ -83,13 +83,14 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
     """The groups, sorted by the values of their settings.
 
     `first`: keys that labels name first (those of a sweep); with `only`, no other keys distinguish groups. Keys of
-    `engine` distinguish groups only if `first` has them: they change the speed of a run, not its result.
+    `engine` and `tracker` distinguish groups only if `first` has them: they do not change the result of a run.
     Raises ValueError if no run has a key of `first`.
     """
     for key in first:
         if not any(key in run.settings for run in runs):
             raise ValueError(f"no run's configuration has the key {key}; keys are dotted, such as algorithm.alpha")
-    differing = [key for key in _keys(runs) if len({_text(run, key) for run in runs}) > 1]
+    keys = [key for key in _keys(runs) if key in first or not key.startswith("tracker.")]
+    differing = [key for key in keys if len({_text(run, key) for run in runs}) > 1]
     free = [key for key in differing if key not in (*first, *SEEDS) and not key.startswith("engine.")]
     apart = [*first, *([] if only else free)]
     pooled = [key for key in differing if key not in apart]

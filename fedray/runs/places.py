@@ -22,6 +22,7 @@ RESUMABLE = (
     "engine.hold_gb",
     "engine.keep",
     "engine.checkpoint_every",
+    "tracker",
 )
 
 

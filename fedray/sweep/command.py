@@ -7,7 +7,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from shlex import quote
@@ -18,6 +19,8 @@ from ray.tune import ResultGrid
 from fedray import report
 from fedray.core.types import RunError
 from fedray.engine import session
+from fedray.engine.telemetry.trackers import Card, MLflow
+from fedray.engine.telemetry.tracking import Tracking
 from fedray.experiment import Config, build_data
 from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs import places
@@ -118,6 +121,8 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         fixed=["engine.checkpoint_every=1"],  # Tune may come back to the checkpoint of any round
     )
     first = study.check(space)
+    if isinstance(first.tracker, MLflow):  # found in the environment of this process, which trials do not see
+        study = replace(study, fixed=[*study.fixed, f"tracker.uri={first.tracker.uri}"])
     session.connect()
     study, at_once = _reserved(study, space, first, chosen.samples, options.max_concurrent or sweep.at_once)
     if folder.root is not None:
@@ -128,8 +133,25 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         if not began:  # a resumed sweep too, if it was killed before its first trial
             prepare(study, space, at_once)
         plan = tuning.Plan(space, chosen.search, chosen.scheduler, chosen.samples, at_once, first.rounds)
-        results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
-        return _ended(sweep, folder, results)
+        with _tracked(sweep, folder, first) as parent:
+            study = replace(study, parent=parent)
+            results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
+            return _ended(sweep, folder, results)
+
+
+@contextmanager
+def _tracked(sweep: Sweep, folder: RunFolder, first: Config) -> Iterator[str | None]:
+    """The sweep in the tracker of its trials, which gets the report at the end. Yields its id there."""
+    name = Path(folder.place).name
+    card = Card(name, {"question": sweep.question, "keys": list(sweep.space)}, {"name": sweep.name}, sweep=name)
+    tracking = Tracking(first.tracker, card, folder, lambda text: print(f"{sweep.name}: {text}", file=sys.stderr))
+    tracking.begin()
+    try:
+        yield tracking.id()
+    except BaseException:
+        tracking.close("stopped")
+        raise
+    tracking.close("finished")
 
 
 def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Choices:

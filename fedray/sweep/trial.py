@@ -27,6 +27,7 @@ from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine import session
 from fedray.engine.pool import DEATHS, eviction
+from fedray.engine.telemetry.trackers import Card
 from fedray.runs import places
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import FAILURES, LEFT_OUT, METRICS, RunFolder
@@ -105,7 +106,12 @@ class Trial(tune.Trainable):
         share, group = self.study.share, ray.util.get_current_placement_group()
         text = None if new else self.folder.read_text("run.json")
         described = experiment.description(config, program, share) if text is None else json.loads(text)
-        self.driver = drivers.start(experiment.assign(config, program, share, where, described, group))
+        card = Card(
+            self.name if self.run == "run" else f"{self.name}/{self.run}",
+            sweep=Path(self.study.place).name,
+            parent=self.study.parent,
+        )
+        self.driver = drivers.start(experiment.assign(config, program, share, where, described, group, card))
         ray.get(self.driver.pin.remote(list(self.pinned)))
         self.finished = self.driver.run.remote()
         last = None

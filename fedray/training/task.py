@@ -38,6 +38,19 @@ class Pretrained(Protocol):
         ...
 
 
+def described(settings: FeatureSettings) -> FeatureDescription:
+    """How a model exported from a run with these settings computes its features."""
+    return FeatureDescription(
+        sample_rate=settings.sample_rate,
+        fft=fft_size(settings),
+        window=settings.window,
+        hop=settings.hop,
+        bins=settings.bins,
+        floor=FLOOR,
+        normalise=settings.normalise,
+    )
+
+
 class Task(ABC):
     """A model, its targets, its loss and its scores.
 
@@ -132,16 +145,7 @@ class Task(ABC):
 
     def described_features(self) -> FeatureDescription:
         """How an exported model computes its features."""
-        settings = self.features
-        return FeatureDescription(
-            sample_rate=settings.sample_rate,
-            fft=fft_size(settings),
-            window=settings.window,
-            hop=settings.hop,
-            bins=settings.bins,
-            floor=FLOOR,
-            normalise=settings.normalise,
-        )
+        return described(self.features)
 
     def assets(self) -> Mapping[str, Any]:
         """Read-only things that every actor needs besides the task; see `Algorithm.assets`."""
