@@ -21,8 +21,8 @@ demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clie
 test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longest tests, one by one: some watch processes or the clock (about 25 minutes)
-	$(BIN)/python -m pytest -m long
+test-long: $(BIN)/.installed  ## the longest tests (about 12 minutes on two cores)
+	$(BIN)/python -m pytest $(PARALLEL) -m long
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -108,6 +108,7 @@ def test_the_wheel_is_used_without_the_clone(installed: Path, here: Path) -> Non
         assert all(f"  {name} " in listed for name in shipped.files(kind))
 
 
+@pytest.mark.long
 def test_a_configuration_and_one_that_extends_it_load_by_name(installed: Path, here: Path) -> None:
     assert "name: fednst-embedded\n" in run(installed, here, "fedray", "run", "fednst/embedded", "--dry-run")
     text = run(installed, here, "fedray", "run", "fednst/baselines/sfl", "rounds=3", "--dry-run")
@@ -117,6 +118,7 @@ def test_a_configuration_and_one_that_extends_it_load_by_name(installed: Path, h
     )
 
 
+@pytest.mark.long
 def test_the_base_of_a_sweep_is_found_from_any_folder(installed: Path, here: Path) -> None:
     assert "Swept:\n  regime" in run(installed, here, "fedray", "sweep", "gao_regimes", "--help")
     # It reads the bases before it refuses the override of a swept key.

@@ -16,7 +16,7 @@ from fedray.experiment.pretraining import PretrainingConfig
 
 FOLDER = "reference/configuration"
 PAGES = {  # page -> title, and the top-level keys whose sections stand there
-    "run": ("Run", ("cohort", "engine", "evaluation")),
+    "run": ("Run", ("cohort", "engine", "evaluation", "tracker")),
     "data": ("Data", ("data", "features")),
     "task": ("Task", ("task",)),
     "model": ("Model", ("model",)),

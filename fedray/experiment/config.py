@@ -55,7 +55,7 @@ class Config:
     server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")  # how the server applies the change
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    tracker: Tracker = kinds(TRACKERS, "none")
+    tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

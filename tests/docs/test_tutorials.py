@@ -18,7 +18,7 @@ import pytest
 from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
-LONG = ("sweep", "on-a-cluster")  # several runs, or trials in processes of their own
+LONG = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result")  # half a minute and more
 PAGES = [
     pytest.param(page, id=page.stem, marks=[pytest.mark.long] if page.stem in LONG else [])
     for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))

@@ -69,6 +69,7 @@ class TestMLflow:
         assert kept == {"config.yaml", "results.json"}
         assert (tmp_path / "mlartifacts").is_dir(), "files lie beside the database"
 
+    @pytest.mark.long
     def test_a_resumed_run_is_one_run(self, tmp_path: Path, server: Any) -> None:
         play(tmp_path / "run", MLflow(uri="sqlite:///mlflow.db"), rounds=2)
         first = json.loads((tmp_path / "run" / "tracker.json").read_text())
@@ -157,6 +158,7 @@ class TestWandB:
                     yield Record.FromString(text)
                     text = b""
 
+    @pytest.mark.long
     def test_an_offline_run_that_was_resumed(self, straight: Path, tmp_path: Path) -> None:
         play(tmp_path / "run", WandB(), rounds=2)
         first = json.loads((tmp_path / "run" / "tracker.json").read_text())

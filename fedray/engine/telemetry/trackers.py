@@ -76,7 +76,7 @@ class MLflow:
     """MLflow: a server, or a database file."""
 
     uri: str | None = None  # null: MLFLOW_TRACKING_URI, else the file mlflow.db in the working folder
-    experiment: str = "fedray"
+    experiment: str = "fedray"  # MLflow's experiment that gets the run
 
     def checked(self, base: Path) -> Self:
         _check_package("mlflow", "mlflow")
@@ -157,8 +157,8 @@ def _name(key: str) -> str:
 class WandB:
     """Weights & Biases."""
 
-    project: str = "fedray"
-    entity: str | None = None
+    project: str = "fedray"  # project of Weights & Biases that gets the run
+    entity: str | None = None  # user or team that owns the project; null: the default of the account
     mode: str = "offline"  # offline: files in the run folder, for `wandb sync` | online
 
     def __post_init__(self) -> None:

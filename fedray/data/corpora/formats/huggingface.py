@@ -36,9 +36,9 @@ class HuggingFace(Listed):
 
     audio_column: str = "audio"  # datasets' Audio ({bytes, path}), encoded bytes, or paths (relative to the root)
     speaker_column: str | None = None  # null: unknown; each recording is a speaker of its own
-    text_column: str | None = None
-    label_column: str | None = None  # text, numbers, or a ClassLabel, whose names the file holds
-    translation_column: str | None = None
+    text_column: str | None = None  # column of the transcript; null: no transcripts
+    label_column: str | None = None  # column of the class: text, numbers, or a ClassLabel, whose names the file holds
+    translation_column: str | None = None  # column of the translation; null: no translations
     id_column: str | None = None  # null: the split and the number of the row
 
     def found(self, root: Path) -> dict[str, list[str]]:

@@ -31,9 +31,9 @@ class Lhotse(Listed):
 
     audio_root: str | None = None  # where relative paths start, relative to the root; null: the root
     speaker_key: str | None = "speaker"  # null: unknown; each recording is a speaker of its own
-    text_key: str | None = "text"
+    text_key: str | None = "text"  # field of the transcript; null: no transcripts
     label_key: str | None = None  # e.g. language
-    translation_key: str | None = None
+    translation_key: str | None = None  # field of the translation; null: no translations
 
     def found(self, root: Path) -> dict[str, list[str]]:
         lists: dict[str, list[str]] = {}
