@@ -23,6 +23,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    """What a test registers, as users do, is gone after it."""
+    from fedray.algorithms import ALGORITHMS
+    from fedray.core.strategies import STRATEGIES
+
+    before = [(registry, dict(registry)) for registry in (ALGORITHMS, STRATEGIES)]
+    yield
+    for registry, kept in before:
+        registry.clear()
+        registry.update(kept)
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")

@@ -6,6 +6,7 @@ file leads to its page of the API reference, or else to a page that shows the fi
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import sys
@@ -31,6 +32,7 @@ MOVED = {  # pages that have another place in the site
     "configs/README.md": "configurations.md",
     "sweeps/README.md": "list-of-sweeps.md",
     "benchmarks/README.md": "benchmarks/index.md",
+    "docs/tutorials/first_run.ipynb": "tutorials/first_run.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".md": "markdown"}
@@ -53,7 +55,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for uri, text in generated.items():
         files.append(File.generated(config, uri, content=text))
     for place in [*MOVED, *_results()]:
-        waiting[place] = _read(ROOT / place)
+        waiting[place] = notebook(ROOT / place) if place.endswith(".ipynb") else _read(ROOT / place)
         files.append(File.generated(config, uri_of(place), content=waiting[place]))
     while waiting:
         place, text = waiting.popitem()
@@ -114,6 +116,14 @@ def shown(place: str) -> str:
         files = (file for file in sorted(path.iterdir()) if file.suffix in LANGUAGES or file.is_dir())
         return head + "\n".join(f"- [{file.name}]({file.name})" for file in files if not file.name.startswith("_"))
     return f"{head}~~~~~~ {LANGUAGES.get(path.suffix, 'text')}\n{_read(path)}\n~~~~~~\n"
+
+
+def notebook(path: Path) -> str:
+    """The page of a notebook: its text and its code."""
+    cells = json.loads(_read(path))["cells"]
+    texts = [("".join(cell["source"]), cell["cell_type"]) for cell in cells]
+    parts = [f"```python\n{text}\n```" if kind == "code" else text for text, kind in texts]
+    return "\n\n".join([parts[0], f'The notebook: <a href="{path.name}">{path.name}</a>.', *parts[1:]]) + "\n"
 
 
 def _links(place: str, text: str) -> Iterator[str]:
