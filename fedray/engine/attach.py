@@ -11,6 +11,7 @@ import math
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -80,6 +81,7 @@ def find(folder: RunFolder) -> Attached | None:
                 f"machine, or set RAY_ADDRESS={address} if you trust the Ray there"
             )
     elif _answers(address):
+        _check_owner(folder, address)
         outside = address
     else:
         return None
@@ -88,6 +90,18 @@ def find(folder: RunFolder) -> Attached | None:
         return Attached(folder, address, ray.get_actor(name_of(folder.place), namespace=NAMESPACE))
     except ValueError:  # Ray's: there is no actor of that name
         return None
+
+
+def _check_owner(folder: RunFolder, address: str) -> None:
+    """ValueError where another user could have written driver.json: its Ray would get this user's token."""
+    if folder.root is None:
+        return
+    file = folder.root / ATTACH
+    found = file.lstat()
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & stat.S_IWOTH:
+        raise ValueError(
+            f"{file} is not a file that this user alone can write: set RAY_ADDRESS={address} if you trust the Ray there"
+        )
 
 
 class Attached:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from fedray.core.types import State, Vector
+from fedray.core.types import RunError, State, Vector
 from fedray.engine.work import States
 from fedray.storage import serialize
 
 
 def scratch(run: str) -> Path:
-    """A folder on this machine for temporary files of a run."""
-    return Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}" / run
+    """A folder on this machine for temporary files of a run, in a folder that only this user can enter.
+
+    RunError: that folder is another user's, or a link, so that others could read or replace what is written there.
+    """
+    root = Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}"
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise RunError(f"{root} is no folder of this user: remove it, or set TMPDIR to a folder of your own")
+    if found.st_mode & 0o077:  # made by an earlier version
+        root.chmod(0o700)
+    return root / run
 
 
 class Holder:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus, read_federation
 from fedray.experiment.checks import check, check_setup
-from fedray.experiment.config import Config, load, load_as, register
+from fedray.experiment.config import Audible, Config, load, load_as, register
 from fedray.experiment.description import description
 from fedray.experiment.launch import assign, build, reopen, resume, run, start
 from fedray.experiment.result import Result
 
 __all__ = [
+    "Audible",
     "Config",
     "Result",
     "assign",

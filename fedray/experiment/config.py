@@ -62,6 +62,14 @@ class Config:
             raise ValueError(f"rounds must be at least 1, not {self.rounds}")
 
 
+@dataclass(frozen=True)
+class Audible:
+    """The sections of a run's configuration that its audio depends on."""
+
+    data: DataSettings = field(default_factory=DataSettings)
+    features: FeatureSettings = field(default_factory=FeatureSettings)
+
+
 def load(config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[Config, Source]:
     """Load a run's configuration: every key is known and of its type.
 

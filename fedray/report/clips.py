@@ -33,7 +33,11 @@ def embedded(folder: RunFolder, utterances: Sequence[str]) -> dict[str, str]:
     """
     from fedray import experiment  # imports torch and Ray, which a report without audio does not need
 
-    config, source = experiment.load(yaml.safe_load(folder.read_text("config.yaml")))
+    given = yaml.safe_load(folder.read_text("config.yaml"))
+    # The folder may come from anybody: the modules that its `imports` names are not imported.
+    config, source = experiment.load_as(
+        experiment.Audible, {name: given[name] for name in ("data", "features") if name in given}
+    )
     wanted = pa.array(utterances, pa.large_string())
     clips = {}
     for manifest in experiment.read_corpus(config.data, source, briefly).values():

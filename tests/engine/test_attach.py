@@ -87,6 +87,24 @@ def test_a_folder_does_not_lead_to_another_machine(tmp_path: Path, monkeypatch: 
             attach.find(folder)
 
 
+@pytest.mark.parametrize("whose", ["another user's", "everybody's", "a link"])
+def test_an_address_that_another_user_could_have_written_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    monkeypatch.setattr(attach, "_answers", lambda address: True)
+    folder = prepared(tmp_path, driver_json={"address": "127.0.0.1:6379", "host": "here"})
+    file = tmp_path / "driver.json"
+    if whose == "a link":
+        file.rename(tmp_path / "other.json")
+        file.symlink_to(tmp_path / "other.json")
+    elif whose == "everybody's":
+        file.chmod(0o666)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+    with pytest.raises(ValueError, match=rf"{file} is not a file that this user alone can write: set RAY_ADDRESS=127"):
+        attach.find(folder)
+
+
 def row(round: int) -> dict[str, Any]:
     return {
         "round": round,

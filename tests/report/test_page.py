@@ -136,6 +136,15 @@ def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(write(tmp_path / "run"))], check=True)
 
 
+def test_a_report_imports_nothing_that_a_run_folder_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run folder may come from anybody, with a module of the same name in the folder where one looks at it."""
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    found = report.read(write(tmp_path / "run", config(imports=["stranger"])))
+    found.save(tmp_path / "report")
+    assert "No audio" in (tmp_path / "report" / "report.html").read_text() and "stranger" not in sys.modules
+
+
 def test_in_a_notebook_a_report_shows_its_page_and_the_worst_utterances(tmp_path: Path) -> None:
     """Escaped once more in the frame; without the corpus the reason stands in place of the players."""
     speakers = (NASTY, "bob")
