@@ -85,7 +85,8 @@ def test_what_is_no_run_is_refused(name: str, says: str, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["fednst/embedded", *(pytest.param(name, marks=pytest.mark.long) for name in KINDS)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["fednst/embedded", *KINDS])
 def test_the_test_of_a_project_passes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: None
 ) -> None:
