@@ -80,8 +80,11 @@ def _resume(options: argparse.Namespace) -> int:
     if options.detach and not session.outside():
         where = places.place(options.folder)
         experiment.reopen(RunFolder(where), options.overrides)
-        return _leave_running(["resume", str(where), *options.overrides], where)
-    result = experiment.resume(options.folder, options.overrides, detach=options.detach)
+        accept = ["--accept-changes"] * options.accept_changes
+        return _leave_running(["resume", str(where), *options.overrides, *accept], where)
+    result = experiment.resume(
+        options.folder, options.overrides, detach=options.detach, accept_changes=options.accept_changes
+    )
     return outcome.show_end(result)
 
 
