@@ -219,7 +219,10 @@ def _data(options: argparse.Namespace) -> int:
         from fedray import experiment
         from fedray.data.corpora.formats.lhotse_writer import write_lhotse
         from fedray.engine import session
+        from fedray.storage.claims import claim
+        from fedray.storage.local import LocalStorage
 
+        claim(LocalStorage(Path(options.lhotse)), "Lhotse manifests")
         parts, clients = experiment.read_federation(*experiment.load(options.config, options.overrides))
         counts = write_lhotse(parts, clients, Path(options.lhotse), session.parallel)
         for part, count in counts.items():
