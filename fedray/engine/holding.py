@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from fedray.core.types import RunError, State, Vector
 from fedray.engine.work import States
+from fedray.runs.client_states import Written
 from fedray.storage import serialize
 
 
@@ -82,13 +83,17 @@ class DedicatedStates:
 
     def __init__(self, store: States) -> None:
         self._store = store
-        self._newest: dict[str, tuple[int, State]] = {}
+        self._newest: dict[str, tuple[Written, State]] = {}
 
-    def load(self, client: str, version: int) -> State:
+    def load(self, client: str, written: Written) -> State:
         """A state. The kept copy is returned once, since an algorithm may change it in place; then from the store."""
         newest = self._newest.pop(client, None)
-        return newest[1] if newest is not None and newest[0] == version else self._store.load(client, version)
+        return newest[1] if newest is not None and newest[0] == written else self._store.load(client, written)
 
-    def save(self, client: str, version: int, state: State) -> None:
-        self._store.save(client, version, state)
-        self._newest[client] = version, serialize.plain(state)
+    def save(self, client: str, version: int, state: State) -> Written:
+        written = self._store.save(client, version, state)
+        self._newest[client] = written, serialize.plain(state)
+        return written
+
+    def sync(self, written: Mapping[str, Written]) -> None:
+        self._store.sync(written)

@@ -186,6 +186,8 @@ class RunFolder:
     # Checkpoints, by the number of rounds done.
 
     def save(self, progress: Progress) -> None:
+        """Save a checkpoint. It survives a power loss, and so do the rows of its rounds."""
+        self.storage.sync((METRICS, FAILURES, LEFT_OUT))
         self.checkpoints.save(progress)
 
     def saved_rounds(self) -> list[int]:

@@ -63,8 +63,8 @@ class Storage(ABC):
         """Write one of many files: it survives a power loss once `sync` has returned."""
         self.write(name, data)
 
-    def sync(self, names: Iterable[str]) -> None:
-        """Wait until the files of these names survive a power loss, and so do their names."""
+    def sync(self, names: Iterable[str]) -> None:  # noqa: B027 - an object store keeps what it has taken
+        """Wait until the files of these names survive a power loss, under these names. Missing files are ignored."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:

@@ -153,10 +153,11 @@ def sync_all(place: Path, names: Iterable[str] | None = None) -> None:
         finally:
             os.close(descriptor)
         return
-    paths = [*place.rglob("*")] if names is None else [place / name for name in names]
+    paths = list(place.rglob("*")) if names is None else [place / name for name in names]
     above = {folder for path in paths for folder in path.parents if folder.is_relative_to(place)}
-    for path in [place, *(path for path in paths if not path.is_symlink()), *above]:
-        sync(path)
+    for path in {place, *paths, *above}:
+        if path.exists() and not path.is_symlink():
+            sync(path)
 
 
 @cache
@@ -167,7 +168,7 @@ def _syncfs() -> Callable[[int], int] | None:
     except (OSError, AttributeError):
         return None
     found.argtypes, found.restype = [ctypes.c_int], ctypes.c_int
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _carry_over(before: Path, after: Path) -> None:

@@ -54,7 +54,7 @@ class Shim:
         }
 
     def watch(self, folder: Path, log: bool = False, fail_at: int = 0, error: int = 0, lasting: bool = False) -> None:
-        """Count the calls that change the folder from now on; log them; let one fail, or that one and all later ones."""
+        """Count the calls that change the folder from now on; log them; let one fail, or all from that one on."""
         self.log.unlink(missing_ok=True)
         names = (os.fsencode(folder), os.fsencode(self.log) if log else b"")
         LAYOUT.pack_into(self._shared, 0, 0, fail_at, error, int(lasting), *names)
