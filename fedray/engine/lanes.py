@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.packing import Packing
 from fedray.core.sums import PartialSum
+from fedray.engine.holding import local_disk
 from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
@@ -42,13 +43,17 @@ class Lane:
         if self.marker is None:
             yield lambda client: None
             return
-        self.marker.parent.mkdir(parents=True, exist_ok=True)
-        with self.marker.open("wb", buffering=0) as file:
+        folder = self.marker.parent
+        with local_disk(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            file = self.marker.open("wb", buffering=0)
+        with file:
 
             def mark(client: str) -> None:
                 text = f"{self.round} {self.attempt} {client}".encode()
-                os.pwrite(file.fileno(), text, 0)
-                os.ftruncate(file.fileno(), len(text))
+                with local_disk(folder):
+                    os.pwrite(file.fileno(), text, 0)
+                    os.ftruncate(file.fileno(), len(text))
 
             yield mark
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -75,30 +76,43 @@ static int of_fd(int fd, char *path) {
     return watched(path);
 }
 
-/* One line of the log: call, offset, bytes that follow, path, second path. */
-static void record(const char *call, const char *path, const char *second, long long offset, const void *data, size_t n) {
-    if (!control->log[0]) return;
+/* The log, locked: calls stand in it in the order in which they took effect. -1: there is none. */
+static int locked(void) {
+    if (!control->log[0]) return -1;
     int before = errno;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, control->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-        char head[3 * PATH_MAX];
-        int length = snprintf(head, sizeof head, "%s\t%lld\t%zu\t%s\t%s\n", call, offset, n, path, second ? second : "");
-        struct iovec parts[2] = {{head, (size_t)length}, {(void *)data, n}};
-        syscall(SYS_writev, fd, parts, n ? 2 : 1);
-        syscall(SYS_close, fd);
-    }
+    if (fd >= 0) syscall(SYS_flock, fd, LOCK_EX); /* ends with the process */
+    errno = before;
+    return fd;
+}
+
+static void release(int log) {
+    int before = errno;
+    if (log >= 0) syscall(SYS_close, log);
+    errno = before;
+}
+
+/* One line of the log: call, offset, bytes that follow, path, second path. */
+static void record(int log, const char *call, const char *path, const char *second, long long offset, const void *data,
+                   size_t n) {
+    if (log < 0) return;
+    int before = errno;
+    char head[3 * PATH_MAX];
+    int length = snprintf(head, sizeof head, "%s\t%lld\t%zu\t%s\t%s\n", call, offset, n, path, second ? second : "");
+    struct iovec parts[2] = {{head, (size_t)length}, {(void *)data, n}};
+    syscall(SYS_writev, log, parts, n ? 2 : 1);
     errno = before;
 }
 
 /* Log what a call has just written, as it stands in the file. */
-static void record_content(const char *path, long long offset, ssize_t n) {
-    if (n <= 0 || !control->log[0]) return;
+static void record_content(int log, const char *path, long long offset, ssize_t n) {
+    if (n <= 0 || log < 0) return;
     int before = errno, fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     char *data = malloc((size_t)n);
     if (fd >= 0 && data && syscall(SYS_pread64, fd, data, (size_t)n, offset) == n)
-        record("write", path, NULL, offset, data, (size_t)n);
+        record(log, "write", path, NULL, offset, data, (size_t)n);
     else
-        record("lost", path, NULL, offset, NULL, 0);
+        record(log, "lost", path, NULL, offset, NULL, 0);
     free(data);
     if (fd >= 0) syscall(SYS_close, fd);
     errno = before;
@@ -122,11 +136,11 @@ static int opened(int dirfd, const char *name, int flags, mode_t mode) {
         errno = 0;
         if ((is_new || (flags & O_TRUNC)) && fails(0)) return -1;
     }
+    int log = mine ? locked() : -1;
     int fd = (int)syscall(SYS_openat, dirfd, name, flags, mode);
-    if (mine && fd >= 0) {
-        if (is_new) record("create", path, NULL, 0, NULL, 0);
-        else if (flags & O_TRUNC) record("truncate", path, NULL, 0, NULL, 0);
-    }
+    if (mine && fd >= 0 && (is_new || (flags & O_TRUNC)))
+        record(log, is_new ? "create" : "truncate", path, NULL, 0, NULL, 0);
+    release(log);
     return fd;
 }
 
@@ -150,8 +164,11 @@ static FILE *stream(const char *name, const char *mode, FILE *(*next)(const char
     struct stat found;
     int is_new = mine && syscall(SYS_newfstatat, AT_FDCWD, name, &found, 0);
     if (mine && fails(0)) return NULL;
+    int log = mine ? locked() : -1;
     FILE *file = next(name, mode);
-    if (mine && file) record(is_new ? "create" : mode[0] == 'w' ? "truncate" : "open", path, NULL, 0, NULL, 0);
+    if (mine && file && (is_new || mode[0] == 'w'))
+        record(log, is_new ? "create" : "truncate", path, NULL, 0, NULL, 0);
+    release(log);
     return file;
 }
 FILE *fopen(const char *name, const char *mode) { return stream(name, mode, REAL(fopen)); }
@@ -161,8 +178,10 @@ FILE *fopen64(const char *name, const char *mode) { return stream(name, mode, RE
     char path[PATH_MAX];                                                                                               \
     int mine = of_fd(fd, path);                                                                                        \
     if (mine && fails(0)) return -1;                                                                                   \
+    int log = mine ? locked() : -1;                                                                                    \
     ssize_t n = call;                                                                                                  \
-    if (mine) record_content(path, at, n);                                                                             \
+    record_content(log, path, at, n);                                                                                  \
+    release(log);                                                                                                      \
     return n;
 #define END(fd) (syscall(SYS_lseek, fd, 0, SEEK_CUR) - n)
 ssize_t write(int fd, const void *data, size_t size) { WRITES(syscall(SYS_write, fd, data, size), fd, END(fd)) }
@@ -175,8 +194,10 @@ ssize_t sendfile64(int fd, int from, off64_t *at, size_t size) { WRITES(syscall(
 #define CHANGES(call, title, removes, mine, offset)                                                                    \
     int ours = mine;                                                                                                   \
     if (ours && fails(removes)) return -1;                                                                             \
+    int log = ours ? locked() : -1;                                                                                    \
     int done = (int)(call);                                                                                            \
-    if (ours && !done) record(title, path, other, offset, NULL, 0);                                                    \
+    if (!done) record(log, title, path, other, offset, NULL, 0);                                                       \
+    release(log);                                                                                                      \
     return done;
 #define ONE(call, title, removes, at, name, offset)                                                                    \
     char path[PATH_MAX], other[1] = "";                                                                                \
@@ -201,8 +222,10 @@ int truncate64(const char *a, off64_t n) { ONE(syscall(SYS_truncate, a, n), "tru
     char path[PATH_MAX];                                                                                               \
     int mine = of_fd(fd, path);                                                                                        \
     if (mine && fails(0)) return -1;                                                                                   \
+    int log = mine ? locked() : -1;                                                                                    \
     int done = (int)(call);                                                                                            \
-    if (mine && !done) record(title, path, NULL, offset, NULL, 0);                                                     \
+    if (!done) record(log, title, path, NULL, offset, NULL, 0);                                                        \
+    release(log);                                                                                                      \
     return done;
 int ftruncate(int fd, off_t n) { ON_FD(syscall(SYS_ftruncate, fd, n), "truncate", n) }
 int ftruncate64(int fd, off64_t n) { ON_FD(syscall(SYS_ftruncate, fd, n), "truncate", n) }
