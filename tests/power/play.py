@@ -1,6 +1,6 @@
 """Runs of the toy in a Ray whose processes are under the shim: `python -m tests.power.play` plays what it is told.
 
-Each line of its input is a folder, each line of its output says in JSON how the run in that folder ended.
+Each line of its input is a folder and a kind of run, each line of its output says in JSON how the run there ended.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ ROUNDS = 3
 ROOT = Path(__file__).parents[2]
 
 
-def play(folder: Path) -> dict[str, Any]:
-    """Begin or go on with the run in a folder."""
-    return toys.run(folder, rounds=ROUNDS, actors=2, cpus=0.4, lanes=2, cohort=4, data=toys.ToyData(6))
+KINDS: dict[str, dict[str, Any]] = {
+    "two actors": {"actors": 2, "lanes": 2, "cohort": 4, "data": toys.ToyData(6)},
+    "one actor": {"lanes": 1, "cohort": 2, "data": toys.ToyData(3)},
+}
 
 
 class Player:
-    """The other process: `player(folder)` says how the run there ended."""
+    """The other process: `player(folder, kind)` begins a run or goes on with it, and says how it ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def __call__(self, folder: Path) -> dict[str, str]:
+    def __call__(self, folder: Path, kind: str) -> dict[str, str]:
         """{}: the run is done. Else `error` is the message, `kind` its class, `traceback` all of it."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{folder}\n")
+        self._process.stdin.write(f"{folder}\t{kind}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, f"{folder}: the process that plays has died"
@@ -71,12 +72,12 @@ def main() -> None:
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     for line in sys.stdin:
         try:
-            play(Path(line.strip()))
+            folder, _, kind = line.strip().partition("\t")
+            toys.run(Path(folder), rounds=ROUNDS, cpus=0.4, **KINDS[kind])
             said = {}
-        except (RunError, ValueError, OSError) as error:
-            said = {"error": str(error), "kind": type(error).__name__, "traceback": traceback.format_exc()}
         except Exception as error:  # noqa: BLE001 - the test that reads the answer says what is wrong with it
-            said = {"error": str(error), "kind": type(error).__name__, "traceback": traceback.format_exc()}
+            name = "RunError" if isinstance(error, RunError) else type(error).__name__
+            said = {"error": str(error), "kind": name, "traceback": traceback.format_exc()}
         print(json.dumps(said), file=answers, flush=True)
     ray.shutdown()
 

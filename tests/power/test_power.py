@@ -13,7 +13,7 @@ from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import METRICS, RunFolder
 from tests.engine.runs import same
 from tests.power.disk import LOSSES, Disk, Loss, at_random
-from tests.power.play import ROUNDS, Player, player
+from tests.power.play import ROUNDS, Player
 from tests.power.shim import Call, Shim
 
 
@@ -27,15 +27,12 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    root = tmp_path_factory.mktemp("power")
-    shim = Shim(root / "shim")
-    with player(shim) as play:
-        shim.watch(root / "run", log=True)
-        said = play(root / "run")
-        shim.stop()
-        assert said == {}
-        yield Played(root / "run", list(shim.calls(root / "run")), play)
+def played(tmp_path_factory: pytest.TempPathFactory, shim: Shim, play: Player) -> Played:
+    folder = tmp_path_factory.mktemp("power") / "run"
+    shim.watch(folder, log=True)
+    assert play(folder, "two actors") == {}
+    shim.stop()
+    return Played(folder, list(shim.calls(folder)), play)
 
 
 def check(folder: Path, committed: int, states: dict[str, bytes]) -> int | None:
@@ -110,10 +107,12 @@ def test_also_when_each_folder_and_each_file_loses_something_else(played: Played
     assert sum(1 for _ in crashes(played, tmp_path, losses)) > 200
 
 
-def test_the_run_that_goes_on_has_the_same_bits(played: Played, tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_the_run_that_goes_on_has_the_same_bits(played: Played, tmp_path: Path, points: int) -> None:
     """Resumed at a few moments, after the worst."""
-    worst = dict(list(LOSSES.items())[:2])
-    for number, (words, folder) in enumerate(crashes(played, tmp_path, worst, every=len(played.calls) // 4)):
-        going_on = folder.rename(tmp_path / f"resumed-{number}")
-        assert played.play(going_on) == {}, words
-        same(going_on, played.folder, ROUNDS)
+    worst, every = dict(list(LOSSES.items())[:2]), len(played.calls) // (points + 1) + 1
+    for number, (words, folder) in enumerate(crashes(played, tmp_path, worst, every)):
+        if number >= len(worst):  # not those of the first call
+            going_on = folder.rename(tmp_path / f"resumed-{number}")
+            assert played.play(going_on, "two actors") == {}, words
+            same(going_on, played.folder, ROUNDS)
