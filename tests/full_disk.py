@@ -68,6 +68,7 @@ class Bench:
 
     def fail(self, disk: Disk, number: int, folder: Path) -> str:
         """What became of the run whose n-th call failed. AssertionError: it was not as it should be."""
+        folder.mkdir()
         self.shim.watch(folder, fail_at=number, error=disk.error, lasting=disk.lasting)
         said = self.play(folder, KIND)
         self.shim.stop()

@@ -48,7 +48,8 @@ class RunFolder:
             return
         lock = FileLock(self.root / ".lock")
         try:
-            lock.acquire(timeout=0)
+            with faults(self.root / ".lock"):
+                lock.acquire(timeout=0)
         except Timeout:
             raise ValueError(
                 f"{self.place}: another run is at work in this folder: wait for it, end it, or choose another --out"
