@@ -49,8 +49,9 @@ class LocalStorage(Storage):
         write_atomically(path, lambda temporary: temporary.write_bytes(data), durable=False)
 
     def sync(self, names: Iterable[str]) -> None:
-        with faults(self.root):
-            sync_all(self.root, names)
+        if self.root.is_dir():
+            with faults(self.root):
+                sync_all(self.root, names)
 
     def exists(self, name: str) -> bool:
         return (self.root / name).is_file()
