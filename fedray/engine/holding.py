@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fedray.core.types import RunError, State, Vector
 from fedray.engine.work import States
+from fedray.runs.client_states import Written
 from fedray.storage import serialize
 
 
@@ -33,18 +36,44 @@ def scratch(run: str) -> Path:
     return root / run
 
 
+@contextmanager
+def local_disk(folder: Path) -> Iterator[None]:
+    """Raise RunError where this machine's disk takes no more of a run's temporary files."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"{folder} on {socket.gethostname()}: temporary files cannot be written: {error.strerror or error}. Make "
+            "room there or set TMPDIR to a folder on a larger disk; if updates that wait for the whole cohort fill it, "
+            "raise engine.hold_gb, which keeps more of them in memory. Then go on with `fedray resume`"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """Where an update lies in the holder's file, in numbers from its beginning."""
+
+    start: int
+    stop: int
+
+
 class Holder:
     """The updates of lanes of one round, by client, in the order of arrival."""
 
     def __init__(self, folder: Path, limit: float) -> None:
-        """`limit`: bytes in memory; further updates go to files in `folder`."""
+        """`limit`: bytes in memory; further updates go to a file in `folder`, one for all, since open files are few."""
         self.folder, self.limit = folder, limit
         self._round = -1
-        self._lanes: dict[int, dict[str, Vector]] = {}
+        self._lanes: dict[int, dict[str, Vector | Spilled]] = {}
         self._bytes = 0
+        self._spilled = 0  # numbers in the file
+        self._file: Vector | None = None  # the file, mapped
 
     def open(self, round: int, lane: int) -> Callable[[str, Vector], None]:
-        """Begin a lane without updates; returns a function that holds an update. Other rounds' updates are dropped."""
+        """Begin a lane without updates; returns a function that holds an update. Other rounds' updates are dropped.
+
+        That function raises RunError where the disk is full.
+        """
         if round != self._round:
             self.clear()
             self._round = round
@@ -52,29 +81,42 @@ class Holder:
 
         def keep(client: str, delta: Vector) -> None:
             if self._bytes + delta.nbytes > self.limit:
-                delta = self._spill(lane, len(updates), delta)
+                updates[client] = self._spill(delta)
             else:
                 self._bytes += delta.nbytes
-                delta = np.array(delta)  # a copy: the algorithm may reuse its array
-            updates[client] = delta
+                updates[client] = np.array(delta)  # a copy: the algorithm may reuse its array
 
         return keep
-
-    def _spill(self, lane: int, number: int, delta: Vector) -> Vector:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{self._round}-{lane}-{number}.f32"
-        delta.tofile(path)
-        return np.memmap(path, dtype=np.float32, mode="r", shape=delta.shape)
 
     def updates(self, round: int, lane: int) -> dict[str, Vector]:
         """The updates of a lane by client."""
         assert round == self._round, "the updates of this round are not held here"
-        return self._lanes[lane]
+        held = self._lanes[lane].items()
+        return {client: self._read(one) if isinstance(one, Spilled) else one for client, one in held}
 
     def clear(self) -> None:
-        """Drop all updates and their files."""
-        self._lanes, self._bytes = {}, 0
+        """Drop all updates and their file."""
+        self._lanes, self._bytes, self._spilled, self._file = {}, 0, 0, None
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / f"{self._round}.f32"
+
+    def _spill(self, delta: Vector) -> Spilled:
+        with local_disk(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab") as file:
+                file.write(np.ascontiguousarray(delta, np.float32).data)
+        place = Spilled(self._spilled, self._spilled + delta.size)
+        self._spilled = place.stop
+        return place
+
+    def _read(self, place: Spilled) -> Vector:
+        if self._file is None or len(self._file) < place.stop:
+            with local_disk(self.folder):
+                self._file = np.memmap(self._path, dtype=np.float32, mode="r")
+        return self._file[place.start : place.stop]
 
 
 class DedicatedStates:
@@ -82,13 +124,17 @@ class DedicatedStates:
 
     def __init__(self, store: States) -> None:
         self._store = store
-        self._newest: dict[str, tuple[int, State]] = {}
+        self._newest: dict[str, tuple[Written, State]] = {}
 
-    def load(self, client: str, version: int) -> State:
+    def load(self, client: str, written: Written) -> State:
         """A state. The kept copy is returned once, since an algorithm may change it in place; then from the store."""
         newest = self._newest.pop(client, None)
-        return newest[1] if newest is not None and newest[0] == version else self._store.load(client, version)
+        return newest[1] if newest is not None and newest[0] == written else self._store.load(client, written)
 
-    def save(self, client: str, version: int, state: State) -> None:
-        self._store.save(client, version, state)
-        self._newest[client] = version, serialize.plain(state)
+    def save(self, client: str, version: int, state: State) -> Written:
+        written = self._store.save(client, version, state)
+        self._newest[client] = written, serialize.plain(state)
+        return written
+
+    def sync(self, written: Mapping[str, Written]) -> None:
+        self._store.sync(written)

@@ -22,6 +22,7 @@ from fedray.engine.aggregation import Take, aggregation_of
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.work import hydrate, prepare
+from fedray.runs.client_states import Written
 
 Updates = list[tuple[Vector, float]]  # flat updates with their log-weights
 
@@ -56,7 +57,7 @@ class TrainLane(LaneJob[LaneResult]):
                 for update in algorithm.lane_update(book.clients(), book.received):
                     book.accept(update, take)
                 book.close()
-        return book.result
+        return book.finished()
 
 
 @final
@@ -103,9 +104,8 @@ class PrepareLane(LaneJob[LaneResult]):
         book = LaneBook(place, self.lane, received, received)
         for client in book.clients():
             if client.state is not None:
-                place.program.states.save(client.id, 0, client.state)
-                book.result.written.append(client.id)
-        return book.result
+                book.result.written[client.id] = place.program.states.save(client.id, 0, client.state)
+        return book.finished()
 
 
 class LaneBook:
@@ -126,14 +126,14 @@ class LaneBook:
     def clients(self) -> Iterator[Client]:
         """The lane's clients with data, seed and state. A client that cannot be hydrated is recorded as failed."""
         with self.lane.marking() as mark:
-            for name, version in self._left:
+            for name, written in self._left:
                 if name in self.lane.excluded:
                     self.result.failures.append(Failure(name, self.lane.excluded[name], ""))
                     continue
                 mark(name)
                 hydrated: tuple[Client, State | None] | None = None
                 with self._blaming(name):
-                    hydrated = self._hydrate(name, version)
+                    hydrated = self._hydrate(name, written)
                 if hydrated is not None:
                     client, prepared = hydrated
                     self._out.append((name, prepared))
@@ -152,6 +152,12 @@ class LaneBook:
         for client, _ in self._out:
             self._fail(client, RuntimeError("lane_update gave no update for this client"))
         self.closed = True
+
+    def finished(self) -> LaneResult:
+        """The result of the lane. Its clients' states survive a power loss: a checkpoint may name them."""
+        self.program.states.sync(self.result.written)
+        self._lap("fold")
+        return self.result
 
     @contextmanager
     def blaming_clients(self) -> Iterator[None]:
@@ -187,11 +193,11 @@ class LaneBook:
         self.result.seconds[phase] += now - self._since
         self._since = now
 
-    def _hydrate(self, name: str, version: int | None) -> tuple[Client, State | None]:
+    def _hydrate(self, name: str, written: Written | None) -> tuple[Client, State | None]:
         """The client, and the state that was prepared for it just now."""
-        client, prepared = hydrate(self.program, name, version, self.lane.round), None
+        client, prepared = hydrate(self.program, name, written, self.lane.round), None
         self._lap("hydrate")
-        if version is None and self.program.algorithm.overrides("client_prepare"):
+        if written is None and self.program.algorithm.overrides("client_prepare"):
             prepared, found = prepare(self.program, client, self.first)
             if prepared is not None:
                 client = replace(client, state=prepared)
@@ -210,8 +216,7 @@ class LaneBook:
         state = update.state if update.state is not None else prepared
         scores = result.partial.personal + self._score(client, state)
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
-            self.program.states.save(client, self.lane.round + 1, state)
-            result.written.append(client)
+            result.written[client] = self.program.states.save(client, self.lane.round + 1, state)
         take(client, flat, log_weight)
         result.partial.metrics, result.partial.personal = metrics, scores
         result.packing = packing

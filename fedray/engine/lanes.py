@@ -14,6 +14,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.packing import Packing
 from fedray.core.sums import PartialSum
+from fedray.engine.holding import local_disk
+from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
 DEATHS_ALLOWED = 1  # a client that is at work when its actor dies a second time is left out
@@ -21,14 +23,14 @@ DEATHS_ALLOWED = 1  # a client that is at work when its actor dies a second time
 
 @dataclass(frozen=True)
 class Lane:
-    """Clients to train in this order, each with the version of its state (None: the client has no state yet).
+    """Clients to train in this order, each with the name of its state (None: the client has no state yet).
 
     An actor writes the client at work to the file `marker` on its machine, which outlives an actor that dies.
     """
 
     number: int
     round: int
-    clients: tuple[tuple[str, int | None], ...]
+    clients: tuple[tuple[str, Written | None], ...]
     excluded: Mapping[str, str] = field(default_factory=dict)  # client -> why the lane skips the client
     attempt: int = 0
     personal: int = 0  # utterances of dev that personal models are scored on; 0: they are not scored
@@ -41,13 +43,17 @@ class Lane:
         if self.marker is None:
             yield lambda client: None
             return
-        self.marker.parent.mkdir(parents=True, exist_ok=True)
-        with self.marker.open("wb", buffering=0) as file:
+        folder = self.marker.parent
+        with local_disk(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            file = self.marker.open("wb", buffering=0)
+        with file:
 
             def mark(client: str) -> None:
                 text = f"{self.round} {self.attempt} {client}".encode()
-                os.pwrite(file.fileno(), text, 0)
-                os.ftruncate(file.fileno(), len(text))
+                with local_disk(folder):
+                    os.pwrite(file.fileno(), text, 0)
+                    os.ftruncate(file.fileno(), len(text))
 
             yield mark
 
@@ -88,7 +94,7 @@ class LaneResult:
     partial: PartialSum = field(default_factory=PartialSum)
     reports: dict[str, dict[str, float]] = field(default_factory=dict)  # of the clients that succeeded, in their order
     failures: list[Failure] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)  # clients with a new version of their state
+    written: dict[str, Written] = field(default_factory=dict)  # client -> its new state, which survives a power loss
     prepared: list[str] = field(default_factory=list)  # clients whose first state was made or found
     found: int = 0  # of these, states that were in the cache
     packing: Packing | None = None  # of each update; None: no client succeeded
@@ -101,7 +107,7 @@ class LaneResult:
         self.partial.merge(other.partial)
         self.reports |= other.reports
         self.failures += other.failures
-        self.written += other.written
+        self.written |= other.written
         self.prepared += other.prepared
         self.found += other.found
         self.packing = self.packing or other.packing

@@ -19,9 +19,10 @@ from fedray.engine.jobs import Job, Reference, Workplace
 from fedray.engine.lanes import Failure
 from fedray.engine.pool import Pool
 from fedray.engine.work import Program, hydrate
+from fedray.runs.client_states import Written
 
 PIECE = 8  # clients a job; never from the hardware
-Versions = Sequence[tuple[str, int | None]]  # clients with the versions of their states
+States = Sequence[tuple[str, Written | None]]  # clients with the names of their states
 Scores = Mapping[str, Metrics]  # by split
 
 
@@ -61,7 +62,7 @@ class EvaluatePersonal(Job[list[Scored]]):
     `utterances`: about so many of each split, where clients have no part of it; None: all.
     """
 
-    clients: Versions
+    clients: States
     round: int
     splits: Sequence[str]
     utterances: int | None
@@ -69,13 +70,13 @@ class EvaluatePersonal(Job[list[Scored]]):
     def run(self, place: Workplace, broadcast: Broadcast) -> list[Scored]:
         program, received = place.program, place.receive(broadcast, self.round)
         shared = {split: part(program, split, self.utterances) for split in self.splits}
-        return [self._score(program, name, version, received, shared) for name, version in self.clients]
+        return [self._score(program, name, written, received, shared) for name, written in self.clients]
 
     def _score(
-        self, program: Program, name: str, version: int | None, received: Received, shared: Mapping[str, Any]
+        self, program: Program, name: str, written: Written | None, received: Received, shared: Mapping[str, Any]
     ) -> Scored:
         try:
-            client = hydrate(program, name, version, self.round)
+            client = hydrate(program, name, written, self.round)
             parts = {split: program.data.client_part(name, split) for split in self.splits}
             data = {split: shared[split] if mine is None else mine for split, mine in parts.items()}
             return Scored(name, score(program, client, client.state, received, data))
@@ -88,7 +89,7 @@ class EvaluatePersonal(Job[list[Scored]]):
 
 def evaluate_all(
     pool: Pool,
-    clients: Versions,
+    clients: States,
     round: int,
     broadcast: Reference,
     splits: Sequence[str],

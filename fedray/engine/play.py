@@ -145,7 +145,11 @@ class Play:
         self._append_failures(failures, 0)
         progress.totals["failed"] = len(failures)
         rounds.check(failures, len(clients))
-        progress.clients = {client: ClientRecord(version=0) for lane in lanes for client in lane.written}
+        progress.clients = {
+            client: ClientRecord(written.version, bytes=written.bytes, hash=written.hash)
+            for lane in lanes
+            for client, written in lane.written.items()
+        }
         progress.totals["down_bytes"] += down_bytes
 
     def _record_failures(self, rounds: Rounds, outcome: Outcome, round: int) -> None:
@@ -260,7 +264,7 @@ class Play:
         With the broadcast of the last round: a client that trains for its score trains at the rate of a round, not at
         one that a schedule has brought to 0.
         """
-        clients = [(name, record.version) for name, record in sorted(progress.clients.items()) if record.rounds]
+        clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
         last, utterances = progress.round - 1, self.plan.evaluation.personal_final_utterances
         _, broadcast = rounds.put(progress.state, last)
         what = "scoring the clients' personal models"

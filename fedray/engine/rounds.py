@@ -145,10 +145,10 @@ class Rounds:
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         lanes = []
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
-            versions = tuple(
-                (name, progress.clients[name].version if name in progress.clients else None) for name in clients
+            states = tuple(
+                (name, progress.clients[name].state if name in progress.clients else None) for name in clients
             )
-            lanes.append(Lane(number, t, versions, personal=personal, marker=self.markers / f"lane_{number}"))
+            lanes.append(Lane(number, t, states, personal=personal, marker=self.markers / f"lane_{number}"))
         return Draw(chosen, lanes)
 
     def _job(self, lane: Lane, broadcast: Reference) -> TrainLane:
@@ -235,13 +235,14 @@ class Rounds:
         """The progress after the round, and the versions of client states (client, version) that it supersedes."""
         done, clients, superseded = progress.round + 1, dict(progress.clients), []
         for lane in outcome.lanes:
-            written = set(lane.written)
             for client, report in lane.reports.items():
                 before = clients.get(client, ClientRecord())
-                version = done if client in written else before.version
-                if client in written and before.version is not None:
-                    superseded.append((client, before.version))
-                clients[client] = ClientRecord(version, before.rounds + 1, before.failures, done, report)
+                after = replace(before, rounds=before.rounds + 1, last_round=done, report=report)
+                if (written := lane.written.get(client)) is not None:
+                    after = replace(after, version=written.version, bytes=written.bytes, hash=written.hash)
+                    if before.version is not None:
+                        superseded.append((client, before.version))
+                clients[client] = after
             for failure in lane.failures:
                 before = clients.get(failure.client, ClientRecord())
                 clients[failure.client] = replace(before, failures=before.failures + 1, last_round=done)

@@ -13,7 +13,7 @@ from filelock import FileLock
 from fedray.core.algorithm import Algorithm
 from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Evaluation, FederatedData, Received, Server, ServerState, State
-from fedray.runs.client_states import folder_name
+from fedray.runs.client_states import Written, folder_name
 from fedray.storage import serialize
 from fedray.storage.cache import fetch, share
 
@@ -21,8 +21,9 @@ from fedray.storage.cache import fetch, share
 class States(Protocol):
     """A store of client states in versions."""
 
-    def load(self, client: str, version: int) -> State: ...
-    def save(self, client: str, version: int, state: State) -> None: ...
+    def load(self, client: str, written: Written) -> State: ...
+    def save(self, client: str, version: int, state: State) -> Written: ...
+    def sync(self, written: Mapping[str, Written]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class Program:
     prepare_cache: Path | None = None  # of prepared client states, shared between runs
 
 
-def hydrate(program: Program, name: str, version: int | None, round: int) -> Client:
+def hydrate(program: Program, name: str, written: Written | None, round: int) -> Client:
     """The client with its data, its seed of the round, and its state."""
     if program.data.cost(name) <= 0:
         raise ValueError(f"client {name} has no data: raise data.clients.min_utterances, or leave it out of the corpus")
-    state = None if version is None else program.states.load(name, version)
+    state = None if written is None else program.states.load(name, written)
     return Client(name, program.data.load(name), derive(program.seed, "client", round, name), state)
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedray.core.types import ServerState
+from fedray.runs.client_states import Written
 from fedray.storage import serialize
 from fedray.storage.base import Storage
-from fedray.storage.files import StorageError, faults, in_place_of, write_atomically
+from fedray.storage.files import StorageError, faults, in_place_of, sync, write_atomically
 
 MANIFEST = "manifest.json"
 
@@ -34,6 +35,12 @@ class ClientRecord:
     failures: int = 0
     last_round: int = 0
     report: dict[str, float] = field(default_factory=dict)  # its last report: examples, loss, ...
+    bytes: int | None = None  # of its state, None: unknown
+    hash: str | None = None  # of its state's file
+
+    @property
+    def state(self) -> Written | None:
+        return None if self.version is None else Written(self.version, self.bytes, self.hash)
 
 
 @dataclass
@@ -52,8 +59,8 @@ class Progress:
 class Checkpoints:
     """`round_000025/` holds server.pt, clients.parquet, progress.json, and a manifest with their hashes.
 
-    On a disk a checkpoint counts once its folder is renamed into place; on object storage, once its manifest is
-    written, after all other files. There file names contain hashes (server.0123456789ab.pt): saving a round again
+    On a disk a checkpoint counts once its folder is synced and renamed into place; on object storage, once its manifest
+    is written, after all other files. There file names contain hashes (server.0123456789ab.pt): saving a round again
     overwrites no file that the older manifest names.
     """
 
@@ -107,6 +114,10 @@ class Checkpoints:
             {int(match[2]) for name in names if (match := re.fullmatch(r"(\.)?round_(\d+)(?(1)\.old)", name))}
         )
 
+    def shown(self, round: int) -> str:
+        """The path or URI of a checkpoint, for messages."""
+        return self.storage.shown(self._where(round))
+
     def load(self, round: int) -> Progress:
         """The checkpoint of a round. ValueError: a file is cut short or changed; the message names it."""
         found = self._contents(round, ("server", "progress", "clients"))
@@ -140,6 +151,7 @@ class Checkpoints:
             with faults(self.root / name, "removed"):
                 shutil.rmtree(self.root / gone, ignore_errors=True)
                 os.replace(self.root / name, self.root / gone)
+                sync(self.root)
             name = gone
         self.storage.remove(name)
 
@@ -175,11 +187,12 @@ class Checkpoints:
 
 
 def clients_table(clients: Mapping[str, ClientRecord]) -> pa.Table:
-    """A table of all clients that took part: rounds, failures, version of the state, and the last report."""
+    """A table of all clients that took part: rounds, failures, version, bytes and hash of the state, last report."""
     names = sorted({name for record in clients.values() for name in record.report})
     table: dict[str, Any] = {"client": list(clients)}
-    for column in ("version", "rounds", "failures", "last_round"):
-        table[column] = pa.array([getattr(record, column) for record in clients.values()], pa.int64())
+    for column in ("version", "bytes", "hash", "rounds", "failures", "last_round"):
+        kind = pa.string() if column == "hash" else pa.int64()
+        table[column] = pa.array([getattr(record, column) for record in clients.values()], kind)
     for name in names:
         table[f"report/{name}"] = pa.array([record.report.get(name) for record in clients.values()], pa.float64())
     return pa.table(table)
@@ -199,7 +212,9 @@ def read_clients(source: Path | BinaryIO) -> dict[str, ClientRecord]:
             for key, value in row.items()
             if key.startswith("report/") and value is not None
         }
-        clients[row["client"]] = ClientRecord(row["version"], row["rounds"], row["failures"], row["last_round"], report)
+        counts = {column: row[column] for column in ("version", "rounds", "failures", "last_round")}
+        state = {column: row.get(column) for column in ("bytes", "hash")}  # missing in checkpoints of earlier versions
+        clients[row["client"]] = ClientRecord(report=report, **counts, **state)
     return clients
 
 

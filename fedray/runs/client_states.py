@@ -5,18 +5,28 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedray.core.types import State
+from fedray.core.types import RunError, State
 from fedray.storage import serialize
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
 
 
+@dataclass(frozen=True)
+class Written:
+    """A client state as a checkpoint names it. Checkpoints of earlier versions of fedray name the version alone."""
+
+    version: int  # rounds done when it was written
+    bytes: int | None = None
+    hash: str | None = None
+
+
 class ClientStore:
-    """`<client>/<version>.pt` in a folder or on object storage. The version: rounds done when it was written."""
+    """`<client>/<version>.pt` in a folder or on object storage."""
 
     def __init__(self, place: str | Path | Storage) -> None:
         self.storage = place if isinstance(place, Storage) else open_storage(place)
@@ -24,13 +34,44 @@ class ClientStore:
     def name(self, client: str, version: int) -> str:
         return f"{folder_name(client)}/{version:06d}.pt"
 
-    def load(self, client: str, version: int) -> State:
-        """FileNotFoundError, ValueError: the state is missing, or damaged; the message names it."""
-        name = self.name(client, version)
-        return serialize.loads(self.storage.read(name), self.storage.shown(name))
+    def load(self, client: str, written: Written) -> State:
+        """RunError: the state is missing, or not what was written; the message names it."""
+        name = self.name(client, written.version)
+        shown = self.storage.shown(name)
+        try:
+            data = self.storage.read(name)
+            if written.hash is not None and _hash(data) != written.hash:
+                raise ValueError(f"{shown}: is not what was written ({_expected(len(data), written)})")
+            return serialize.loads(data, shown)
+        except (OSError, ValueError) as error:
+            what = f"{shown}: is missing" if isinstance(error, FileNotFoundError) else str(error)
+            raise RunError(
+                f"{what}. It is the state of client {client}: put the file back, or go on from an older checkpoint; "
+                "`fedray resume` names the one to remove"
+            ) from error
 
-    def save(self, client: str, version: int, state: State) -> None:
-        self.storage.write(self.name(client, version), serialize.dumps(state))
+    def save(self, client: str, version: int, state: State) -> Written:
+        """Write a state, which survives a power loss once `sync` has returned."""
+        data = serialize.dumps(state)
+        self.storage.write_soon(self.name(client, version), data)
+        return Written(version, len(data), _hash(data))
+
+    def sync(self, written: Mapping[str, Written]) -> None:
+        """Wait until these states, by client, survive a power loss."""
+        if written:
+            self.storage.sync([self.name(client, state.version) for client, state in written.items()])
+
+    def lost(self, named: Iterable[tuple[str, Written]], sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+        """(client, what is wrong with its file), for states that are missing or have another size.
+
+        `sizes`: what the storage lists.
+        """
+        for client, written in named:
+            name = self.name(client, written.version)
+            if name not in sizes:
+                yield client, f"{self.storage.shown(name)}: is missing"
+            elif written.bytes not in (None, sizes[name]):
+                yield client, f"{self.storage.shown(name)}: is not what was written ({_expected(sizes[name], written)})"
 
     def remove(self, client: str, version: int) -> None:
         self.remove_all([(client, version)])
@@ -39,7 +80,7 @@ class ClientStore:
         """Remove these (client, version)."""
         self.storage.remove(*(self.name(client, version) for client, version in named))
 
-    def adopt(self, other: ClientStore, named: Iterable[tuple[str, int]]) -> None:
+    def adopt(self, other: ClientStore, named: Collection[tuple[str, int]]) -> None:
         """Take over these (client, version) from another store.
 
         Stores on one disk share files by links, since a version is never written again.
@@ -53,14 +94,26 @@ class ClientStore:
                     mine.unlink(missing_ok=True)
                     os.link(theirs, mine)
                     continue
-            self.storage.write(name, other.storage.read(name))
+            self.storage.write_soon(name, other.storage.read(name))
+        self.storage.sync([self.name(client, version) for client, version in named])
 
-    def keep_only(self, named: set[tuple[str, int]]) -> None:
-        """Remove all versions but these (client, version), and the remains of writers that were killed."""
+    def keep_only(self, named: set[tuple[str, int]], there: Iterable[str] | None = None) -> None:
+        """Remove all versions but these (client, version), and the remains of writers that were killed.
+
+        `there`: all files, where the caller has listed them.
+        """
         kept = {self.name(client, version) for client, version in named}
-        self.storage.remove(
-            *(name for name in self.storage.files() if name.endswith((".pt", ".tmp")) and name not in kept)
-        )
+        found = self.storage.files() if there is None else there
+        self.storage.remove(*(name for name in found if name.endswith((".pt", ".tmp")) and name not in kept))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _expected(found: int, written: Written) -> str:
+    same = found == written.bytes
+    return "its hash is another" if same else f"{found:,} bytes of {written.bytes:,}: cut short?"
 
 
 def folder_name(client: str) -> str:

@@ -48,7 +48,8 @@ class RunFolder:
             return
         lock = FileLock(self.root / ".lock")
         try:
-            lock.acquire(timeout=0)
+            with faults(self.root / ".lock"):
+                lock.acquire(timeout=0)
         except Timeout:
             raise ValueError(
                 f"{self.place}: another run is at work in this folder: wait for it, end it, or choose another --out"
@@ -186,6 +187,8 @@ class RunFolder:
     # Checkpoints, by the number of rounds done.
 
     def save(self, progress: Progress) -> None:
+        """Save a checkpoint. It survives a power loss, and so do the rows of its rounds."""
+        self.storage.sync((METRICS, FAILURES, LEFT_OUT))
         self.checkpoints.save(progress)
 
     def saved_rounds(self) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 
+from fedray.core.types import RunError
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import Progress, RunFolder
 
@@ -25,17 +26,37 @@ class Retention:
         ] = []  # client, version, the round from which another version is current
 
     def resume(self, saved: Collection[int]) -> None:
-        """Go on from these checkpoints. States that none of them names are removed: their rounds were not committed."""
+        """Go on from these checkpoints. States that none of them names are removed: their rounds were not committed.
+
+        RunError: a state that the newest of them names is missing, or has another size.
+        """
         named: dict[str, set[int]] = {}  # client -> versions
+        self.states.storage.sync(())  # a killed process may not have
+        sizes = self.states.storage.sizes()
         for round in saved:
             progress = self.folder.load(round)
+            if round == max(saved):
+                self._check(progress, sizes)
             self.note_best(progress)
             for client, record in progress.clients.items():
                 if record.version is not None:
                     named.setdefault(client, set()).add(record.version)
-        self.states.keep_only({(client, version) for client, versions in named.items() for version in versions})
+        self.states.keep_only({(client, version) for client, versions in named.items() for version in versions}, sizes)
         for client, versions in named.items():
             self._superseded += [(client, version, following) for version, following in pairwise(sorted(versions))]
+
+    def _check(self, progress: Progress, sizes: Mapping[str, int]) -> None:
+        """All client states that a checkpoint names must be there. What they hold is checked when they are loaded."""
+        named = [(client, record.state) for client, record in progress.clients.items()]
+        lost = list(self.states.lost([(client, state) for client, state in named if state is not None], sizes))
+        if lost:
+            client, what = lost[0]
+            more = f", and {len(lost) - 1:,} more are lost" if len(lost) > 1 else ""
+            raise RunError(
+                f"{what}. It is the state of client {client}{more}: put back what the checkpoint of round "
+                f"{progress.round} names, or remove {self.folder.checkpoints.shown(progress.round)} to go on from the "
+                "checkpoint before"
+            )
 
     def note_best(self, progress: Progress) -> None:
         if progress.best is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedray.storage.files import StorageError
@@ -31,8 +31,9 @@ def join(*parts: str) -> str:
 class Storage(ABC):
     """A folder. File names are relative, with `/`. A storage can be pickled, and is opened again where it arrives.
 
-    A file appears whole or not at all, even if its writer is killed. FileNotFoundError: there is no such file.
-    StorageError: the disk is full, or the store cannot be reached.
+    A file appears whole or not at all, even if its writer is killed, and survives a power loss once `write` or `put`
+    has returned. FileNotFoundError: there is no such file. StorageError: the disk is full, or the store cannot be
+    reached.
     """
 
     @property
@@ -58,6 +59,13 @@ class Storage(ABC):
     @abstractmethod
     def write(self, name: str, data: bytes) -> None: ...
 
+    def write_soon(self, name: str, data: bytes) -> None:
+        """Write one of many files: it survives a power loss once `sync` has returned."""
+        self.write(name, data)
+
+    def sync(self, names: Iterable[str]) -> None:  # noqa: B027 - an object store keeps what it has taken
+        """Wait until the files of these names survive a power loss, under these names. Missing files are ignored."""
+
     @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -66,9 +74,13 @@ class Storage(ABC):
     def names(self, folder: str = "") -> list[str]:
         """The names of files and folders in a folder; [] where there is no such folder."""
 
-    @abstractmethod
     def files(self, folder: str = "") -> list[str]:
         """The names of all files under a folder, at any depth, relative to the folder."""
+        return sorted(self.sizes(folder))
+
+    @abstractmethod
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """The bytes of all files under a folder, at any depth, by their names relative to the folder."""
 
     @abstractmethod
     def remove(self, *names: str) -> None:

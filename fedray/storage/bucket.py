@@ -63,9 +63,9 @@ class ObjectStorage(Storage):
     def names(self, folder: str = "") -> list[str]:
         return sorted(info.base_name for info in self._list(folder, recursive=False))
 
-    def files(self, folder: str = "") -> list[str]:
+    def sizes(self, folder: str = "") -> dict[str, int]:
         start = len(self._key(folder)) + 1
-        return sorted(info.path[start:] for info in self._list(folder, recursive=True) if info.is_file)
+        return {info.path[start:]: info.size for info in self._list(folder, recursive=True) if info.is_file}
 
     def remove(self, *names: str) -> None:
         self._each(self._remove, names)

@@ -22,7 +22,7 @@ import platformdirs
 from filelock import FileLock
 
 from fedray.storage.base import Storage
-from fedray.storage.files import faults
+from fedray.storage.files import faults, sync_all
 from fedray.storage.opening import open_storage
 
 MANIFEST = "manifest.json"
@@ -54,6 +54,7 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
                     try:
                         temporary.mkdir()
                         build(temporary)
+                        sync_all(temporary)  # an entry that a power loss has cut would be found, and is not read whole
                         os.replace(temporary, folder)
                     finally:
                         shutil.rmtree(temporary, ignore_errors=True)
@@ -129,6 +130,7 @@ def fetch(path: Path) -> bool:
                 store.remove(MANIFEST)  # files are missing or damaged: the next writer uploads the whole entry
                 return False
             if not path.exists():
+                sync_all(temporary)
                 os.replace(temporary if whole else temporary / path.name, path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

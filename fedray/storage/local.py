@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
-from fedray.storage.base import Storage
-from fedray.storage.files import faults, write_atomically
+from fedray.storage.base import Storage, join
+from fedray.storage.files import faults, make_folder, sync_all, write_atomically
 
 
 @final
@@ -40,6 +41,18 @@ class LocalStorage(Storage):
     def write(self, name: str, data: bytes) -> None:
         self._write(self.root / name, lambda temporary: temporary.write_bytes(data))
 
+    def write_soon(self, name: str, data: bytes) -> None:
+        path = self.root / name
+        with faults(path):
+            make_folder(self.root)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda temporary: temporary.write_bytes(data), durable=False)
+
+    def sync(self, names: Iterable[str]) -> None:
+        if self.root.is_dir():
+            with faults(self.root):
+                sync_all(self.root, names)
+
     def exists(self, name: str) -> bool:
         return (self.root / name).is_file()
 
@@ -47,9 +60,19 @@ class LocalStorage(Storage):
         path = self.root / folder
         return sorted(os.listdir(path)) if path.is_dir() else []
 
-    def files(self, folder: str = "") -> list[str]:
-        path = self.root / folder
-        return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        found, left = {}, [""]
+        while left:
+            inside = left.pop()
+            with suppress(FileNotFoundError), os.scandir(self.root / folder / inside) as entries:
+                for entry in entries:
+                    name = join(inside, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(name)
+                    elif entry.is_file():
+                        with suppress(FileNotFoundError):  # just renamed
+                            found[name] = entry.stat().st_size
+        return found
 
     def remove(self, *names: str) -> None:
         for name in names:
@@ -71,5 +94,5 @@ class LocalStorage(Storage):
     @staticmethod
     def _write(path: Path, write: Callable[[Path], object]) -> None:
         with faults(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         write_atomically(path, write)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedray.core.types import RunError
 from fedray.engine.telemetry.events import KEPT, Events
-from fedray.runs.client_states import ClientStore, folder_name
+from fedray.runs.client_states import ClientStore, Written, folder_name
 from fedray.storage.files import StorageError
 from tests.stores import s3, small_disk
 
@@ -32,14 +35,15 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ClientStore:
 def test_versions_of_a_client(store: ClientStore) -> None:
     for version in (1, 4):
         store.save("speaker/one", version, {"labels": ["yes"], "moments": np.full(3, version, np.float32)})
-    assert store.load("speaker/one", 1)["moments"].tolist() == [1, 1, 1]
-    assert store.load("speaker/one", 4) == {"labels": ["yes"], "moments": pytest.approx(np.full(3, 4))}
+    assert store.load("speaker/one", Written(1))["moments"].tolist() == [1, 1, 1]
+    assert store.load("speaker/one", Written(4)) == {"labels": ["yes"], "moments": pytest.approx(np.full(3, 4))}
     assert [name.split("/")[1] for name in store.storage.files()] == ["000001.pt", "000004.pt"]
     store.remove("speaker/one", 1)
     store.remove("speaker/one", 1)
-    with pytest.raises(FileNotFoundError, match=r"speaker_one-\w+/000001.pt"):
-        store.load("speaker/one", 1)
-    assert pickle.loads(pickle.dumps(store)).load("speaker/one", 4)["labels"] == ["yes"]
+    says = r"speaker_one-\w+/000001.pt: is missing. It is the state of client speaker/one: put the file back, or go on"
+    with pytest.raises(RunError, match=says):
+        store.load("speaker/one", Written(1))
+    assert pickle.loads(pickle.dumps(store)).load("speaker/one", Written(4))["labels"] == ["yes"]
 
 
 def test_what_no_checkpoint_names_goes(store: ClientStore) -> None:
@@ -53,11 +57,38 @@ def test_what_no_checkpoint_names_goes(store: ClientStore) -> None:
     assert store.storage.files() == ["a/000000.pt", "a/000002.pt", "b/000003.pt", "d/000001.pt", "e/000002.pt"]
 
 
-def test_a_state_cut_short_is_named(store: ClientStore) -> None:
-    store.save("a", 1, {"moments": np.zeros(1000)})
-    store.storage.write("a/000001.pt", store.storage.read("a/000001.pt")[:-100])
-    with pytest.raises(ValueError, match=r"a/000001\.pt: is not a state that fedray can read \(cut short"):
-        store.load("a", 1)
+def test_a_state_that_is_not_what_was_written_is_named(store: ClientStore) -> None:
+    written = store.save("a", 1, {"moments": np.zeros(1000)})
+    store.sync({"a": written})
+    assert store.load("a", written) == store.load("a", Written(1)) and list(lost(store, written)) == []
+    data = store.storage.read("a/000001.pt")
+    assert written == Written(1, len(data), hashlib.blake2b(data, digest_size=16).hexdigest())
+
+    store.storage.write("a/000001.pt", data[:-100])
+    cut = rf"a/000001\.pt: is not what was written \({len(data) - 100:,} bytes of {len(data):,}: cut short\?\)"
+    with pytest.raises(
+        RunError, match=cut + r"\. It is the state of client a: put the file back, or go on from an older"
+    ):
+        store.load("a", written)
+    with pytest.raises(RunError, match=r"a/000001\.pt: is not a state that fedray can read \(cut short"):
+        store.load("a", Written(1))  # of an earlier version of fedray
+    ((client, what),) = lost(store, written)
+    assert client == "a" and re.search(cut, what)
+    assert list(lost(store, Written(1))) == []
+
+    store.storage.write("a/000001.pt", data[:-100] + bytes(100))
+    with pytest.raises(RunError, match=r"a/000001\.pt: is not what was written \(its hash is another\)"):
+        store.load("a", written)
+    assert list(lost(store, written)) == []  # found when it is loaded
+
+    store.remove("a", 1)
+    for one in (written, Written(1)):
+        ((client, what),) = lost(store, one)
+        assert client == "a" and what.endswith("a/000001.pt: is missing")
+
+
+def lost(store: ClientStore, written: Written) -> list[tuple[str, str]]:
+    return list(store.lost([("a", written)], store.storage.sizes()))
 
 
 class Call:
@@ -77,8 +108,8 @@ def test_a_pickle_planted_as_a_state_is_refused_and_not_run(store: ClientStore, 
         pickle.dumps({"a": Call(target)})
     )
     store.storage.put({"a/000001.pt": planted})
-    with pytest.raises(ValueError, match=r"a/000001\.pt: is not a state that fedray can read"):
-        store.load("a", 1)
+    with pytest.raises(RunError, match=r"a/000001\.pt: is not a state that fedray can read"):
+        store.load("a", Written(1))
     assert not target.exists()
     torch.load(planted, weights_only=False) if how == "torch" else pickle.loads(planted.read_bytes())
     assert target.is_dir()  # it was armed
@@ -91,7 +122,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         for version in (1, 2):
             with pytest.raises(StorageError, match=f"disk/a/{version:06d}.pt: cannot be written: No space left"):
                 store.save("a", version, {"large": np.zeros(500_000)})
-        assert store.load("a", 1) == {"version": 1} and store.storage.files() == ["a/000001.pt"]
+        assert store.load("a", Written(1)) == {"version": 1} and store.storage.files() == ["a/000001.pt"]
 
 
 @pytest.mark.parametrize("client", ["a", "client-07", "1272", "user@host.org", "a" * 100])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.types import ServerState
-from fedray.runs.client_states import ClientStore
+from fedray.runs.client_states import ClientStore, Written
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.sweep.trial import take_over
 
@@ -38,7 +38,7 @@ def test_a_run_that_is_taken_over_has_checkpoints_states_and_rows_of_its_own(tmp
     states = ClientStore(tmp_path / "target" / "states")
     versions = {(client, record.version) for saved in (1, 3) for client, record in target.load_clients(saved).items()}
     assert versions == {("a", 1), ("a", 3), ("b", 1)}
-    assert all(states.load(client, version) == {"round": version} for client, version in versions)
+    assert all(states.load(client, Written(version)) == {"round": version} for client, version in versions)
 
 
 def test_states_are_linked_not_copied(tmp_path: Path) -> None:
@@ -49,4 +49,4 @@ def test_states_are_linked_not_copied(tmp_path: Path) -> None:
     )
     assert mine.stat().st_ino == theirs.stat().st_ino
     ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # written anew, it is another file
-    assert ClientStore(tmp_path / "source" / "states").load("a", 2) == {"round": 2}
+    assert ClientStore(tmp_path / "source" / "states").load("a", Written(2)) == {"round": 2}

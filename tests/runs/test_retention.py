@@ -1,0 +1,91 @@
+"""Client states that a checkpoint names: all of them are there when a run goes on, or the run says which is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedray.core.types import RunError
+from fedray.runs.client_states import ClientStore, Written
+from fedray.runs.folder import ClientRecord, RunFolder
+from fedray.runs.retention import Retention
+from tests.runs.test_checkpoints import named, progress
+from tests.stores import s3
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[], str]]:
+    with s3() as new:
+        yield new
+
+
+@pytest.fixture(params=["disk", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "run" if request.param == "disk" else request.getfixturevalue("bucket")())
+
+
+def states(folder: RunFolder) -> ClientStore:
+    return ClientStore(folder.storage.child("states"))
+
+
+def played(folder: RunFolder) -> None:
+    """Three clients with a state of each of two rounds, both with a checkpoint."""
+    for round in (1, 2):
+        after = progress(round)
+        after.clients.clear()
+        for client in ("a", "b", "c"):
+            written = states(folder).save(client, round, {"moments": np.full(100, round)})
+            after.clients[client] = ClientRecord(round, bytes=written.bytes, hash=written.hash)
+        folder.save(after)
+
+
+def resume(folder: RunFolder) -> None:
+    Retention(folder, states(folder), 2, lambda: None).resume(folder.saved_rounds())
+
+
+def without_hashes(folder: RunFolder, round: int) -> None:
+    """Write a checkpoint's clients as earlier versions of fedray did."""
+    name, manifest = named(folder, round, "clients"), named(folder, round, "manifest")
+    made = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(folder.storage.read(name))).drop_columns(["bytes", "hash"]), made)
+    folder.storage.write(name, made.getvalue())
+    hashes = json.loads(folder.read_text(manifest))
+    hashes[name.split("/")[-1]] = hashlib.blake2b(made.getvalue()).hexdigest()[:32]
+    folder.write_json(manifest, hashes)
+
+
+def test_states_that_are_lost_are_named_with_the_way_out(folder: RunFolder) -> None:
+    played(folder)
+    resume(folder)
+    states(folder).remove("b", 2)
+    checkpoint = r"round_000002 to go on from the checkpoint before"
+    with pytest.raises(RunError, match=rf"b/000002\.pt: is missing\. It is the state of client b: put .*{checkpoint}"):
+        resume(folder)
+    states(folder).storage.write("a/000002.pt", b"short")
+    with pytest.raises(
+        RunError, match=r"a/000002\.pt: is not what was written \(5 bytes of .*client a, and 1 more are"
+    ):
+        resume(folder)
+    assert "a/000002.pt" in states(folder).storage.files()  # nothing has been removed
+    folder.storage.remove("checkpoints/round_000002")
+    resume(folder)
+    assert states(folder).storage.files() == ["a/000001.pt", "b/000001.pt", "c/000001.pt"]
+
+
+def test_checkpoints_of_earlier_versions_name_states_by_version_alone(folder: RunFolder) -> None:
+    played(folder)
+    assert folder.load(2).clients["a"].state == states(folder).save("a", 2, {"moments": np.full(100, 2)})
+    without_hashes(folder, 2)
+    assert folder.load(2).clients["a"].state == Written(2)
+    states(folder).storage.write("a/000002.pt", b"of another size")
+    resume(folder)
+    states(folder).remove("a", 2)
+    with pytest.raises(RunError, match=r"a/000002\.pt: is missing"):
+        resume(folder)
