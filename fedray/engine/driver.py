@@ -187,7 +187,8 @@ class Driver:
 
         self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
         folder = str(self.assignment.folder) if several else None
-        hangs = Hangs(engine.hang_warning_s, self._warn, f"; `fedray stop {quote(self.folder.place)}` ends the run")
+        remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
+        hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
         pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs)
         for node in pool.nodes if several else ():
             if not self.folder.exists(f"probe/{node}"):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 from fedray.core.types import Broadcast, Evaluation, Layer, Received, Server, ServerState, Update
 from fedray.engine import work
+from fedray.engine.deaths import Death
 from fedray.engine.holding import Holder
 from fedray.engine.work import Program
 
@@ -55,7 +56,17 @@ class Job(ABC, Generic[Result_co]):
         """This job with these inputs."""
         return replace(self, inputs=inputs)
 
-    def after_death(self, node: str, warn: Callable[[str], None]) -> Self:
+    @property
+    def kind(self) -> str:
+        """Jobs of one kind take about as long as each other, in proportion to their cost where they have one."""
+        return type(self).__name__
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other job may run at the same time, so that this one has all memory."""
+        return False
+
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
         """What to run instead after the actor that ran this job has died on a node."""
         return self
 
@@ -107,6 +118,10 @@ class Evaluate(Job[Evaluation]):
     shards: int
     round: int
     final: bool
+
+    @property
+    def kind(self) -> str:
+        return f"Evaluate {self.split}{' finally' * self.final}"  # beam search takes far longer
 
     def run(self, place: Workplace, broadcast: Broadcast) -> Evaluation:
         received = place.receive(broadcast, self.round)

@@ -19,6 +19,7 @@ from fedray.core.sums import WeightedSum
 from fedray.core.types import Broadcast, Client, Received, RunError, State, Update, Vector
 from fedray.engine import personal
 from fedray.engine.aggregation import Take, aggregation_of
+from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.work import hydrate, prepare
@@ -32,8 +33,17 @@ class LaneJob(Job[Result_co]):
 
     lane: Lane
 
-    def after_death(self, node: str, warn: Callable[[str], None]) -> Self:
-        return replace(self, lane=self.lane.after_death(node, warn))
+    @property
+    def kind(self) -> str:
+        new = any(version is None for _, version in self.lane.clients)  # clients that may have to be prepared
+        return f"{type(self).__name__}{' of new clients' * new}{' with scores' * bool(self.lane.personal)}"
+
+    @property
+    def alone(self) -> bool:
+        return self.lane.alone
+
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
+        return replace(self, lane=self.lane.after_death(node, death, warn))
 
     def at_work(self, node: str) -> str:
         client = self.lane.client_at_work(node)
@@ -163,6 +173,8 @@ class LaneBook:
         except RunError:  # a full disk is no client's fault
             raise
         except Exception as error:
+            if (doomed := doom(error)) is not None:  # this actor cannot go on to the next client
+                raise doomed from error
             if not self._out:
                 raise
             for client, _ in self._out:
@@ -175,7 +187,9 @@ class LaneBook:
             yield
         except RunError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is: recorded with its traceback, counted and judged by the driver
+        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
+            if (doomed := doom(error)) is not None:
+                raise doomed from error
             self._fail(client, error)
 
     def _fail(self, client: str, error: Exception) -> None:

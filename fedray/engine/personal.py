@@ -15,6 +15,7 @@ from typing import Any, final
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Received, RunError, State
+from fedray.engine.deaths import doom
 from fedray.engine.jobs import Job, Reference, Workplace
 from fedray.engine.lanes import Failure
 from fedray.engine.pool import Pool
@@ -81,7 +82,9 @@ class EvaluatePersonal(Job[list[Scored]]):
             return Scored(name, score(program, client, client.state, received, data))
         except RunError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is: recorded with its traceback, counted and judged by the driver
+        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
+            if (doomed := doom(error)) is not None:
+                raise doomed from error
             reason = f"{type(error).__name__}: {error}"
             return Scored(name, {}, Failure(name, reason, "".join(traceback.format_exception(error))))
 
