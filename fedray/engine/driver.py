@@ -105,7 +105,7 @@ class Driver:
         """Make theta_0 and the first states of these clients, which stay in the cache for other runs."""
         algorithm = self.assignment.program.algorithm
         with self._actors() as (pool, rounds):
-            rounds.start(pool.run({0: Init()})[0][0])
+            rounds.start(rounds.again(lambda: pool.run({0: Init()}))[0][0])
             if algorithm.overrides("client_prepare"):
                 lanes, _ = rounds.prepare(clients)
                 rounds.check([failure for lane in lanes for failure in lane.failures], len(clients))

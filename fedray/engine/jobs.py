@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
-from fedray.core.types import Broadcast, Evaluation, Layer, Received, Server, ServerState, Update
+from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, Server, ServerState, Update
 from fedray.engine import work
 from fedray.engine.deaths import Death
 from fedray.engine.holding import Holder
+from fedray.engine.soundness import check_update, layout_size
 from fedray.engine.work import Program
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -92,8 +93,14 @@ class ServerTrain(Job[Update | None]):
     round: int
 
     def run(self, place: Workplace, broadcast: Broadcast) -> Update | None:
-        update = place.program.algorithm.server_train(place.server(self.round), place.receive(broadcast, self.round))
+        algorithm, received = place.program.algorithm, place.receive(broadcast, self.round)
+        update = algorithm.server_train(place.server(self.round), received)
         assert update is None or not update.vectors, "the server's vectors belong in ServerState.extra"
+        if update is not None:
+            try:
+                check_update(update, layout_size(place.layers, received.params))
+            except ValueError as error:
+                raise RunError(f"{type(algorithm).__name__}.server_train: {error}") from error
         return update
 
 

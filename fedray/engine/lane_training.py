@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
 
-import numpy as np
-
 from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
 from fedray.core.seeds import seed_all
@@ -22,6 +20,7 @@ from fedray.engine.aggregation import Take, aggregation_of
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
+from fedray.engine.soundness import check_update, finite, layout_size
 from fedray.engine.work import hydrate, prepare
 
 Updates = list[tuple[Vector, float]]  # flat updates with their log-weights
@@ -124,6 +123,7 @@ class LaneBook:
     def __init__(self, place: Workplace, lane: Lane, received: Received, first: Received) -> None:
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
         self.aggregation = aggregation_of(place.program.algorithm.strategy)
+        self.size = layout_size(place.layers, received.params)
         self.result = LaneResult()
         self.closed = False
         self._left = iter(lane.clients)
@@ -236,6 +236,7 @@ class LaneBook:
 
     def _check(self, update: Update) -> Packing:
         """The update's packing. ValueError: the update cannot be added to those of other clients."""
+        check_update(update, self.size)
         packing = Packing.of(update)
         if not (finite(update.delta) and all(map(finite, update.vectors.values()))):
             raise ValueError(
@@ -259,10 +260,3 @@ class LaneBook:
         )
         self._lap("personal")
         return personal.one_vote(scores["dev"])
-
-
-def finite(vector: Vector) -> bool:
-    """Whether no number is NaN or infinite. Only where the sum overflows is each number checked."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = np.add.reduce(vector)
-    return bool(np.isfinite(total)) or bool(np.isfinite(vector).all())

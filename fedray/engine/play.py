@@ -133,7 +133,7 @@ class Play:
             self.note("phase", {"text": f"going on after round {progress.round}"})
             return initial, progress
         self.note("phase", {"text": "initial model"})
-        state, found = pool.run({0: Init()})[0]
+        state, found = rounds.again(lambda: pool.run({0: Init()}))[0]
         self.gauges.cached("init", int(found), 1)
         progress = Progress(state)
         rounds.start(progress.state)
@@ -272,12 +272,11 @@ class Play:
         """
         clients = [(name, record.version) for name, record in sorted(progress.clients.items()) if record.rounds]
         last, utterances = progress.round - 1, self.plan.evaluation.personal_final_utterances
-        _, broadcast = rounds.put(progress.state, last)
         what = "scoring the clients' personal models"
-        scored = personal.evaluate_all(
-            rounds.pool, clients, last, broadcast, self.splits, utterances,
+        scored = rounds.again(lambda: personal.evaluate_all(
+            rounds.pool, clients, last, rounds.put(progress.state, last)[1], self.splits, utterances,
             lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
-        )  # fmt: skip
+        ))  # fmt: skip
         failures = [one.failure for one in scored if one.failure is not None]
         self._append_failures(failures, progress.round)
         rounds.check(failures, len(scored))

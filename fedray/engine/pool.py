@@ -109,7 +109,7 @@ class Pool:
         or an input is lost, once none of these jobs is in flight any more.
         """
         jobs, results, lost = dict(jobs), dict[Key, Result](), False
-        self.where = {}
+        self.where, self._looked = {}, time.perf_counter()
         waiting = sorted(jobs, key=lambda key: -jobs[key].cost)
         flying: dict[Reference, Flight[Key, Result]] = {}
         without: set[Key] = set()  # jobs that have met a lost object
@@ -117,6 +117,8 @@ class Pool:
             lost = lost or any(jobs[key].holder is not None and not self.lives(jobs[key].holder) for key in waiting)
             if lost:
                 waiting = []
+                if not flying:
+                    break
             self._lease(waiting, jobs, flying)
             for reference in self._wait([*flying, *self.crew.starting]):
                 if reference in self.crew.starting:
