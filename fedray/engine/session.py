@@ -210,7 +210,7 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
 
 
 class _Head:
-    """Ray's head process (GCS), without which a run goes on for a while, but can replace no actor and not be stopped."""
+    """Ray's head process (GCS), without which a run goes on for a while, but replaces no actor and hears no stop."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder, self.address = folder, str(ray.get_runtime_context().gcs_address)
