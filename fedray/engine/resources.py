@@ -159,8 +159,8 @@ def _check_memory(name: str, actors: int, nodes: Sequence[Node], dedicated: bool
         )
     raise ValueError(
         f"{name}: {actors:,} actors need about {actors * each / 1e9:,.1f} GB of memory "
-        f"({each / 1e6:,.0f} MB each: torch, the model's copies in training, data of the largest client), but Ray has "
-        f"{sum(known) / 1e9:,.1f} GB for them, enough for {fit:,}: "
+        f"({each / 1e6:,.0f} MB each, for torch, the model's copies in training, data of the largest client), but Ray "
+        f"has {sum(known) / 1e9:,.1f} GB for them, enough for {fit:,}: "
         + (
             "placement: pooled plays any population"
             if dedicated
