@@ -99,8 +99,7 @@ class Crew:
         """
         self.actors.pop(actor.number, None)
         death = self._looked_up(actor, death)
-        if death.cause in (Cause.HANG, Cause.MEMORY, Cause.GPU):  # it may still be there
-            ray.kill(actor.handle)
+        ray.kill(actor.handle)  # it may still be there
         if death.cause is Cause.HANG:
             self.killed += 1
             kill_on(actor.node, actor.pid)  # Ray asks the process to end, which a stopped one does not hear

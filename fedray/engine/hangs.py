@@ -53,6 +53,11 @@ class Hangs:
         known = self._seconds[kind, _counts(cost)]
         return statistics.median(known) * (cost if _counts(cost) else 1.0) if known else None
 
+    @property
+    def earliest(self) -> float:
+        """Seconds before which no job is late or overdue."""
+        return min(self.patience, math.inf if self._deadline.factor is None else self._deadline.floor_s)
+
     def late(self, actor: int, kind: str, cost: float, seconds: float) -> bool:
         """Whether to mark an actor after so many seconds: it takes far too long and is not marked yet."""
         if seconds <= self.patience or actor in self.marked:

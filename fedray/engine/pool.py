@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,6 +19,7 @@ from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Reference
 
 ATTENTIVE_SECONDS = 5.0  # longer pauses of this loop are its own (a process that was stopped), and no actor's silence
+STRIKES = 3  # deaths of the same job for memory, or by a broken GPU context, until the run ends
 HICCUP_SECONDS = 60.0  # for an actor that cannot be reached, until it counts as dead
 
 
@@ -86,6 +88,7 @@ class Pool:
         self.hangs = hangs or Hangs()
         self.busy_seconds = [0.0] * size  # of each slot's actors
         self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
+        self._struck = Counter[Hashable]()  # deaths for memory or GPU of each job of `run` that blames no client
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds that this loop was attentive
         self.crew = Crew(make, size, replacements, folder, warn)
 
@@ -110,6 +113,7 @@ class Pool:
         """
         jobs, results, lost = dict(jobs), dict[Key, Result](), False
         self.where, self._looked = {}, time.perf_counter()
+        self._struck.clear()
         waiting = sorted(jobs, key=lambda key: -jobs[key].cost)
         flying: dict[Reference, Flight[Key, Result]] = {}
         without: set[Key] = set()  # jobs that have met a lost object
@@ -230,6 +234,8 @@ class Pool:
     def _look_at(self, flight: Flight[Key, Result]) -> bool:
         """Warn where an actor has been at work for far too long; returns whether it is beyond the deadline."""
         actor, job, seconds = flight.actor, flight.job, self._clock - flight.attentive
+        if seconds <= self.hangs.earliest:
+            return False
         if self.hangs.late(actor.number, job.kind, job.cost, seconds):
             nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
             where = f"process {actor.pid} on node {nodes.get(actor.node, actor.node)}"
@@ -247,8 +253,17 @@ class Pool:
     def _died(self, flight: Flight[Key, Result], death: Death) -> Job[Result]:
         """Replace the actor of a flight; returns the job to run instead."""
         self.hangs.marked.discard(flight.actor.number)
-        death = self.crew.bury(flight.actor, replace(death, alone=flight.job.alone or self.size == 1))
-        return flight.job.after_death(flight.actor.node, death, self._warn)
+        job, node = flight.job, flight.actor.node
+        death = self.crew.bury(flight.actor, replace(death, alone=job.alone or self.size == 1))
+        again = job.after_death(node, death, self._warn)
+        if again is job and death.cause in (Cause.MEMORY, Cause.GPU):  # the same would happen for ever
+            self._struck[flight.key] += 1
+            if self._struck[flight.key] == STRIKES:
+                raise RunError(
+                    f"{job.at_work(node)} ended its actor {STRIKES} times, at last: {death.why}; `fedray resume` goes "
+                    "on from the last checkpoint"
+                )
+        return again
 
     def _cut_off(
         self, flight: Flight[Key, Result], error: ActorUnavailableError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -14,19 +13,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import ray
-import torch
 from ray.exceptions import ActorUnavailableError, ObjectLostError
 
 from fedray.core.types import RunError
 from fedray.engine import nodes, session
 from fedray.engine import pool as pools
-from fedray.engine.deaths import Cause, Death, Doomed, doom
+from fedray.engine.deaths import Cause, Death, Doomed
 from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Workplace
-from fedray.engine.lanes import Lane
 from fedray.engine.pool import Lost, Pool
 from fedray.engine.settings import DeadlineSettings
 
@@ -124,27 +120,6 @@ def test_an_actor_that_hangs_beyond_the_deadline_is_killed_and_its_job_done_agai
     assert said[2:] == ["errand 1: HANG"]
 
 
-def test_without_a_deadline_or_a_usual_time_nobody_is_killed() -> None:
-    for hangs, seconds in ((Hangs(1.0), 1e9), (hasty([]), 1e9)):
-        assert not hangs.overdue("train", 1.0, seconds)
-    hangs = Hangs(1.0, deadline=DeadlineSettings(factor=3.0, floor_s=10.0))
-    hangs.done(0, "node", "train", 2.0, 8.0)
-    assert not hangs.overdue("train", 1.0, 11.0) and hangs.overdue("train", 1.0, 12.1), "3 times 4 seconds"
-    assert not hangs.overdue("train", 0.1, 9.9) and hangs.overdue("train", 0.1, 10.1), "the floor"
-    hangs.done(0, "node", "train", 1.0, 4.0)
-    hangs.done(0, "node", "train", 1.0, 20.0)
-    assert not hangs.overdue("train", 1.0, 39.0) and hangs.overdue("train", 1.0, 41.0), "twice the longest"
-
-
-@pytest.mark.parametrize(("settings", "words"), [
-    ({"factor": 0.5}, "factor must be at least 1, or null"), ({"factor": math.nan}, "factor must be at least 1"),
-    ({"floor_s": 0.0}, "floor_s must be above 0"), ({"floor_s": math.nan}, "floor_s must be above 0"),
-])  # fmt: skip
-def test_deadlines_are_checked(settings: dict[str, float], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        DeadlineSettings(**settings)
-
-
 def test_a_pause_of_the_driver_is_no_silence_of_an_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after Ctrl-Z: the clock has gone on, and nobody hangs."""
     said: list[str] = []
@@ -166,20 +141,18 @@ def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
     """One death is an accident. After the second, one actor less; the last one stays."""
     said: list[str] = []
     with pool(2, said) as mine:
-        jobs = {n: Errand(n, str(tmp_path), "memory" * (n == 1), bad=3) for n in range(4)}
+        jobs = {n: Errand(n, str(tmp_path), "memory" * (n == 1), bad=2) for n in range(4)}
         assert mine.run(jobs) == {n: n for n in range(4)} and mine.size == len(mine.crew.actors) == 1
     deaths = [words for words in said if not words.startswith("errand")]
     assert deaths == [
         "a client actor died and is replaced (2 more may be): it ran out of memory",
         "a client actor died and is not replaced: it ran out of memory. Memory ran out 2 times, so that 1 actor goes "
         "on, to the same bits: set engine.actors=1 for such runs",
-        "a client actor died and is replaced (1 more may be): it ran out of memory",
     ]
-    assert [words for words in said if words.startswith("errand")][-1] == "errand 1: MEMORY alone"
+    assert [words for words in said if words.startswith("errand")] == ["errand 1: MEMORY"] * 2
 
 
 def test_the_kernel_kills_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nodes.kills_in("pgfault 3\noom_kill 7\noom_kill_x 9\n") == 7 and nodes.kills_in("") == 0
     said: list[str] = []
     with pool(1, said) as mine:
         monkeypatch.setattr("fedray.engine.crew.read_on", lambda node, path: f"oom_kill {10**9}")
@@ -195,38 +168,19 @@ def test_a_job_that_is_to_run_alone_does(tmp_path: Path) -> None:
         assert mine.run(jobs) == {n: n for n in range(6)}
 
 
+def test_a_job_that_never_finds_memory_ends_the_run(tmp_path: Path) -> None:
+    with (
+        pool(1, []) as mine,
+        pytest.raises(RunError, match=r"`Errand` ended its actor 3 times, at last: it ran out of"),
+    ):
+        mine.run({0: Errand(0, str(tmp_path), "memory", bad=9)})
+
+
 def test_an_actor_with_a_broken_gpu_context_ends(tmp_path: Path) -> None:
     said: list[str] = []
     with pool(1, said) as mine:
         assert mine.run({0: Errand(0, str(tmp_path), "gpu")}) == {0: 0} and not mine.lives(0)
     assert said[1] == "errand 0: GPU alone" and "its GPU context is broken" in said[0]
-
-
-@pytest.mark.parametrize(("error", "cause"), [
-    (MemoryError(), Cause.MEMORY),
-    (OSError(12, "Cannot allocate memory"), Cause.MEMORY),
-    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), Cause.MEMORY),
-    (RuntimeError("CUDA error: out of memory"), Cause.MEMORY),
-    (RuntimeError("CUDA error: device-side assert triggered"), Cause.GPU),
-    (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), Cause.GPU),
-    (ValueError("CUDA error: is in the transcript"), None),
-    (RuntimeError("shapes differ"), None),
-])  # fmt: skip
-def test_which_errors_end_an_actor(error: Exception, cause: Cause | None) -> None:
-    found = doom(error)
-    assert (found.death.cause if found is not None else None) is cause
-    wrapped = LookupError("a library's words")
-    wrapped.__cause__ = error
-    again = doom(wrapped)
-    assert (again.death.cause if again is not None else None) is cause
-
-
-def test_numpy_and_torch_without_memory_are_recognised() -> None:
-    for take in (lambda: np.ones(2**55), lambda: torch.ones(2**55)):
-        with pytest.raises((MemoryError, RuntimeError)) as caught:
-            take()
-        found = doom(caught.value)
-        assert found is not None and found.death.cause is Cause.MEMORY, caught.value
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, *calls: int) -> None:
@@ -272,35 +226,3 @@ def test_a_result_that_is_lost_is_made_again_but_not_for_ever(tmp_path: Path, mo
         failing(monkeypatch, lost, 0, 1)
         with pytest.raises(Lost, match="`fedray resume` goes on from the last checkpoint"):
             mine.run({0: Errand(0, str(tmp_path))})
-
-
-MEMORY, CRASH, HANG = (Death(cause, "") for cause in (Cause.MEMORY, Cause.CRASH, Cause.HANG))
-
-
-@pytest.mark.parametrize(("deaths", "reason"), [
-    ([CRASH, CRASH], "killed its actor 2 times (out of memory, or a crash in native code): left out of this round"),
-    ([HANG, HANG], "had its actor hang 2 times, beyond engine.deadline: left out of this round"),
-    ([MEMORY, MEMORY], None),
-    ([MEMORY, MEMORY, Death(Cause.MEMORY, "", alone=True)],
-     "ran out of memory 3 times, at last while no other client trained: left out of this round"),
-    ([Death(Cause.MEMORY, "", alone=True)] * 2,
-     "ran out of memory 2 times, at last while no other client trained: left out of this round"),
-])  # fmt: skip
-def test_when_a_client_is_left_out(tmp_path: Path, deaths: list[Death], reason: str | None) -> None:
-    lane = Lane(3, 0, (("a", None), ("b", None)), marker=tmp_path / "lane_3")
-    here = ray.get_runtime_context().get_node_id()
-    for death in deaths:
-        with lane.marking() as mark:
-            mark("b")
-        lane = lane.after_death(here, death, lambda text: None)
-    assert lane.excluded == ({} if reason is None else {"b": reason}) and lane.alone == (reason is None)
-
-
-def test_a_node_that_is_slow_is_named_once() -> None:
-    said: list[str] = []
-    hangs = Hangs(note=said.append)
-    for n in range(30):
-        hangs.done(n % 3, f"node {n % 3}", "train", 2.0, 8.0 if n % 3 == 2 else 2.0)
-        hangs.done(n % 3, f"node {n % 3}", "score", 0.0, 0.08 if n % 3 == 2 else 0.02)
-    (words,) = said
-    assert words.startswith("node node 2 is slow: the same work takes 4.0 times as long there as elsewhere")
