@@ -1,7 +1,8 @@
 """Chaos: kill runs of the toy at random moments in random places and resume them; all must have the undisturbed bits.
 
 `make chaos` does this for ten minutes. Every disturbance follows from the seed: `python -m tests.chaos --minutes 10
---seed 3`. It kills a client actor, the driver, the whole run with its Ray, or one node of two.
+--seed 3`. It kills a client actor, the driver, the whole run with its Ray, or one node of two; it stops a client actor
+for good or for a second, and lets a client run out of memory.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ WORKLOADS: list[dict[str, Any]] = [
     {"strategy": "krum"},
     {"strategy": "layerwise_pruning", "placement": "dedicated", "clients": 4, "lanes": 2},
 ]
-VICTIMS = ("actor", "actor", "driver", "everything", "node")
+VICTIMS = ("actor", "hang", "slow", "memory", "driver", "everything", "node")
+BLAMED = ("actor", "hang", "memory")  # at two of these in a round the client at work is left out, rightly
+DEADLINE = {"factor": 5.0, "floor_s": 6.0}
 
 
 def start(folder: Path, options: dict[str, Any], log: Path) -> subprocess.Popen[bytes]:
@@ -65,12 +68,15 @@ def kill_all(run: subprocess.Popen[bytes]) -> None:
     psutil.wait_procs(family, timeout=20)
 
 
-def disturb(run: subprocess.Popen[bytes], victim: str, dice: random.Random) -> str:
-    """Kill the victim if it is there. Returns what was killed, in words."""
+def disturb(run: subprocess.Popen[bytes], victim: str, dice: random.Random, folder: Path) -> str:
+    """Kill or stop the victim if it is there. Returns what was done, in words."""
+    if victim == "memory":
+        (folder.parent / "no-memory").touch()
+        return "no memory for a client"
     if victim == "everything":
         kill_all(run)
         return "everything"
-    title = {"actor": "ray::ClientActor", "driver": ":Driver", "node": "raylet/raylet"}[victim]
+    title = {"driver": ":Driver", "node": "raylet/raylet"}.get(victim, "ray::ClientActor")
     there = processes(run, title)
     if victim == "node":
         there = there[1:]  # the head starts first
@@ -79,6 +85,12 @@ def disturb(run: subprocess.Popen[bytes], victim: str, dice: random.Random) -> s
     process = dice.choice(there)
     try:
         doing = " ".join(process.cmdline())[:40] if victim != "node" else "raylet"
+        if victim in ("hang", "slow"):
+            process.suspend()
+            if victim == "slow":
+                time.sleep(1.0)
+                process.resume()
+            return f"{victim}: {doing}"
         process.kill()
     except psutil.NoSuchProcess:
         return f"{victim} had gone"
@@ -95,7 +107,13 @@ def trial(number: int, workload: dict[str, Any], straight: Path, scratch: Path, 
     began = time.monotonic()
     while not finished(folder):
         victim = dice.choice(VICTIMS)
-        options = {**workload, "seconds": 0.12, "nodes": 2 if victim == "node" else 1, "replacements": 50}
+        options = {
+            **workload,
+            "seconds": 0.12,
+            "nodes": 2 if victim == "node" else 1,
+            "replacements": 50,
+            "deadline": DEADLINE,
+        }
         if options.get("placement") != "dedicated":
             options |= {"actors": 2, "cpus": 0.4} if victim != "node" else {"actors": 2}
         elif victim == "node":
@@ -110,10 +128,12 @@ def trial(number: int, workload: dict[str, Any], straight: Path, scratch: Path, 
                 time.sleep(0.05)
             if run.poll() is not None or finished(folder) or counts["kills"] > 12:
                 break
-            if victim == "actor" and killed_in == (killed_in := len(RunFolder(folder).rows("metrics.jsonl"))):
+            if victim in BLAMED and killed_in == (killed_in := len(RunFolder(folder).rows("metrics.jsonl"))):
                 continue  # a client at work in two kills of a round is blamed, rightly
+            if victim == "hang" and killed_in < 3:
+                continue  # nobody knows yet how long such work takes
             first = False
-            done = disturb(run, victim, dice)
+            done = disturb(run, victim, dice, folder)
             counts["kills"] += 1
             counts[victim] += 1
             print(f"  run {number}: {time.monotonic() - began:5.1f} s, {done}", flush=True)

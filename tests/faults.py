@@ -43,6 +43,21 @@ def dead_actor(page: Page) -> None:
     page.same("The run ended with the bits of the straight run.", "dead")
 
 
+def hung_actor(page: Page) -> None:
+    page.add("In round 3 the process that trains client s02 stops (SIGSTOP) and does not go on. Times are set short.")
+    short = "engine.hang_warning_s=1 engine.deadline.factor=5 engine.deadline.floor_s=5"
+    page.shell("echo hang-once s02 3 > trouble", f"fedray run tones.yaml {short} --out hung")
+    page.left("hung")
+    page.same("The run ended with the bits of the straight run.", "hung")
+
+
+def no_memory(page: Page) -> None:
+    page.add("In round 2 client s02 finds no memory, once (`MemoryError`; errors of torch and CUDA count alike).")
+    page.shell("echo memory-once s02 2 > trouble", "fedray run tones.yaml --out memory")
+    page.left("memory")
+    page.same("The run ended with the bits of the straight run.", "memory")
+
+
 def no_start(page: Page) -> None:
     page.add("A file that every actor opens at its start is missing.")
     page.shell("echo start actor 0 > trouble", "fedray run tones.yaml --out no-start", status=1)
@@ -151,6 +166,8 @@ def cut_short(page: Page) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Page], None], str, str]] = {
     "A dead actor": (dead_actor, "is replaced; its lane is trained again", "the same bits"),
+    "A hung actor": (hung_actor, "is named, then killed and replaced; its lane is trained again", "the same bits"),
+    "No memory": (no_memory, "costs the actor; its lane is trained again", "the same bits"),
     "An actor that cannot start": (
         no_start,
         "ends the run at once and states the reason",

@@ -46,6 +46,13 @@ class Faulty(FedNST):
             time.sleep(0.5)
         while "wait" in self.misdeeds(client.id, received.round + 1):
             time.sleep(0.1)
+        for what in ("hang-once", "memory-once"):
+            if what in misdeeds:
+                Path(self.settings.trouble).unlink()
+        if "hang-once" in misdeeds:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if "memory-once" in misdeeds:
+            raise MemoryError("Unable to allocate 96. GiB for an array")
         if "raise" in misdeeds:
             raise LookupError(f"no microphone on {client.id}")
         if "die-once" in misdeeds:

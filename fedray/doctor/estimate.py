@@ -28,6 +28,7 @@ from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.experiment import Config, build_data, build_program
+from fedray.experiment.memory import actor_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
 from fedray.runs.folder import RunFolder
@@ -72,8 +73,8 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     folder = RunFolder(places.place(place))
     program = build_program(config, data, folder, shares.gpus)
     began = connected + time.perf_counter() - since
-    if config.engine.placement == "dedicated":
-        shares = share(config.engine, session.resources(), len(data.client_ids()))
+    population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
+    shares = share(config.engine, session.resources(), population, actor_bytes(program))
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:

@@ -12,8 +12,10 @@ import ray
 import torch
 
 from fedray.core.types import RunError
+from fedray.engine.deaths import doom
 from fedray.engine.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs import Job, Result_co, Workplace
+from fedray.engine.nodes import oom_kills
 from fedray.engine.work import Program
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
@@ -51,8 +53,11 @@ class ClientActor:
         holder = Holder(scratch(run) / f"held-{os.getpid()}", hold)
         self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
 
-    def ping(self, folder: str | None) -> tuple[str, str, int]:
-        """(node, device, process), once this actor can work. `folder`: check that this node sees the run folder."""
+    def ping(self, folder: str | None) -> tuple[str, str, int, int]:
+        """(node, device, process, the node's kills for memory), once this actor can work.
+
+        `folder`: check that this node sees the run folder.
+        """
         if self.gpus:
             if not torch.cuda.is_available():
                 raise RunError(
@@ -65,7 +70,7 @@ class ClientActor:
         node = ray.get_runtime_context().get_node_id()
         if folder is not None:
             self._probe(open_storage(folder), node)
-        return node, self.place.device, os.getpid()
+        return node, self.place.device, os.getpid(), oom_kills()
 
     def _probe(self, folder: Storage, node: str) -> None:
         where = f"node {ray.util.get_node_ip_address()}"
@@ -87,8 +92,13 @@ class ClientActor:
             ) from error
 
     def run(self, job: Job[Result_co], *inputs: Any) -> Result_co:
-        """Run a job on its inputs."""
-        return job.run(self.place, *inputs)
+        """Run a job on its inputs. Doomed: this actor must end (out of memory, a broken GPU context)."""
+        try:
+            return job.run(self.place, *inputs)
+        except Exception as error:
+            if (doomed := doom(error)) is not None:
+                raise doomed from error
+            raise
 
     def clear(self) -> None:
         """Remove this actor's files from the machine's disk."""

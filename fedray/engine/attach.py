@@ -32,7 +32,6 @@ from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import METRICS, RunFolder
 
-KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
 ANSWER_SECONDS = 30.0  # for a driver's answer
 NOW_SECONDS = 60.0  # for a run that is to end at once, until its driver is killed
 GRACE_SECONDS = 15.0  # for a process that is to end
@@ -80,7 +79,7 @@ def find(folder: RunFolder) -> Attached | None:
                 f"{folder.place}: its driver was started on {host} and has not told that it ended: do this on that "
                 f"machine, or set RAY_ADDRESS={address} if you trust the Ray there"
             )
-    elif _answers(address):
+    elif session.answers(address):
         _check_owner(folder, address)
         outside = address
     else:
@@ -178,12 +177,12 @@ class Attached:
         while time.monotonic() <= deadline:
             answer = self._driver.events.remote(seen, patience)
             try:
-                while not ray.wait([answer], timeout=KNOCK_SECONDS)[0]:
-                    if time.monotonic() > deadline or not _answers(self.address):
+                while not ray.wait([answer], timeout=session.KNOCK_SECONDS)[0]:
+                    if time.monotonic() > deadline or not session.answers(self.address):
                         return
                 batch: list[Event] = ray.get(answer)
             except ActorUnavailableError:  # a network failure, or a death that Ray has not noticed yet
-                if not _answers(self.address):
+                if not session.answers(self.address):
                     return
                 time.sleep(session.POLL_SECONDS)
                 continue
@@ -263,16 +262,6 @@ def _is_here(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _answers(address: str) -> bool:
-    """Whether a process listens at an address. Ray would try for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS):
-            return True
-    except (OSError, ValueError):
-        return False
 
 
 def _join(where: str, address: str) -> str:

@@ -105,7 +105,7 @@ class Driver:
         """Make theta_0 and the first states of these clients, which stay in the cache for other runs."""
         algorithm = self.assignment.program.algorithm
         with self._actors() as (pool, rounds):
-            rounds.start(pool.run({0: Init()})[0][0])
+            rounds.start(rounds.again(lambda: pool.run({0: Init()}))[0][0])
             if algorithm.overrides("client_prepare"):
                 lanes, _ = rounds.prepare(clients)
                 rounds.check([failure for lane in lanes for failure in lane.failures], len(clients))
@@ -187,7 +187,8 @@ class Driver:
 
         self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
         folder = str(self.assignment.folder) if several else None
-        hangs = Hangs(engine.hang_warning_s, self._warn, f"; `fedray stop {quote(self.folder.place)}` ends the run")
+        remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
+        hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
         pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs)
         for node in pool.nodes if several else ():
             if not self.folder.exists(f"probe/{node}"):

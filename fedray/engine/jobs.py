@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
-from fedray.core.types import Broadcast, Evaluation, Layer, Received, Server, ServerState, Update
+from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, Server, ServerState, Update
 from fedray.engine import work
+from fedray.engine.deaths import Death
 from fedray.engine.holding import Holder
+from fedray.engine.soundness import check_update, layout_size
 from fedray.engine.work import Program
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -55,7 +57,17 @@ class Job(ABC, Generic[Result_co]):
         """This job with these inputs."""
         return replace(self, inputs=inputs)
 
-    def after_death(self, node: str, warn: Callable[[str], None]) -> Self:
+    @property
+    def kind(self) -> str:
+        """Jobs of one kind take about as long as each other, in proportion to their cost where they have one."""
+        return type(self).__name__
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other job may run at the same time, so that this one has all memory."""
+        return False
+
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
         """What to run instead after the actor that ran this job has died on a node."""
         return self
 
@@ -81,8 +93,14 @@ class ServerTrain(Job[Update | None]):
     round: int
 
     def run(self, place: Workplace, broadcast: Broadcast) -> Update | None:
-        update = place.program.algorithm.server_train(place.server(self.round), place.receive(broadcast, self.round))
+        algorithm, received = place.program.algorithm, place.receive(broadcast, self.round)
+        update = algorithm.server_train(place.server(self.round), received)
         assert update is None or not update.vectors, "the server's vectors belong in ServerState.extra"
+        if update is not None:
+            try:
+                check_update(update, layout_size(place.layers, received.params))
+            except ValueError as error:
+                raise RunError(f"{type(algorithm).__name__}.server_train: {error}") from error
         return update
 
 
@@ -107,6 +125,10 @@ class Evaluate(Job[Evaluation]):
     shards: int
     round: int
     final: bool
+
+    @property
+    def kind(self) -> str:
+        return f"Evaluate {self.split}{' finally' * self.final}"  # beam search takes far longer
 
     def run(self, place: Workplace, broadcast: Broadcast) -> Evaluation:
         received = place.receive(broadcast, self.round)

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
 
-import numpy as np
-
 from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
 from fedray.core.seeds import seed_all
@@ -19,8 +17,10 @@ from fedray.core.sums import WeightedSum
 from fedray.core.types import Broadcast, Client, Received, RunError, State, Update, Vector
 from fedray.engine import personal
 from fedray.engine.aggregation import Take, aggregation_of
+from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
+from fedray.engine.soundness import check_update, finite, layout_size
 from fedray.engine.work import hydrate, prepare
 from fedray.runs.client_states import Written
 
@@ -33,8 +33,17 @@ class LaneJob(Job[Result_co]):
 
     lane: Lane
 
-    def after_death(self, node: str, warn: Callable[[str], None]) -> Self:
-        return replace(self, lane=self.lane.after_death(node, warn))
+    @property
+    def kind(self) -> str:
+        new = any(version is None for _, version in self.lane.clients)  # clients that may have to be prepared
+        return f"{type(self).__name__}{' of new clients' * new}{' with scores' * bool(self.lane.personal)}"
+
+    @property
+    def alone(self) -> bool:
+        return self.lane.alone
+
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
+        return replace(self, lane=self.lane.after_death(node, death, warn))
 
     def at_work(self, node: str) -> str:
         client = self.lane.client_at_work(node)
@@ -114,6 +123,7 @@ class LaneBook:
     def __init__(self, place: Workplace, lane: Lane, received: Received, first: Received) -> None:
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
         self.aggregation = aggregation_of(place.program.algorithm.strategy)
+        self.size = layout_size(place.layers, received.params)
         self.result = LaneResult()
         self.closed = False
         self._left = iter(lane.clients)
@@ -169,6 +179,8 @@ class LaneBook:
         except RunError:  # a full disk is no client's fault
             raise
         except Exception as error:
+            if (doomed := doom(error)) is not None:  # this actor cannot go on to the next client
+                raise doomed from error
             if not self._out:
                 raise
             for client, _ in self._out:
@@ -181,7 +193,9 @@ class LaneBook:
             yield
         except RunError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is: recorded with its traceback, counted and judged by the driver
+        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
+            if (doomed := doom(error)) is not None:
+                raise doomed from error
             self._fail(client, error)
 
     def _fail(self, client: str, error: Exception) -> None:
@@ -227,6 +241,7 @@ class LaneBook:
 
     def _check(self, update: Update) -> Packing:
         """The update's packing. ValueError: the update cannot be added to those of other clients."""
+        check_update(update, self.size)
         packing = Packing.of(update)
         if not (finite(update.delta) and all(map(finite, update.vectors.values()))):
             raise ValueError(
@@ -250,10 +265,3 @@ class LaneBook:
         )
         self._lap("personal")
         return personal.one_vote(scores["dev"])
-
-
-def finite(vector: Vector) -> bool:
-    """Whether no number is NaN or infinite. Only where the sum overflows is each number checked."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = np.add.reduce(vector)
-    return bool(np.isfinite(total)) or bool(np.isfinite(vector).all())

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import ray
-from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
 from fedray.core.packing import Packing
 from fedray.core.sums import PartialSum
+from fedray.engine.deaths import Cause, Death
 from fedray.engine.holding import local_disk
+from fedray.engine.nodes import read_on
 from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
@@ -36,6 +34,7 @@ class Lane:
     personal: int = 0  # utterances of dev that personal models are scored on; 0: they are not scored
     marker: Path | None = None
     deaths: Mapping[str, int] = field(default_factory=dict)  # client -> actors that died while the client was at work
+    alone: bool = False  # no other lane is trained meanwhile
 
     @contextmanager
     def marking(self) -> Iterator[Callable[[str], None]]:
@@ -59,23 +58,29 @@ class Lane:
 
     def client_at_work(self, node: str) -> str | None:
         """The client that the marker on a node names, if the marker is of this very attempt."""
-        text = None if self.marker is None else _read_on(node, self.marker)
+        text = None if self.marker is None else read_on(node, self.marker)
         before, found, client = (text or "").partition(f"{self.round} {self.attempt} ")
         return client if found and not before else None
 
-    def after_death(self, node: str, warn: Callable[[str], None]) -> Lane:
-        """The next attempt after the actor has died. A client that was at work at a second death is left out."""
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Lane:
+        """The next attempt after the actor has died. A client that was at work at a second death is left out.
+
+        Memory may be short because of other lanes: before such a client is left out, its lane runs alone.
+        """
         client = self.client_at_work(node)
-        following = replace(self, attempt=self.attempt + 1)
+        following = replace(self, attempt=self.attempt + 1, alone=False)
         if client is None:
             return following
-        warn(f"an actor died while client {client} was at work; lane {self.number} is trained again")
+        what = "hung" if death.cause is Cause.HANG else "died"
+        warn(f"an actor {what} while client {client} was at work; lane {self.number} is trained again")
         deaths = self.deaths.get(client, 0) + 1
-        excluded = dict(self.excluded)
-        if deaths > DEATHS_ALLOWED:
-            why = "out of memory, or a crash in native code"
-            excluded[client] = f"killed its actor {deaths} times ({why}): left out of this round"
-        return replace(following, deaths={**self.deaths, client: deaths}, excluded=excluded)
+        following = replace(following, deaths={**self.deaths, client: deaths})
+        if deaths <= DEATHS_ALLOWED:
+            return following
+        if death.cause is Cause.MEMORY and not death.alone:
+            return replace(following, alone=True)
+        why = f"{death.cause.value.format(deaths)}: left out of this round"
+        return replace(following, excluded={**self.excluded, client: why})
 
 
 @dataclass(frozen=True)
@@ -114,20 +119,3 @@ class LaneResult:
         self.counted += other.counted
         self.up_bytes += other.up_bytes
         self.seconds = {phase: self.seconds[phase] + other.seconds[phase] for phase in PHASES}
-
-
-def _read_on(node: str, path: Path) -> str | None:
-    """The text of a file on a node of the cluster; None when node or file is gone."""
-    if node == ray.get_runtime_context().get_node_id():
-        return _read(path) if path.is_file() else None
-    here = NodeAffinitySchedulingStrategy(node, soft=False)
-    try:
-        return str(
-            ray.get(ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)(_read).remote(path), timeout=30)
-        )
-    except (RayError, OSError):
-        return None
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

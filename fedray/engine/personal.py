@@ -9,14 +9,15 @@ import math
 import statistics
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Self, final
 
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Received, RunError, State
+from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Workplace
-from fedray.engine.lanes import Failure
+from fedray.engine.lanes import DEATHS_ALLOWED, Failure
 from fedray.engine.pool import Pool
 from fedray.engine.work import Program, hydrate
 from fedray.runs.client_states import Written
@@ -66,6 +67,10 @@ class EvaluatePersonal(Job[list[Scored]]):
     round: int
     splits: Sequence[str]
     utterances: int | None
+    deaths: int = 0  # of actors at this work
+
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
+        return replace(self, deaths=self.deaths + 1)
 
     def run(self, place: Workplace, broadcast: Broadcast) -> list[Scored]:
         program, received = place.program, place.receive(broadcast, self.round)
@@ -82,7 +87,9 @@ class EvaluatePersonal(Job[list[Scored]]):
             return Scored(name, score(program, client, client.state, received, data))
         except RunError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is: recorded with its traceback, counted and judged by the driver
+        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
+            if (doomed := doom(error)) is not None and self.deaths <= DEATHS_ALLOWED:
+                raise doomed from error
             reason = f"{type(error).__name__}: {error}"
             return Scored(name, {}, Failure(name, reason, "".join(traceback.format_exception(error))))
 

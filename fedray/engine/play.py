@@ -50,6 +50,7 @@ class Play:
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
         self.tracking = tracking
         self._watch = Stopwatch()
+        self._counted = 0  # killed actors
 
     def run(self, pool: Pool, rounds: Rounds) -> dict[str, Any]:
         """Play to the end; returns the content of results.json."""
@@ -85,7 +86,10 @@ class Play:
         self._judge(after, scored)
         self.retention.note_best(after)
         after.totals["seconds"] = progress.totals["seconds"] + watch.seconds()
-        row = self._row(progress, after, outcome, scored) | watch.row(pool.busy_seconds) | _phases(rounds, outcome)
+        killed = self._killed(pool)
+        after.totals["killed"] = progress.totals.get("killed", 0) + killed
+        row = self._row(progress, after, outcome, scored) | {"engine/killed": killed}
+        row |= watch.row(pool.busy_seconds) | _phases(rounds, outcome)
         with rounds.phases("events"):  # this and the checkpoint are timed in the next round's row
             self.metrics.append(row)
         if self._checkpoint_is_due(after):
@@ -96,9 +100,14 @@ class Play:
             self.retention.collect(superseded, after.round)
             self._write_scalars(writer, {key: value for key, value in row.items() if key != "round"}, after.round)
             self._count_prepared(outcome.lanes)
-            self.gauges.round(row, after, self.algorithm.best[0], watch.idle, pool.replaced)
+            self.gauges.round(row, after, self.algorithm.best[0], watch.idle, pool.crew.replaced)
         self.note("round", {"row": row, "rounds": self.plan.rounds})
         return after
+
+    def _killed(self, pool: Pool) -> int:
+        """Actors that hung and were killed, since the last call."""
+        before, self._counted = self._counted, pool.crew.killed
+        return self._counted - before
 
     def stopped(self) -> dict[str, Any]:
         """The result of a run that the user ended: the round of its newest checkpoint (None: there is none)."""
@@ -124,7 +133,7 @@ class Play:
             self.note("phase", {"text": f"going on after round {progress.round}"})
             return initial, progress
         self.note("phase", {"text": "initial model"})
-        state, found = pool.run({0: Init()})[0]
+        state, found = rounds.again(lambda: pool.run({0: Init()}))[0]
         self.gauges.cached("init", int(found), 1)
         progress = Progress(state)
         rounds.start(progress.state)
@@ -248,6 +257,7 @@ class Play:
         self.folder.write_table("predictions.tsv", predictions)
         results |= {
             "clients/failed": progress.totals["failed"],
+            "engine/killed": progress.totals.get("killed", 0) + self._killed(rounds.pool),
             "traffic/up_bytes": progress.totals["up_bytes"],
             "traffic/down_bytes": progress.totals["down_bytes"],
             "traffic/total_bytes": progress.totals["up_bytes"] + progress.totals["down_bytes"],
@@ -266,12 +276,11 @@ class Play:
         """
         clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
         last, utterances = progress.round - 1, self.plan.evaluation.personal_final_utterances
-        _, broadcast = rounds.put(progress.state, last)
         what = "scoring the clients' personal models"
-        scored = personal.evaluate_all(
-            rounds.pool, clients, last, broadcast, self.splits, utterances,
+        scored = rounds.again(lambda: personal.evaluate_all(
+            rounds.pool, clients, last, rounds.put(progress.state, last)[1], self.splits, utterances,
             lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
-        )  # fmt: skip
+        ))  # fmt: skip
         failures = [one.failure for one in scored if one.failure is not None]
         self._append_failures(failures, progress.round)
         rounds.check(failures, len(scored))

@@ -35,11 +35,14 @@ class Share:
     gpus: float
 
 
-def share(settings: EngineSettings, nodes: Sequence[Node], population: int | None = None) -> Share:
+def share(
+    settings: EngineSettings, nodes: Sequence[Node], population: int | None = None, each: float = ACTOR_BYTES
+) -> Share:
     """The pool for these nodes. Each actor runs on one node.
 
     `population`: the number of clients, for `placement: dedicated`; None: not known yet, which gives a pooled share.
-    ValueError: the nodes can never provide the share, and Ray would wait for ever.
+    `each`: bytes of memory that an actor needs. ValueError: the nodes can never provide the share, and Ray would wait
+    for ever, or an actor would run out of memory.
     """
     dedicated = settings.placement == "dedicated"
     gpus = _gpus(settings, nodes)
@@ -58,7 +61,7 @@ def share(settings: EngineSettings, nodes: Sequence[Node], population: int | Non
     ) is not None:
         actors = asked
         name = f"engine.placement: dedicated with {actors:,} clients" if dedicated else f"engine.actors={actors}"
-        _check_memory(name, actors, nodes, dedicated)
+        _check_memory(name, actors, nodes, dedicated, each)
         _check_places(name, actors, nodes, places, cpus, gpus)
     elif gpus or cpus:
         actors = places(cpus or 0)
@@ -70,6 +73,10 @@ def share(settings: EngineSettings, nodes: Sequence[Node], population: int | Non
             )
     else:
         actors = max(1, sum(math.floor(node.cpus) for node in nodes))
+    if asked is None and (fit := _fit(nodes, each)) is not None:
+        if not fit:
+            _check_memory("engine.actors=auto", 1, nodes, dedicated, each)
+        actors = min(actors, fit)
     if cpus is None:
         # The largest share with which all actors fit.
         cpus = bisect_left(range(1, max(left) + 1), True, key=lambda each: places(each) < actors)
@@ -133,15 +140,27 @@ def _places(node: Node, left: int, cpus: int, gpus: int) -> int:
     return min(bounds, default=2**62)
 
 
-def _check_memory(name: str, actors: int, nodes: Sequence[Node], dedicated: bool) -> None:
+def _fit(nodes: Sequence[Node], each: float) -> int | None:
+    """The number of actors whose memory fits on the nodes; None: not known."""
     known = [node.memory for node in nodes if node.memory is not None]
-    fit = sum(int(memory // ACTOR_BYTES) for memory in known)
-    if len(known) < len(nodes) or actors <= fit:
+    return None if len(known) < len(nodes) else sum(int(memory // each) for memory in known)
+
+
+def _check_memory(name: str, actors: int, nodes: Sequence[Node], dedicated: bool, each: float) -> None:
+    fit = _fit(nodes, each)
+    if fit is None or actors <= fit:
         return
+    known = [node.memory or 0.0 for node in nodes]
+    if not fit:
+        raise ValueError(
+            f"{name}: an actor needs about {each / 1e9:,.1f} GB of memory (torch, the model's copies in training, data "
+            f"of the largest client), but Ray has {max(known) / 1e9:,.1f} GB on a node at most: free memory there, "
+            "choose a smaller model, or a larger machine"
+        )
     raise ValueError(
-        f"{name}: {actors:,} actors need about {actors * ACTOR_BYTES / 1e9:,.1f} GB of memory "
-        f"({ACTOR_BYTES / 1e6:.0f} MB each, measured with torch), but Ray has {sum(known) / 1e9:,.1f} GB for them, "
-        f"enough for {fit:,}: "
+        f"{name}: {actors:,} actors need about {actors * each / 1e9:,.1f} GB of memory "
+        f"({each / 1e6:,.0f} MB each, for torch, the model's copies in training, data of the largest client), but Ray "
+        f"has {sum(known) / 1e9:,.1f} GB for them, enough for {fit:,}: "
         + (
             "placement: pooled plays any population"
             if dedicated

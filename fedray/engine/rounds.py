@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import ray
@@ -23,6 +23,7 @@ from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.pool import Lost, Pool
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
+from fedray.engine.soundness import check_state
 from fedray.engine.telemetry.watches import Phases
 from fedray.engine.work import Program
 from fedray.runs.folder import ClientRecord, Progress
@@ -30,7 +31,9 @@ from fedray.storage import serialize
 
 SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
 PREPARED = 32  # clients in a lane that only prepares
+LOSSES = 10  # in one piece of work, until the run ends
 Trained = LaneResult | Update | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,12 @@ class Rounds:
         note: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.program, self.plan, self.pool, self.note = program, plan, pool, note
-        self.algorithm = program.algorithm
+        self.algorithm, self.named = program.algorithm, type(program.algorithm).__name__
         self.aggregation = aggregation_of(program.algorithm.strategy)
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
         self.first: Reference = None  # the broadcast of round 0, in the object store
+        self._initial: ServerState | None = None
         self._first_bytes = 0
         self.phases = Phases()
         self._put: tuple[ServerState, int, Broadcast, Reference] | None = None  # the newest broadcast, and where it is
@@ -98,9 +102,26 @@ class Rounds:
         self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
 
     def start(self, initial: ServerState) -> None:
-        """Put the broadcast of round 0 where clients that take part for the first time find it."""
+        """Put the broadcast of round 0 where clients that take part for the first time find it.
+
+        RunError: the state cannot be trained.
+        """
+        check_state(initial, f"{self.named}.init")
+        self._initial = initial
         broadcast, self.first = self.put(initial, 0)
         self._first_bytes = size(broadcast)
+
+    def again(self, work: Callable[[], T]) -> T:
+        """What `work` returns. It is done again, with all inputs put anew, where an actor or a node took them along."""
+        for _ in range(LOSSES):
+            try:
+                return work()
+            except Lost:
+                self.note("warning", {"text": "an actor or a node died with what a job needs; the work is done again"})
+                self._put = None
+                if self._initial is not None:
+                    self.start(self._initial)
+        return work()
 
     def put(self, state: ServerState, round: int) -> tuple[Broadcast, Reference]:
         """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
@@ -113,22 +134,21 @@ class Rounds:
     def train(self, progress: Progress) -> Outcome:
         """One round on `progress.state`, without changing it."""
         t, draw = progress.round, self._draw(progress)
-        broadcast, reference = self.put(progress.state, t)
-        jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, reference) for lane in draw.lanes}
-        if self.algorithm.overrides("server_train"):  # it cannot be cut: first to start
-            jobs[SERVER] = ServerTrain(t, inputs=(reference,), cost=math.inf)
-        results: dict[Hashable, Trained] = {}
-        holders: dict[Hashable, int] = {}
-        while True:
+        results, holders = dict[Hashable, Trained](), dict[Hashable, int]()
+
+        def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
+            _, reference = self.put(progress.state, t)
+            jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, reference) for lane in draw.lanes}
+            if self.algorithm.overrides("server_train"):  # it cannot be cut: first to start
+                jobs[SERVER] = ServerTrain(t, inputs=(reference,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
-            try:
-                results |= self._train_dedicated(missing) if self._slots else self.pool.run(missing)
-                holders |= self.pool.where
-                lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
-                partial, aggregate = self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
-                break
-            except Lost:  # every loss has used up a replacement, so this ends
-                self.note("warning", {"text": "an actor died with updates that it held; they are trained again"})
+            results.update(self._train_dedicated(missing) if self._slots else self.pool.run(missing))
+            holders.update(self.pool.where)
+            lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
+            return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
+
+        lanes, partial, aggregate = self.again(work)
+        broadcast, _ = self.put(progress.state, t)
         server = results.get(SERVER)
         assert server is None or isinstance(server, Update)
         answered = sum(len(lane.clients) for lane in draw.lanes)
@@ -187,11 +207,15 @@ class Rounds:
 
     def prepare(self, ids: Sequence[str]) -> tuple[list[LaneResult], int]:
         """Give these clients their first state; the lanes, and the bytes that went down."""
-        jobs = {}
-        for n, start in enumerate(range(0, len(ids), PREPARED)):
-            clients = tuple((client, None) for client in ids[start : start + PREPARED])
-            jobs[n] = PrepareLane(Lane(n, 0, clients, marker=self.markers / f"lane_{n}"), inputs=(self.first,))
-        lanes = list(self.pool.run(jobs).values())
+
+        def work() -> dict[int, LaneResult]:
+            jobs = {}
+            for n, start in enumerate(range(0, len(ids), PREPARED)):
+                clients = tuple((client, None) for client in ids[start : start + PREPARED])
+                jobs[n] = PrepareLane(Lane(n, 0, clients, marker=self.markers / f"lane_{n}"), inputs=(self.first,))
+            return self.pool.run(jobs)
+
+        lanes = list(self.again(work).values())
         sent = self._first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
@@ -205,23 +229,32 @@ class Rounds:
             raise RunError(
                 "the server's update holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients"
             )
+        size = progress.state.params.size
         with self.phases("update"):
             state = self.algorithm.server_update(progress.state, change, progress.round)
+            check_state(state, f"{self.named}.server_update", size)
             if self.algorithm.overrides("server_finish"):
-                state = self.pool.run({0: ServerFinish(progress.round, inputs=(state,))})[0]
+                job = ServerFinish(progress.round, inputs=(state,))
+                state = self.again(lambda: self.pool.run({0: job})[0])
+                check_state(state, f"{self.named}.server_finish", size)
         return ServerState(state.params, serialize.plain(state.extra))
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Each split scored in shards, merged in shard order."""
-        _, reference = self.put(state, round)
         shards = self.plan.evaluation.shards
-        jobs = {
-            (split, shard): Evaluate(split, shard, shards, round, final, inputs=(reference,))
-            for split in splits
-            for shard in range(shards)
-        }
+
+        def work() -> dict[tuple[str, int], Evaluation]:
+            _, reference = self.put(state, round)
+            jobs = {
+                (split, shard): Evaluate(split, shard, shards, round, final, inputs=(reference,))
+                for split in splits
+                for shard in range(shards)
+            }
+            return self.pool.run(jobs)
+
+        self.put(state, round)
         with self.phases("evaluate"):
-            results = self.pool.run(jobs)
+            results = self.again(work)
         merged_splits = {}
         for split in splits:
             parts = [results[split, shard] for shard in range(shards)]
@@ -255,8 +288,7 @@ class Rounds:
     def check(self, failures: list[Failure], of: int) -> None:
         """Raise when more of a cohort failed than the run allows."""
         if len(failures) > self.plan.engine.failures_allowed * of:
-            first = failures[0]
-            allowed = self.plan.engine.failures_allowed
+            first, allowed = failures[0], self.plan.engine.failures_allowed
             raise RunError(
                 f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({allowed:g}); "
                 f"all are in failures.jsonl, the first: client {first.client}: {first.reason}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,19 +17,21 @@ from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
+from fedray.engine.deaths import DEATHS, eviction
 from fedray.engine.driver import Assignment
-from fedray.engine.pool import DEATHS, eviction
 from fedray.engine.resources import Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 
 POLL_SECONDS = 1.0
+KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
+GCS_SECONDS = 40.0  # for Ray's head process (GCS) to be there again; after 60 Ray ends this process without our words
 
 
 def outside() -> str | None:
@@ -70,6 +74,16 @@ def join(address: str) -> None:
             f"no Ray at {address} lets this process in: {str(error).splitlines()[0]} (if it was started with a token, "
             "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN; without RAY_ADDRESS a run starts a Ray of its own)"
         ) from error
+
+
+def answers(address: str) -> bool:
+    """Whether a process listens at an address. Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def resources() -> list[Node]:
@@ -186,10 +200,11 @@ class _Interrupts:
 
 
 def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
-    seen, obeyed = 0, 0
+    seen, obeyed, ray_at = 0, 0, _Head(folder)
     with _Interrupts() as interrupts, Display.for_terminal() as display:
         finished = driver.run.remote()
         while True:
+            ray_at.check()
             if interrupts.count > obeyed:
                 obeyed = interrupts.count
                 driver.stop.remote(now=obeyed > 1)
@@ -201,9 +216,32 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
                     return _end(finished, folder)
 
 
+class _Head:
+    """Ray's head process (GCS), without which a run goes on for a while, but replaces no actor and hears no stop."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder, self.address = folder, str(ray.get_runtime_context().gcs_address)
+        self._seen = self._knocked = time.monotonic()
+
+    def check(self) -> None:
+        """RunError: it has been gone for too long. Asks at most every few seconds."""
+        if time.monotonic() - self._knocked < 5 * POLL_SECONDS:
+            return
+        there = answers(self.address)
+        self._knocked = time.monotonic()
+        if there:
+            self._seen = self._knocked
+        elif self._knocked - self._seen > GCS_SECONDS:
+            raise RunError(f"Ray's head process (GCS) at {self.address} is gone; {_remedy(self.folder)}")
+
+
 def _ask(driver: Any, seen: int, folder: Path | str) -> list[Event]:
+    """The driver's next events; none where it cannot be reached for now."""
     try:
         return list(ray.get(driver.events.remote(seen, POLL_SECONDS)))
+    except ActorUnavailableError:  # a failure of the network, or a death that Ray has not noticed yet
+        time.sleep(POLL_SECONDS)
+        return []
     except DEATHS as error:
         raise _died(folder, error) from None
 
@@ -218,7 +256,9 @@ def _end(finished: Any, folder: Path | str) -> dict[str, Any]:
         raise _died(folder, error) from None
 
 
-def _died(folder: Path | str, error: RayError) -> RunError:
-    place = RunFolder(folder).place
-    remedy = f"`fedray resume {quote(place)}` goes on from its checkpoint"
-    return RunError(f"the driver of {place} died: {eviction(error) or error}; {remedy}")
+def _died(folder: Path | str, error: Exception) -> RunError:
+    return RunError(f"the driver of {RunFolder(folder).place} died: {eviction(error) or error}; {_remedy(folder)}")
+
+
+def _remedy(folder: Path | str) -> str:
+    return f"`fedray resume {quote(RunFolder(folder).place)}` goes on from its checkpoint"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,28 @@ class CohortSettings:
 
 
 @dataclass(frozen=True)
+class DeadlineSettings:
+    """When a client actor that hangs is killed and its work done again elsewhere, to the same bits.
+
+    An actor is never killed while no work of its kind has ended, nor before twice the longest time so far.
+    """
+
+    factor: float | None = 30.0  # multiple of the usual time of such work; null: no actor is killed
+    floor_s: float = 600.0  # seconds that any work may take
+
+    def __post_init__(self) -> None:
+        if self.factor is not None and not self.factor >= 1:
+            raise ValueError(f"factor must be at least 1, or null to kill no actor, not {self.factor}")
+        if not self.floor_s > 0:
+            raise ValueError(f"floor_s must be above 0 seconds, not {self.floor_s}")
+
+
+@dataclass(frozen=True)
 class EngineSettings:
     """How the work is spread over actors.
 
-    Of these settings only `lanes`, `failures_allowed` and `prepare` change a bit of the result.
+    Of these settings only `lanes`, `failures_allowed` and `prepare` change a bit of the result. A client that hangs
+    twice beyond `deadline` fails.
     """
 
     placement: str = "pooled"  # pooled: a few actors play all clients; dedicated: an actor for each client
@@ -53,6 +71,7 @@ class EngineSettings:
     failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
     replacements: int = 10  # dead actors that are replaced in a run before it gives up
     hang_warning_s: float = 60.0  # seconds of silence, at least, after which a warning names an actor and its client
+    deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
     checkpoint_every: int = 1  # rounds between two checkpoints
     keep: int = 2  # latest checkpoints that stay, besides the best one
     hold_gb: float = 1.0  # memory of an actor for updates that wait for the whole cohort; further ones go to local disk

@@ -26,6 +26,7 @@ from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
 from fedray.experiment.description import Description, carried_on, description
+from fedray.experiment.memory import actor_bytes
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
@@ -120,13 +121,26 @@ def start(
     new: bool = False,
 ) -> Result:
     """Hand a run to a driver, and show its progress. `new`: its folder must be new or empty."""
-    if config.engine.placement == "dedicated":
-        shares = share(config.engine, session.resources(), len(program.data.client_ids()))
+    shares = _fitting(config, program, shares)
     assignment = replace(assign(config, program, shares, where, described), new=new)
     if detach:
         session.detach(assignment)
         return Result(where, {})
     return Result(where, session.run(assignment))
+
+
+def _fitting(config: Config, program: Program, shares: Share) -> Share:
+    """The share of the run, now that its data and its model are known; it says where memory makes it smaller."""
+    population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
+    each = actor_bytes(program)
+    fitting = share(config.engine, session.resources(), population, each)
+    if population is None and fitting.actors < shares.actors:
+        print(
+            f"{fitting.actors} client actors instead of {shares.actors}: each needs about {each / 1e6:,.0f} MB of "
+            "memory, and Ray has no more",
+            file=sys.stderr,
+        )
+    return fitting
 
 
 def assign(

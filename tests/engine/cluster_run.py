@@ -18,7 +18,9 @@ import ray
 from ray.cluster_utils import Cluster
 
 from fedray.core.strategies import STRATEGIES
+from fedray.core.types import Client, Received, Update
 from fedray.engine import session
+from fedray.engine.settings import DeadlineSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
@@ -27,6 +29,20 @@ QUICK_TO_NOTICE = {
     "health_check_period_ms": 500,
     "health_check_failure_threshold": 4,
 }
+
+
+class Moody(toys.Toy):
+    """A client finds no memory where the file `no-memory` lies, which it removes; the node named in `slow` is slow."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        folder = Path(self.settings.folder)
+        if (folder / "no-memory").exists():
+            (folder / "no-memory").unlink(missing_ok=True)
+            raise MemoryError
+        slow = folder / "slow"
+        if slow.exists() and slow.read_text() == ray.get_runtime_context().get_node_id():
+            time.sleep(0.5)
+        return super().client_update(client, received)
 
 
 @contextmanager
@@ -56,12 +72,20 @@ def cluster(nodes: int, lose_after: int, folder: Path) -> Iterator[None]:
 def main(folder: Path, options: dict[str, Any]) -> None:
     session.ship(toys)
     nodes, lose_after = options.pop("nodes", 1), options.pop("lose_after", 0)
-    settings = toys.ToySettings(seconds=options.pop("seconds", 0.0))
+    settings = toys.ToySettings(seconds=options.pop("seconds", 0.0), folder=str(folder.parent))
+    if deadline := options.pop("deadline", None):
+        options["deadline"] = DeadlineSettings(**deadline)
+    slow = options.pop("slow", False)
     if clients := options.pop("clients", None):
         options |= {"data": toys.ToyData(clients), "cohort": clients - 1}
     strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
     with cluster(nodes, lose_after, folder):
-        toys.run(folder, settings=settings, strategy=strategy, **{"actors": 2, "cpus": 1.0} | options)
+        if slow:
+            here = ray.get_runtime_context().get_node_id()
+            other = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != here)
+            (folder.parent / "slow").write_text(other)
+        defaults = {"actors": 2, "cpus": 1.0, "algorithm": Moody}
+        toys.run(folder, settings=settings, strategy=strategy, **defaults | options)
         print(json.dumps({"nodes": len(ray.nodes()), "alive": sum(node["Alive"] for node in ray.nodes())}))
 
 

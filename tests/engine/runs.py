@@ -14,9 +14,10 @@ from fedray.runs.folder import RunFolder
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows without what depends on the clock."""
+    """The rows without what depends on the clock: times, and the actors that were killed because they hung."""
     return [
-        {k: v for k, v in row.items() if not k.startswith("time/")} for row in RunFolder(folder).rows("metrics.jsonl")
+        {k: v for k, v in row.items() if not k.startswith("time/") and k != "engine/killed"}
+        for row in RunFolder(folder).rows("metrics.jsonl")
     ]
 
 

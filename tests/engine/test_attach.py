@@ -91,7 +91,7 @@ def test_a_folder_does_not_lead_to_another_machine(tmp_path: Path, monkeypatch: 
 def test_an_address_that_another_user_could_have_written_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    monkeypatch.setattr(attach, "_answers", lambda address: True)
+    monkeypatch.setattr(session, "answers", lambda address: True)
     folder = prepared(tmp_path, driver_json={"address": "127.0.0.1:6379", "host": "here"})
     file = tmp_path / "driver.json"
     if whose == "a link":

@@ -22,10 +22,16 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 def elsewhere(folder: Path, **options: Any) -> dict[str, Any]:
     """A run in a Ray of its own; what it says at the end."""
+    return run_elsewhere(folder, **options)[0]
+
+
+def run_elsewhere(folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
+    """A run in a Ray of its own; what it says at the end, and its messages."""
     command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))))
+    said = next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
+    return dict(json.loads(said)), done.stderr
 
 
 @pytest.mark.long
@@ -47,6 +53,14 @@ def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
     assert said == {"nodes": 2, "alive": 1}
     same(tmp_path / "two", tmp_path / "one", 3)
     assert RunFolder(tmp_path / "two").rows("failures.jsonl") == []
+
+
+@pytest.mark.long
+def test_a_slow_node_is_named(tmp_path: Path) -> None:
+    said, messages = run_elsewhere(tmp_path / "two", nodes=2, rounds=7, cohort=12, slow=True)
+    assert said == {"nodes": 2, "alive": 2}
+    other = (tmp_path / "slow").read_text()
+    assert messages.count(f"warning: node {other} is slow: the same work takes ") == 1
 
 
 FILES = """

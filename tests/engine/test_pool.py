@@ -18,8 +18,9 @@ import ray
 from ray.exceptions import OutOfMemoryError
 
 from fedray.core.types import RunError
+from fedray.engine import crew, session
 from fedray.engine import pool as pools
-from fedray.engine import session
+from fedray.engine.deaths import Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Workplace
 from fedray.engine.pool import Pool, Stopped, Wish
@@ -32,9 +33,9 @@ EVICTED = (
 
 
 class Worker:
-    def ping(self, folder: str | None) -> tuple[str, str, int]:
+    def ping(self, folder: str | None) -> tuple[str, str, int, int]:
         assert issubclass(Double, Job)  # imported now: no job waits for that
-        return "node", "cpu", os.getpid()
+        return ray.get_runtime_context().get_node_id(), "cpu", os.getpid(), 0
 
     def run(self, job: Job[Any], *inputs: Any) -> Any:
         return job.run(None, *inputs)  # type: ignore[arg-type]
@@ -52,12 +53,12 @@ class Double(Job[int]):
         time.sleep(self.seconds)
         return 2 * self.number
 
-    def after_death(self, node: str, warn: Callable[[str], None]) -> Double:
-        warn(f"{self} died on {node}")
+    def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Double:
+        warn(f"{self} died")
         return self
 
     def at_work(self, node: str) -> str:
-        return f"{self} on {node}"
+        return f"{self}"
 
     def __str__(self) -> str:
         return f"double {self.number}"
@@ -81,7 +82,8 @@ def evicting(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
             raise OutOfMemoryError(EVICTED)
         return ray.get(reference)
 
-    monkeypatch.setattr(pools, "ray", SimpleNamespace(get=get, wait=ray.wait, nodes=ray.nodes, kill=ray.kill))
+    for module in (pools, crew):
+        monkeypatch.setattr(module, "ray", SimpleNamespace(get=get, wait=ray.wait, nodes=ray.nodes, kill=ray.kill))
 
 
 @pytest.fixture
@@ -97,13 +99,13 @@ def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     said: list[str] = []
     pool = started(warn=said.append)
     assert pool.run({"a": Double(1, cost=2.0), "b": Double(2, cost=1.0)}) == {"a": 2, "b": 4}
-    assert pool.replaced == 2
+    assert pool.crew.replaced == 2
     why = (
         "Ray's memory monitor ended it, since its node ran low on memory (15.00GB used / 15.80GB "
         "limit): a lower engine.actors needs less"
     )
     died = [f"a client actor died and is replaced ({left} more may be): {why}" for left in (1, 0)]
-    assert said == [died[0], "double 1 died on node", died[1]]
+    assert said == [died[0], "double 1 died", died[1]]
     pool.close()
 
 
@@ -127,7 +129,7 @@ def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Po
         assert pool.run({0: Double(1, seconds)}) == {0: 2} and said == []
     assert pool.run({0: Double(2, 3.5)}) == {0: 4}
     assert re.fullmatch(
-        r"a client actor seems to hang at double 2 on node: process \d+ on node node has been silent for "
+        r"a client actor seems to hang at double 2: process \d+ on node \S+ has been silent for "
         r"\d\.\d s, such work takes "
         r"0\.\d s; ask it to end", said[0]
     ) and re.fullmatch(r"the client actor that seemed to hang has answered after \d s", said[1])  # fmt: skip
@@ -146,7 +148,7 @@ def test_who_hangs_is_not_waited_for(started: Callable[..., Pool], wish: Wish) -
         "double" in said[0]
         and said[1] == "the run ends now, since a client actor hangs: the round is lost, the last checkpoint stays"
     )
-    (actor,) = pool._actors.values()
+    (actor,) = pool.crew.actors.values()
     pool.close()
     deadline = time.monotonic() + 15
     while Path(f"/proc/{actor.pid}").exists():
@@ -161,12 +163,12 @@ def test_what_is_usual_goes_by_cost() -> None:
         hangs.usual("train", 3.0) is None and not hangs.late(0, "train", 3.0, 9.9) and hangs.late(0, "train", 3.0, 10.1)
     )
     for cost, seconds in ((1.0, 2.0), (2.0, 4.0), (5.0, 100.0)):
-        hangs.done(0, "train", cost, seconds)
+        hangs.done(0, "node", "train", cost, seconds)
     assert (
         hangs.usual("train", 3.0) == 6.0 and not hangs.late(0, "train", 3.0, 29.9) and hangs.late(0, "train", 3.0, 30.1)
     )
     for cost in (0.0, math.inf):
-        hangs.done(0, "other", cost, 0.01)
+        hangs.done(0, "node", "other", cost, 0.01)
         assert (
             hangs.usual("other", 0.0) == 0.01
             and not hangs.late(0, "other", cost, 0.9)

@@ -225,7 +225,24 @@ def test_many_actors_are_refused_in_words(
 def test_memory_that_suffices_or_is_not_known_refuses_nothing() -> None:
     assert share(dedicated(), machines((4,), (4,), actors=20), 40).actors == 40
     assert share(EngineSettings(actors=10), machines((4,), actors=10)).actors == 10
-    assert share(EngineSettings(), machines((4,), actors=1)).actors == 4  # auto: as before
+    assert share(EngineSettings(), machines((4,), actors=4)).actors == 4
+
+
+def test_auto_takes_as_many_actors_as_memory_allows() -> None:
+    assert share(EngineSettings(), machines((4,), actors=1)) == Share(1, 3, 0)
+    assert share(EngineSettings(cpus_per_client=0.5), machines((4,), actors=3)).actors == 3
+    assert share(EngineSettings(), machines((4,), actors=4), each=2 * ACTOR_BYTES).actors == 2
+    assert share(EngineSettings(), machines((4,), (4,), actors=3)).actors == 6, "three on each node"
+    words = r"engine.actors=auto: an actor needs about 1.7 GB .* Ray has 1.4 GB on a node at most: free memory there"
+    for settings in (EngineSettings(), EngineSettings(gpus_per_client=0)):
+        with pytest.raises(ValueError, match=words):
+            share(settings, machines((4,), (4,), actors=4), each=5 * ACTOR_BYTES)
+    with pytest.raises(ValueError, match="dedicated with 2 clients: an actor needs about 1.7 GB"):
+        share(dedicated(), machines((4,), actors=4), 2, each=5 * ACTOR_BYTES)
+
+
+def test_memory_that_is_not_known_bounds_nothing() -> None:
+    assert share(EngineSettings(), machines((4,)), each=1e15).actors == 4
     assert share(dedicated(), machines((4,)), 1000).actors == 1000
 
 

@@ -1,0 +1,143 @@
+"""The client actors of a pool: they start, answer, die, and are replaced; or there are fewer where memory is short."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from fedray.core.types import RunError
+from fedray.engine.deaths import DEATHS, Cause, Death, eviction
+from fedray.engine.jobs import Reference
+from fedray.engine.nodes import kill_on, kills_in, read_on
+
+READY_SECONDS = 120.0
+SHORT_OF_MEMORY = 2  # deaths for memory in a run, from which on each leaves one actor less
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A client actor."""
+
+    number: int  # counts up; a replacement has a number of its own
+    slot: int  # place in the pool, which a replacement takes over
+    handle: Any
+    node: str = ""
+    pid: int = 0
+    oom_kills: int = 0  # what the kernel of its node counted when it started
+
+
+class Crew:
+    """The actors by number: those at work or idle, and those that start.
+
+    `make(slot)` starts an actor. `replacements`: dead actors that may be replaced. `folder`: the run folder, where
+    actors on several nodes write probe files (None: one node). `warn` hears warnings.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], Any],
+        size: int,
+        replacements: int,
+        folder: str | None,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._make, self._left, self._folder, self._warn = make, replacements, folder, warn
+        self.size, self.replaced = size, 0
+        self.killed = 0  # actors that hung
+        self.actors: dict[int, Actor] = {}  # by number: those that have answered and live
+        self.idle: list[int] = []
+        self.starting: dict[Reference, tuple[Actor, float]] = {}  # answer to come -> actor, since when
+        self._numbers = self._short = 0
+        for slot in range(size):
+            self._start(slot)
+        self._await_all()
+
+    def _start(self, slot: int) -> None:
+        actor = Actor(self._numbers, slot, self._make(slot))
+        self._numbers += 1
+        self.starting[self.ping(actor, self._folder)] = (actor, time.monotonic())
+
+    def ping(self, actor: Actor, folder: str | None = None) -> Reference:
+        """An actor's answer, which comes once it has no other work."""
+        return actor.handle.ping.remote(folder)
+
+    def _await_all(self) -> None:
+        """Wait until every actor has answered. RunError: one cannot start; its jobs would wait for ever."""
+        ready, waiting = ray.wait(list(self.starting), num_returns=len(self.starting), timeout=READY_SECONDS)
+        if waiting:
+            raise RunError(
+                f"{len(waiting)} of {self.size} client actors did not start within {READY_SECONDS:.0f} s: the cluster "
+                "lacks the cores, GPUs or memory that engine.actors, cpus_per_client and gpus_per_client ask for, or "
+                "others hold them (see `ray status`)"
+            )
+        for reference in ready:
+            try:
+                self.admit(reference)
+            except DEATHS as error:
+                raise RunError(f"a client actor died while it started: {eviction(error) or error}") from error
+
+    def admit(self, reference: Reference) -> None:
+        """Take in an actor that has answered. Raises what it answered otherwise."""
+        actor, _ = self.starting.pop(reference)
+        node, _, pid, oom_kills = ray.get(reference)
+        self.actors[actor.number] = replace(actor, node=node, pid=pid, oom_kills=oom_kills)
+        self.idle.append(actor.number)
+
+    def late(self) -> bool:
+        """Whether no actor lives, and those that start take too long."""
+        return not self.actors and all(time.monotonic() - since > READY_SECONDS for _, since in self.starting.values())
+
+    def bury(self, actor: Actor, death: Death) -> Death:
+        """Replace an actor, or go on with one less where memory is short; returns the death, as far as its node tells.
+
+        RunError: no further replacement is allowed.
+        """
+        self.actors.pop(actor.number, None)
+        death = self._looked_up(actor, death)
+        ray.kill(actor.handle)  # it may still be there
+        if death.cause is Cause.HANG:
+            self.killed += 1
+            kill_on(actor.node, actor.pid)  # Ray asks the process to end, which a stopped one does not hear
+        self._short += death.cause is Cause.MEMORY
+        if death.cause is Cause.MEMORY and self._short >= SHORT_OF_MEMORY and self.size > 1 and not death.alone:
+            self.size -= 1
+            self._warn(
+                f"a client actor died and is not replaced: {death.why}. Memory ran out {self._short} times, so that "
+                f"{self.size} actor{'s' * (self.size > 1)} go{'es' * (self.size == 1)} on, to the same bits: set "
+                f"engine.actors={self.size} for such runs"
+            )
+            return death
+        if self._left == 0:
+            raise RunError(
+                f"a client actor died, and engine.replacements allows no further one ({self.replaced} were replaced): "
+                f"{death.why}; `fedray resume` goes on from the last checkpoint"
+            )
+        self._left -= 1
+        self.replaced += 1
+        self._warn(f"a client actor died and is replaced ({self._left} more may be): {death.why}")
+        self._start(actor.slot)
+        return death
+
+    def _looked_up(self, actor: Actor, death: Death) -> Death:
+        """The death with the word of the kernel, which kills without one."""
+        if death.cause is not Cause.CRASH or not actor.node:
+            return death
+        if kills_in(read_on(actor.node, Path("/proc/vmstat")) or "") <= actor.oom_kills:
+            return death
+        why = "the kernel of its node killed a process for memory: a lower engine.actors needs less"
+        return replace(death, cause=Cause.MEMORY, why=why)
+
+    def close(self, hung: set[int]) -> None:
+        """Have every actor clear its disk, and end it, without waiting for any. Those that hang are killed."""
+        for actor in self.actors.values():
+            if actor.number in hung:
+                ray.kill(actor.handle)
+                kill_on(actor.node, actor.pid)
+                continue
+            actor.handle.clear.remote()
+            actor.handle.__ray_terminate__.remote()  # after the work that was sent before

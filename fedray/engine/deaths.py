@@ -1,0 +1,81 @@
+"""Why client actors end, and which errors of a job mean that its actor must end."""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError
+
+NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator", "CUDA error: out of memory", "ALLOC_FAILED")
+NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
+
+
+class Cause(Enum):
+    """Why an actor ends. The value says so of a client that was at work as many times as stand for {}."""
+
+    CRASH = "killed its actor {} times (out of memory, or a crash in native code)"
+    MEMORY = "ran out of memory {} times, at last while no other client trained"
+    HANG = "had its actor hang {} times, beyond engine.deadline"
+    GPU = "broke the GPU context of its actor {} times"
+
+
+@dataclass(frozen=True)
+class Death:
+    """The end of an actor. `why`: in words. `alone`: no other actor was at work."""
+
+    cause: Cause
+    why: str
+    alone: bool = False
+
+
+class Doomed(Exception):
+    """A job's error after which its actor must end, since what follows there would fail as well."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(death)
+        self.death = death
+
+    def __str__(self) -> str:
+        return self.death.why
+
+
+DEATHS = (RayActorError, OutOfMemoryError, Doomed)  # what Ray raises for a job whose actor is gone, or must go
+
+
+def doom(error: BaseException) -> Doomed | None:
+    """What an error on an actor means for it; None: the actor can go on."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, Doomed):
+            return found
+        said = f"{type(found).__name__}: {found}"[:300]
+        told = isinstance(found, RuntimeError)
+        full = isinstance(found, MemoryError | torch.OutOfMemoryError) or getattr(found, "errno", None) == errno.ENOMEM
+        if full or told and any(words in str(found) for words in NO_MEMORY):
+            return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): a lower engine.actors needs less"))
+        if told and any(words in str(found) for words in NO_GPU):
+            return Doomed(Death(Cause.GPU, f"its GPU context is broken ({said})"))
+        found = found.__cause__
+    return None
+
+
+def death_of(error: RayError | Doomed) -> Death:
+    """What one of `DEATHS` tells."""
+    if isinstance(error, Doomed):
+        return error.death
+    if words := eviction(error):
+        return Death(Cause.MEMORY, words)
+    return Death(Cause.CRASH, " ".join(str(error).partition("class_name")[0].split())[:300])
+
+
+def eviction(error: BaseException) -> str | None:
+    """In words, why Ray's memory monitor ended an actor, of which Ray writes a page; None: it did not."""
+    if not isinstance(error, OutOfMemoryError):
+        return None
+    found = re.search(r"[\d.]+ ?GB used / [\d.]+ ?GB limit", str(error))
+    used = f" ({found.group()})" if found else ""
+    return f"Ray's memory monitor ended it, since its node ran low on memory{used}: a lower engine.actors needs less"

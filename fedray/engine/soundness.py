@@ -1,0 +1,83 @@
+"""Checks of what an algorithm returns: one wrong number, size or type would reach every client of the next round."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedray.core.types import Layer, RunError, ServerState, Update, Vector
+
+
+def layout_size(layers: Sequence[Layer], params: Vector) -> int:
+    """The numbers of a delta: what the algorithm's layers add up to, or as many as the broadcast has parameters."""
+    end = layers[-1].stop if layers else sys.maxsize
+    return end if end < sys.maxsize else params.size
+
+
+def check_update(update: Update, size: int) -> None:
+    """ValueError: delta is not float32 [size] or empty, a vector is not float32 with one dimension."""
+    _check_vector("the update's delta", update.delta)
+    if update.delta.size not in (0, size):
+        raise ValueError(
+            f"the update's delta has {update.delta.size:,} numbers, the algorithm's layers have {size:,}: return one "
+            "difference for each parameter, or NOTHING"
+        )
+    for name, vector in update.vectors.items():
+        _check_vector(f"the update's vector {name!r}", vector)
+
+
+def check_state(state: ServerState, method: str, size: int | None = None) -> None:
+    """RunError: what `method` of the algorithm returned is no state for the next round.
+
+    `size`: parameters of the state before; None: there was none.
+    """
+    try:
+        _check_vector("the server's new state: params", state.params)
+    except ValueError as error:
+        raise RunError(f"{method}: {error}") from error
+    if size is not None and state.params.size != size:
+        found = f"{state.params.size:,} parameters, the one before {size:,}"
+        raise RunError(f"{method}: the server's new state has {found}")
+    for name, numbers in (("params", state.params), *_arrays(state.extra, "extra")):
+        if not finite(numbers):
+            raise RunError(
+                f"{method}: the server's new state holds NaN or infinite values in {name}: lower the learning rates of "
+                "clients and server, or clip the updates (strategy.clip_norm); `fedray resume` goes on from the last "
+                "checkpoint"
+            )
+
+
+def finite(numbers: Any) -> bool:
+    """Whether no number of an array is NaN or infinite. Only where the sum overflows is each number checked."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add.reduce(numbers, axis=None)
+    return bool(np.isfinite(total)) or bool(np.isfinite(numbers).all())
+
+
+def _check_vector(what: str, vector: Any) -> None:
+    if not isinstance(vector, np.ndarray):
+        raise ValueError(f"{what} is a {type(vector).__name__}, not a numpy array: float32 with one dimension is asked")
+    if vector.dtype != np.float32 or vector.ndim != 1:
+        raise ValueError(
+            f"{what} is {vector.dtype} {list(vector.shape)}, not float32 with one dimension: convert it with "
+            "np.asarray(x, np.float32).ravel()"
+        )
+
+
+def _arrays(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The float arrays of a state, with their names."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _arrays(part, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _arrays(part, f"{name}[{index}]")
+    elif isinstance(value, torch.Tensor):
+        if value.is_floating_point():
+            yield name, value.detach().float().cpu().numpy()
+    elif isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        yield name, value

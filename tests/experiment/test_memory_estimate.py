@@ -1,0 +1,41 @@
+"""The memory that a client actor is expected to need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fedray.engine.resources import ACTOR_BYTES, Node, Share
+from fedray.experiment import builders, launch
+from fedray.experiment.memory import actor_bytes
+from fedray.runs.folder import RunFolder
+from tests import speech
+
+
+@pytest.fixture
+def made(tmp_path: Path, cluster: None) -> tuple:
+    speech.write_corpus(tmp_path / "tones", speakers=4)
+    loaded, source = launch.load(speech.settings(tmp_path / "tones"))
+    data, _ = builders.build_data(loaded, source)
+    return loaded, builders.build_program(loaded, data, RunFolder(tmp_path / "run"), 0.0)
+
+
+def test_model_and_data_count(made: tuple) -> None:
+    _, program = made
+    layout = program.algorithm.task.layout
+    frames = max(int(program.data.load(client).lengths.sum()) for client in program.data.client_ids())
+    features = 2 * frames * program.data.load(program.data.client_ids()[0]).features.bins
+    assert actor_bytes(program) == ACTOR_BYTES + 4 * (layout.size + 5 * layout.trainable) + features
+
+
+def test_a_run_takes_fewer_actors_and_says_so(
+    made: tuple, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, program = made
+    nodes = [Node(4.0, 0.0, 2.5 * actor_bytes(program), driver=True)]
+    monkeypatch.setattr(launch, "session", SimpleNamespace(resources=lambda: nodes))
+    found = launch._fitting(config, program, Share(4, 0.9975, 0.0))
+    assert found.actors == 2
+    assert "2 client actors instead of 4: each needs about 34" in capsys.readouterr().err
