@@ -101,7 +101,7 @@ class Trial(tune.Trainable):
         where = self._where(self.name, self.run)
         self.folder = RunFolder(where)
         saved = max(self.folder.saved_rounds(), default=0)
-        before = [row for row in self.folder.rows(METRICS) if self.round < row["round"] <= saved]
+        before = [row for row in self.folder.each(METRICS) if self.round < row["round"] <= saved]
         program = experiment.build(config, source, where, self.study.share, serial)
         share, group = self.study.share, ray.util.get_current_placement_group()
         text = None if new else self.folder.read_text("run.json")
@@ -178,4 +178,4 @@ def take_over(source: RunFolder, round: int, target: RunFolder) -> None:
         states.adopt(theirs, [(client, record.version) for client, record in clients if record.version is not None])
         target.save(progress)
     for table in (METRICS, FAILURES, LEFT_OUT):
-        target.rewrite(table, [row for row in source.rows(table) if row["round"] <= round])
+        target.rewrite(table, (row for row in source.each(table) if row["round"] <= round))
