@@ -205,6 +205,8 @@ class Play:
 
     def _formula(self, progress: Progress) -> dict[str, float]:
         """The bytes by the paper's formula, where it has one, beside the bytes that were counted."""
+        if not self.algorithm.overrides("formula_bytes"):
+            return {}
         updates = [client.rounds for client in progress.clients.values() if client.rounds]
         found = self.algorithm.formula_bytes(len(updates), sum(updates))
         return {} if found is None else {"traffic/formula_bytes": found}
