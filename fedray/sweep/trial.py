@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,9 +136,16 @@ class Trial(tune.Trainable):
                 events = ray.get(self._driver.events.remote(seen, POLL_SECONDS))
             except DEATHS as error:
                 raise RunError(f"the driver of {self.folder.place} died: {eviction(error) or error}") from None
+            if events and events[0].number > seen:  # the driver keeps the newest events alone
+                last = next((event.data["row"]["round"] for event in events if event.kind == "round"), math.inf)
+                for row in self.folder.each(METRICS):
+                    if done < row["round"] < last:
+                        done = row["round"]
+                        yield row
             for event in events:
                 seen, ended = event.number + 1, event.kind == "end"
                 if event.kind == "round" and event.data["row"]["round"] > done:
+                    done = event.data["row"]["round"]
                     yield event.data["row"]
 
     def _results(self) -> Json:
