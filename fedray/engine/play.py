@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from tensorboardX import SummaryWriter
-
 from fedray.core.types import Evaluation
 from fedray.engine import personal
 from fedray.engine.jobs import Init
@@ -15,10 +13,12 @@ from fedray.engine.lanes import PHASES, Failure, LaneResult
 from fedray.engine.pool import Pool, Wish
 from fedray.engine.rounds import Outcome, Plan, Rounds
 from fedray.engine.telemetry.gauges import Gauges
-from fedray.engine.telemetry.tracking import Tracking, finite
+from fedray.engine.telemetry.scalars import Scalars
+from fedray.engine.telemetry.tracking import Tracking
 from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
+from fedray.runs.failures_table import FailuresTable
 from fedray.runs.folder import FAILURES, LEFT_OUT, METRICS, ClientRecord, Progress, RunFolder, write_clients
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
@@ -45,7 +45,7 @@ class Play:
         self.name, self.program, self.plan, self.folder, self.note = name, program, plan, folder, note
         self.algorithm, self.splits = program.algorithm, list(program.data.splits())
         self.wish = wish
-        self.metrics = MetricsTable(folder)
+        self.metrics, self.failures = MetricsTable(folder), FailuresTable(folder)
         self.retention = Retention(folder, program.states, plan.engine.keep, pinned)
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
         self.tracking = tracking
@@ -57,15 +57,15 @@ class Play:
         initial, progress = self._begin(pool, rounds)
         self.gauges.begin(progress.round, self.plan.rounds)
         self.tracking.begin()
-        writer = SummaryWriter(str(self.folder.scratch("tensorboard")), purge_step=progress.round + 1)
+        scalars = Scalars(self.folder, progress.round)
         if not progress.round and "dev" in self.splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
-            self._write_scalars(writer, seed.metrics, 0)
+            self._write_scalars(scalars, seed.metrics, 0)
             self.gauges.scored(seed.metrics)
             self.note("seed", dict(seed.metrics))
         while not self._over(progress) and self.wish() is Wish.NOT_YET:
-            progress = self.round(pool, rounds, progress, writer)
-        writer.close()
+            progress = self.round(pool, rounds, progress, scalars)
+        scalars.close()
         if (
             progress.round not in self.folder.saved_rounds()
         ):  # the wish, or the end of patience, came after the last write
@@ -74,7 +74,7 @@ class Play:
             return self.stopped()
         return self._finish(rounds, initial, progress)
 
-    def round(self, pool: Pool, rounds: Rounds, progress: Progress, writer: SummaryWriter) -> Progress:
+    def round(self, pool: Pool, rounds: Rounds, progress: Progress, scalars: Scalars) -> Progress:
         """Play one round, record it, and commit it with a checkpoint where its turn has come."""
         watch = RoundWatch(pool.busy_seconds)
         outcome = rounds.train(progress)
@@ -98,7 +98,7 @@ class Play:
                 self.retention.prune(after)
         with rounds.phases("events"):
             self.retention.collect(superseded, after.round)
-            self._write_scalars(writer, {key: value for key, value in row.items() if key != "round"}, after.round)
+            self._write_scalars(scalars, {key: value for key, value in row.items() if key != "round"}, after.round)
             self._count_prepared(outcome.lanes)
             self.gauges.round(row, after, self.algorithm.best[0], watch.idle, pool.crew.replaced)
         self.note("round", {"row": row, "rounds": self.plan.rounds})
@@ -111,6 +111,7 @@ class Play:
 
     def stopped(self) -> dict[str, Any]:
         """The result of a run that the user ended: the round of its newest checkpoint (None: there is none)."""
+        self.folder.settle()
         return {"stopped": max(self.folder.saved_rounds(), default=None)}
 
     def _over(self, progress: Progress) -> bool:
@@ -126,9 +127,9 @@ class Play:
             initial, progress = self.folder.load(0), self.folder.load(saved[-1])
             rounds.start(initial.state)
             for table in (METRICS, FAILURES, LEFT_OUT):
-                rows = [row for row in self.folder.rows(table) if row["round"] <= progress.round]
-                self.folder.rewrite(table, rows)
+                self.folder.cut(table, progress.round)
             self.metrics.resume()
+            self.failures.resume()
             self.retention.resume(saved)
             self.note("phase", {"text": f"going on after round {progress.round}"})
             return initial, progress
@@ -217,24 +218,21 @@ class Play:
 
     def _formula(self, progress: Progress) -> dict[str, float]:
         """The bytes by the paper's formula, where it has one, beside the bytes that were counted."""
+        if not self.algorithm.overrides("formula_bytes"):
+            return {}
         updates = [client.rounds for client in progress.clients.values() if client.rounds]
         found = self.algorithm.formula_bytes(len(updates), sum(updates))
         return {} if found is None else {"traffic/formula_bytes": found}
 
     def _append_failures(self, failures: list[Failure], round: int) -> None:
         rows = [{"round": round, "client": f.client, "reason": f.reason, "traceback": f.traceback} for f in failures]
-        self.folder.append(FAILURES, rows)
+        self.failures.append(rows)
 
     def _count_prepared(self, lanes: Collection[LaneResult]) -> None:
         self.gauges.cached("prepared", sum(lane.found for lane in lanes), sum(len(lane.prepared) for lane in lanes))
 
-    def _write_scalars(self, writer: SummaryWriter, values: Mapping[str, Any], step: int) -> None:
-        scalars = finite(values)
-        for key, value in scalars.items():
-            writer.add_scalar(key, value, step)
-        writer.flush()
-        self.folder.publish("tensorboard")
-        self.tracking.log(scalars, step)
+    def _write_scalars(self, scalars: Scalars, values: Mapping[str, Any], step: int) -> None:
+        self.tracking.log(scalars.write(values, step), step)
 
     def _finish(self, rounds: Rounds, initial: Progress, progress: Progress) -> dict[str, Any]:
         """Score the initial and the best model on every split, as it is reported; write results and tables."""
@@ -264,6 +262,7 @@ class Play:
             **self._formula(progress),
             "time/total_s": progress.totals["seconds"] + watch(),
         }
+        self.folder.settle()
         self.folder.write_json("results.json", results)
         self.folder.export("model", lambda path: self.algorithm.export(best.state, path))
         return results

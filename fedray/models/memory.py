@@ -88,6 +88,7 @@ class Memory:
         """
         if not len(self):
             return np.full((len(queries), k), np.inf, np.float32), np.zeros((len(queries), k), np.int64)
+        _one_thread()
         distances, found = self.index.search(np.ascontiguousarray(queries, np.float32), k)
         missing = found < 0
         tokens = self.tokens[np.where(missing, 0, found)]
@@ -115,6 +116,7 @@ class Memory:
 
 def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
     """Build a FAISS index of the keys, with as many lists and code words as there are keys to train them with."""
+    _one_thread()
     size, dimensions = keys.shape
     lists = min(settings.lists, size // KEYS_A_LIST)
     index: Any  # the classes of FAISS have no types
@@ -133,6 +135,14 @@ def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
     index.add(keys)
     built: faiss.Index = index
     return built
+
+
+def _one_thread() -> None:
+    """Have FAISS use one thread, as torch does on actors: more give other bits, and OMP_NUM_THREADS may not be set.
+
+    FAISS has its own OpenMP, which keeps the number for each thread that calls it.
+    """
+    faiss.omp_set_num_threads(1)
 
 
 def code_bytes(dimensions: int, wanted: int | None) -> int:

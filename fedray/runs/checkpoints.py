@@ -24,6 +24,7 @@ from fedray.storage.base import Storage
 from fedray.storage.files import StorageError, faults, in_place_of, sync, write_atomically
 
 MANIFEST = "manifest.json"
+LARGE = 100_000  # bytes of a table of clients from which a checkpoint writes what has changed alone
 
 
 @dataclass
@@ -56,8 +57,23 @@ class Progress:
     best: dict[str, float] | None = None  # {"round", "value"}
 
 
+@dataclass
+class Shared:
+    """A whole table of clients, which several checkpoints share."""
+
+    clients: dict[str, ClientRecord]
+    bytes: int
+    file: str  # in the newest checkpoint that has it
+    hash: str
+    changes: int = 0  # bytes of all tables of changes to it
+
+
 class Checkpoints:
     """`round_000025/` holds server.pt, clients.parquet, progress.json, and a manifest with their hashes.
+
+    A large clients.parquet is shared by links (in a bucket: copied there), and changed.parquet holds the clients whose
+    records are newer. When all changes to a table have as many bytes as the table, the next checkpoint has a new one:
+    for n clients with c of them a round, a checkpoint writes about sqrt(2 n c) records instead of n.
 
     On a disk a checkpoint counts once its folder is synced and renamed into place; on object storage, once its manifest
     is written, after all other files. There file names contain hashes (server.0123456789ab.pt): saving a round again
@@ -67,41 +83,70 @@ class Checkpoints:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.root = storage.local
+        self._shared: Shared | None = None
 
     def save(self, progress: Progress) -> None:
-        clients = io.BytesIO()
-        pq.write_table(clients_table(progress.clients), clients)
         about = {"round": progress.round, "totals": progress.totals, "best": progress.best}
         files = {
             "server.pt": serialize.dumps({"params": progress.state.params, "extra": progress.state.extra}),
-            "clients.parquet": clients.getvalue(),
             "progress.json": json.dumps(about).encode(),
         }
+        shared = self._add_clients(progress.clients, files)
+        folder = _checkpoint(progress.round)
         if self.root is None:
-            self._put(
-                _checkpoint(progress.round),
-                {name.replace(".", f".{_hash(data)[:12]}."): data for name, data in files.items()},
-            )
+            files = {name.replace(".", f".{_hash(data)[:12]}."): data for name, data in files.items()}
+            self._put(folder, files, shared)
+        else:
+            final = self.root / folder
+            with in_place_of(final) as temporary:
+                temporary.mkdir()
+                for name, data in (files | {MANIFEST: _manifest(files, shared)}).items():
+                    with faults(final / name):
+                        (temporary / name).write_bytes(data)
+                if shared is not None:
+                    self.storage.link(shared.file, f"{temporary.name}/{_name(shared)}")
+        if shared is not None:
+            shared.file = f"{folder}/{_name(shared)}"
             return
-        final = self.root / _checkpoint(progress.round)
-        with in_place_of(final) as temporary:
-            temporary.mkdir()
-            for name, data in (files | {MANIFEST: _manifest(files)}).items():
-                with faults(final / name):
-                    (temporary / name).write_bytes(data)
+        (name,) = (name for name in files if name.startswith("clients."))
+        size = len(files[name])
+        self._shared = Shared(dict(progress.clients), size, f"{folder}/{name}", _hash(files[name]))
 
-    def _put(self, folder: str, files: Mapping[str, bytes]) -> None:
+    def _add_clients(self, clients: Mapping[str, ClientRecord], files: dict[str, bytes]) -> Shared | None:
+        """Add the table of clients to the files of a checkpoint; or the changes to a shared table, which is returned.
+
+        A record that has changed is another object.
+        """
+        shared = self._shared
+        if shared is not None and shared.bytes >= LARGE and self.storage.exists(shared.file):
+            changed = {name: record for name, record in clients.items() if shared.clients.get(name) is not record}
+            new = sum(name not in shared.clients for name in changed)
+            table = _parquet(changed)
+            shared.changes += len(table)
+            if len(clients) == len(shared.clients) + new and shared.changes <= shared.bytes:
+                files["changed.parquet"] = table
+                return shared
+        files["clients.parquet"] = _parquet(clients)
+        return None
+
+    def _put(self, folder: str, files: Mapping[str, bytes], shared: Shared | None) -> None:
         try:
             for name, data in files.items():
                 self.storage.write(f"{folder}/{name}", data)
-            self.storage.write(f"{folder}/{MANIFEST}", _manifest(files))
+            if shared is not None:
+                self.storage.link(shared.file, f"{folder}/{_name(shared)}")
+            self.storage.write(f"{folder}/{MANIFEST}", _manifest(files, shared))
         except StorageError:
             with suppress(StorageError):  # it must not hide the first
                 if not self.storage.exists(f"{folder}/{MANIFEST}"):
                     self.storage.remove(folder)
             raise
         self.storage.remove(
-            *(f"{folder}/{name}" for name in self.storage.files(folder) if name not in (*files, MANIFEST))
+            *(
+                f"{folder}/{name}"
+                for name in self.storage.files(folder)
+                if name not in (*files, MANIFEST, shared and _name(shared))
+            )
         )
 
     def saved_rounds(self) -> list[int]:
@@ -120,17 +165,15 @@ class Checkpoints:
 
     def load(self, round: int) -> Progress:
         """The checkpoint of a round. ValueError: a file is cut short or changed; the message names it."""
-        found = self._contents(round, ("server", "progress", "clients"))
+        found = self._contents(round, ("server", "progress", "clients", "changed"))
         server = serialize.loads(found["server"][1], found["server"][0])
         rest = json.loads(found["progress"][1])
-        clients = read_clients(io.BytesIO(found["clients"][1]))
-        return Progress(
-            ServerState(server["params"], server["extra"]), rest["round"], clients, rest["totals"], rest["best"]
-        )
+        state = ServerState(server["params"], server["extra"])
+        return Progress(state, rest["round"], _clients(found), rest["totals"], rest["best"])
 
     def load_clients(self, round: int) -> dict[str, ClientRecord]:
         """The table of clients of a checkpoint."""
-        return read_clients(io.BytesIO(self._contents(round, ("clients",))["clients"][1]))
+        return _clients(self._contents(round, ("clients", "changed")))
 
     def prune(self, keep: Collection[int]) -> None:
         """Remove all checkpoints but those of these rounds, and the remains of writers that were killed."""
@@ -179,7 +222,7 @@ class Checkpoints:
                         f"{shown}: is missing or not what was written (cut short?): "
                         f"remove {self.storage.shown(folder)} to go on from the checkpoint before"
                     )
-        if missing := set(wanted) - set(found):
+        if missing := set(wanted) - set(found) - {"changed"}:
             raise ValueError(
                 f"{manifest}: the checkpoint is incomplete (it does not name {', '.join(sorted(missing))})"
             )
@@ -218,12 +261,31 @@ def read_clients(source: Path | BinaryIO) -> dict[str, ClientRecord]:
     return clients
 
 
+def _clients(found: Mapping[str, tuple[str, bytes]]) -> dict[str, ClientRecord]:
+    """The clients in the files of a checkpoint: a whole table, and perhaps changes to it."""
+    tables = [found[part][1] for part in ("clients", "changed") if part in found]
+    return {client: record for table in tables for client, record in read_clients(io.BytesIO(table)).items()}
+
+
+def _parquet(clients: Mapping[str, ClientRecord]) -> bytes:
+    table = io.BytesIO()
+    pq.write_table(clients_table(clients), table)
+    return table.getvalue()
+
+
+def _name(shared: Shared) -> str:
+    return shared.file.rpartition("/")[2]
+
+
 def _checkpoint(round: int) -> str:
     return f"round_{round:06d}"
 
 
-def _manifest(files: Mapping[str, bytes]) -> bytes:
-    return json.dumps({name: _hash(data) for name, data in sorted(files.items())}, indent=2).encode()
+def _manifest(files: Mapping[str, bytes], shared: Shared | None) -> bytes:
+    hashes = {name: _hash(data) for name, data in files.items()}
+    if shared is not None:
+        hashes[_name(shared)] = shared.hash
+    return json.dumps(dict(sorted(hashes.items())), indent=2).encode()
 
 
 def _hash(data: bytes) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
-from fedray.storage.files import StorageError, faults, in_place_of
+from fedray.runs.tables import FileTables, PartedTables, Tables
+from fedray.storage.files import faults, in_place_of
 from fedray.storage.opening import open_storage
 
 METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"  # tables
@@ -34,6 +35,7 @@ class RunFolder:
         self.place = self.storage.place  # for messages
         self.root = self.storage.local  # None: on object storage
         self.checkpoints = Checkpoints(self.storage.child("checkpoints"))
+        self._tables: Tables = PartedTables(self.storage) if self.root is None else FileTables(self.root)
         self._scratch: Path | None = None
         self._published: dict[Path, tuple[int, int]] = {}  # size and mtime of uploaded files
 
@@ -85,6 +87,8 @@ class RunFolder:
         return self.storage.exists(name)
 
     def read_text(self, name: str) -> str:
+        if self.root is None and name.endswith(".jsonl"):
+            return "".join(f"{line}\n" for line in self._tables.lines(name))
         return self.storage.read(name).decode()
 
     def write_text(self, name: str, text: str) -> None:
@@ -147,42 +151,44 @@ class RunFolder:
         self.storage.put({path.relative_to(self._scratch).as_posix(): path for path in changed})
         self._published |= changed
 
-    # Tables: one JSON object a line, each with its round.
+    # Tables: one JSON object a line, each with its round. In a bucket they are in parts while the run plays.
 
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        try:
-            lines = self.read_text(name).split("\n")[:-1]  # a kill cuts the last line short
-        except FileNotFoundError:
-            return []
-        rows = []
-        for number, line in enumerate(lines, 1):
+    def each(self, name: str) -> Iterator[dict[str, Any]]:
+        """The rows of a table, one after the other; none where there is no table."""
+        lines = self._tables.lines(name)
+        for number in itertools.count(1):
+            try:  # around the reading alone
+                line = next(lines, None)
+            except FileNotFoundError:
+                return
+            if line is None:  # a kill cuts the last line short: it does not count
+                return
             try:
-                rows.append(json.loads(line))
+                row = json.loads(line)
             except json.JSONDecodeError as error:
                 shown = self.storage.shown(name)
                 raise ValueError(
                     f"{shown}:{number}: is not a row of JSON ({error}): remove the line to go on without it"
                 ) from error
-        return rows
+            yield row
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return list(self.each(name))
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append rows. Object storage cannot append: there the table is written anew."""
-        text = _lines(rows)
-        if self.root is None:
-            self.write_text(name, (self.read_text(name) if self.exists(name) else "") + text)
-            return
-        path = self.root / name
-        before = path.stat().st_size if path.exists() else 0
-        try:
-            with faults(path), path.open("a", encoding="utf-8") as file:
-                file.write(text)
-        except StorageError:
-            with suppress(OSError):
-                os.truncate(path, before)  # half a row must not stay before the next one
-            raise
+        self._tables.append(name, "".join(map(_line, rows)))
 
-    def rewrite(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.write_text(name, _lines(rows))
+    def rewrite(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Replace a table. The rows may come from `each` of the same table."""
+        self._tables.rewrite(name, map(_line, rows))
+
+    def cut(self, name: str, round: int) -> None:
+        """Remove the rows of later rounds."""
+        self.rewrite(name, (row for row in self.each(name) if row["round"] <= round))
+
+    def settle(self) -> None:
+        """Make each table a plain file."""
+        self._tables.settle()
 
     # Checkpoints, by the number of rounds done.
 
@@ -207,8 +213,8 @@ class RunFolder:
         self.checkpoints.prune(keep)
 
 
-def _lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
 
 
 def _cell(value: Any) -> str:

@@ -18,7 +18,7 @@ class MetricsTable:
 
     def resume(self) -> None:
         """Go on with the rows that are there."""
-        self._columns = list(next(iter(self.folder.rows(METRICS)), {}))
+        self._columns = list(next(self.folder.each(METRICS), {}))
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row; NaN and infinite values become null. When a key is new, earlier rows get the key as null."""
@@ -27,6 +27,6 @@ class MetricsTable:
         }
         keys = list(dict.fromkeys([*self._columns, *finite]))
         if len(keys) > len(self._columns):
-            self.folder.rewrite(METRICS, [{key: old.get(key) for key in keys} for old in self.folder.rows(METRICS)])
+            self.folder.rewrite(METRICS, ({key: old.get(key) for key in keys} for old in self.folder.each(METRICS)))
             self._columns = keys
         self.folder.append(METRICS, [{key: finite.get(key) for key in keys}])

@@ -21,9 +21,9 @@ class Retention:
     ) -> None:
         self.folder, self.states, self.keep, self.pinned = folder, states, keep, pinned
         self._best: dict[int, int] = {}  # round -> the best round by then
-        self._superseded: list[
-            tuple[str, int, int]
-        ] = []  # client, version, the round from which another version is current
+        # Versions (client, version) that are current no longer, by the newest checkpoint that names them. A round looks
+        # at those of the checkpoints that it removed, and not at all of them.
+        self._held: dict[int, list[tuple[str, int]]] = {}
 
     def resume(self, saved: Collection[int]) -> None:
         """Go on from these checkpoints. States that none of them names are removed: their rounds were not committed.
@@ -43,7 +43,8 @@ class Retention:
                     named.setdefault(client, set()).add(record.version)
         self.states.keep_only({(client, version) for client, versions in named.items() for version in versions}, sizes)
         for client, versions in named.items():
-            self._superseded += [(client, version, following) for version, following in pairwise(sorted(versions))]
+            for version, following in pairwise(sorted(versions)):
+                self._hold(client, version, following, saved)
 
     def _check(self, progress: Progress, sizes: Mapping[str, int]) -> None:
         """All client states that a checkpoint names must be there. What they hold is checked when they are loaded."""
@@ -66,20 +67,26 @@ class Retention:
         """Remove the checkpoints that nobody needs after this round."""
         latest = self.folder.saved_rounds()[-self.keep :]
         best = {int(progress.best["round"])} if progress.best else set()
-        self.folder.prune({0, *latest} | best | self._pinned())
+        kept = {0, *latest} | best | self._pinned()
+        self.folder.prune(kept)
+        self._best = {round: of for round, of in self._best.items() if round in kept}
 
     def collect(self, superseded: Iterable[tuple[str, int]], round: int) -> None:
         """Remove the client states that no checkpoint names. `superseded`: (client, version) replaced in this round."""
-        self._superseded.extend((client, version, round) for client, version in superseded)
         saved = self.folder.saved_rounds()
-        kept, removed = [], []
-        for client, since, until in self._superseded:  # a version is current in the rounds [since, until)
-            if any(since <= checkpoint < until for checkpoint in saved):
-                kept.append((client, since, until))
-            else:
-                removed.append((client, since))
-        self._superseded = kept
-        self.states.remove_all(removed)
+        gone = [(held, self._held.pop(held)) for held in set(self._held).difference(saved)]
+        loose = [(client, version, round) for client, version in superseded]
+        loose += [(client, version, held) for held, versions in gone for client, version in versions]
+        self.states.remove_all(
+            [(client, since) for client, since, until in loose if not self._hold(client, since, until, saved)]
+        )
+
+    def _hold(self, client: str, since: int, until: int, saved: Collection[int]) -> bool:
+        """Keep a version, which was current in the rounds [since, until), if one of these checkpoints names it."""
+        held = max((checkpoint for checkpoint in saved if since <= checkpoint < until), default=None)
+        if held is not None:
+            self._held.setdefault(held, []).append((client, since))
+        return held is not None
 
     def _pinned(self) -> set[int]:
         """The rounds that somebody names, the rounds after them, and the best rounds that these name in turn."""

@@ -94,6 +94,13 @@ class Storage(ABC):
     def get(self, files: Mapping[str, Path]) -> None:
         """Download files of these names to local paths."""
 
+    @abstractmethod
+    def link(self, name: str, other: str) -> None:
+        """Give a file another name, or copy it where it lies; no bytes pass through this machine if that is possible.
+
+        The two names may share one file: neither may be changed in place.
+        """
+
     def upload(self, folder: Path, name: str = "") -> None:
         """Upload all files of a local folder."""
         self.put(

@@ -76,6 +76,11 @@ class ObjectStorage(Storage):
     def get(self, files: Mapping[str, Path]) -> None:
         self._each(self._get, files.items())
 
+    def link(self, name: str, other: str) -> None:
+        with self._found(name):
+            if name != other:
+                self._files.copy_file(self._key(name), self._key(other))
+
     def _put(self, item: tuple[str, Path]) -> None:
         name, path = item
         with (

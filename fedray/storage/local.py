@@ -91,6 +91,15 @@ class LocalStorage(Storage):
         for name, path in files.items():
             self._write(path, lambda temporary, name=name: shutil.copyfile(self.root / name, temporary))  # type: ignore[misc]
 
+    def link(self, name: str, other: str) -> None:
+        def write(temporary: Path) -> None:
+            try:
+                os.link(self.root / name, temporary)
+            except OSError:  # a file system without links
+                shutil.copyfile(self.root / name, temporary)
+
+        self._write(self.root / other, write)
+
     @staticmethod
     def _write(path: Path, write: Callable[[Path], object]) -> None:
         with faults(path):

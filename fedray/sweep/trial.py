@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,7 +102,7 @@ class Trial(tune.Trainable):
         where = self._where(self.name, self.run)
         self.folder = RunFolder(where)
         saved = max(self.folder.saved_rounds(), default=0)
-        before = [row for row in self.folder.rows(METRICS) if self.round < row["round"] <= saved]
+        before = [row for row in self.folder.each(METRICS) if self.round < row["round"] <= saved]
         program = experiment.build(config, source, where, self.study.share, serial)
         share, group = self.study.share, ray.util.get_current_placement_group()
         described = experiment.description(config, program, share)
@@ -137,9 +138,16 @@ class Trial(tune.Trainable):
                 events = ray.get(self._driver.events.remote(seen, POLL_SECONDS))
             except DEATHS as error:
                 raise RunError(f"the driver of {self.folder.place} died: {eviction(error) or error}") from None
+            if events and events[0].number > seen:  # the driver keeps the newest events alone
+                last = next((event.data["row"]["round"] for event in events if event.kind == "round"), math.inf)
+                for row in self.folder.each(METRICS):
+                    if done < row["round"] < last:
+                        done = row["round"]
+                        yield row
             for event in events:
                 seen, ended = event.number + 1, event.kind == "end"
                 if event.kind == "round" and event.data["row"]["round"] > done:
+                    done = event.data["row"]["round"]
                     yield event.data["row"]
 
     def _results(self) -> Json:
@@ -180,4 +188,4 @@ def take_over(source: RunFolder, round: int, target: RunFolder) -> None:
         states.adopt(theirs, [(client, record.version) for client, record in clients if record.version is not None])
         target.save(progress)
     for table in (METRICS, FAILURES, LEFT_OUT):
-        target.rewrite(table, [row for row in source.rows(table) if row["round"] <= round])
+        target.rewrite(table, (row for row in source.each(table) if row["round"] <= round))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
+import faiss
 import numpy as np
 import pytest
 import torch
@@ -148,3 +150,19 @@ def test_what_is_no_memory() -> None:
     for wrong in ({"lists": 0}, {"probes": 0}, {"exact_below": -1}, {"compressed_from": -1}, {"code_bytes": 0}):
         with pytest.raises(ValueError, match="memory"):
             MemorySettings(**wrong)
+
+
+def test_one_thread_whatever_the_environment_says() -> None:
+    """As on an actor of a Ray that was started without OMP_NUM_THREADS. OpenMP keeps the number by calling thread."""
+    keys, tokens = pairs(300)
+
+    def threads(work: str) -> int:
+        faiss.omp_set_num_threads(3)
+        assert faiss.omp_get_max_threads() == 3
+        memory.search(keys[:2], 2) if work == "search" else Memory(keys, tokens, "model")
+        return int(faiss.omp_get_max_threads())
+
+    memory = Memory(keys, tokens, "model")
+    with ThreadPoolExecutor(1) as another:
+        for work in ("search", "build"):
+            assert another.submit(threads, work).result() == 1

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-KEPT = 10_000
+KEPT = 2_000  # the row of a round takes some kilobytes; older rows are in metrics.jsonl
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""The scalars of a run for TensorBoard, in a run folder on a disk or in a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensorboardX import SummaryWriter
+
+from fedray.engine.telemetry.tracking import finite
+from fedray.runs.folder import RunFolder
+
+FOLDER = "tensorboard"
+ROLL = 2000  # scalars in a file in a bucket, about 100 kB: a round uploads the newest file anew
+
+
+class Scalars:
+    """Writes the scalars of rounds. In a bucket they are in files of bounded size, which TensorBoard reads as one."""
+
+    def __init__(self, folder: RunFolder, round: int) -> None:
+        """`round`: rounds done; TensorBoard forgets what it has of later ones."""
+        self.folder = folder
+        self._count = 0
+        self._writer = self._open(round + 1, purge_step=round + 1)
+
+    def write(self, values: Mapping[str, Any], step: int) -> dict[str, float]:
+        """Write the finite numbers among the values; returns them."""
+        scalars = finite(values)
+        if self.folder.root is None and self._count >= ROLL:
+            self.close()
+            for file in self.folder.scratch(FOLDER).iterdir():  # it has been uploaded
+                file.unlink()
+            self._count, self._writer = 0, self._open(step)
+        for key, value in scalars.items():
+            self._writer.add_scalar(key, value, step)
+        self._count += len(scalars)
+        self._writer.flush()
+        self.folder.publish(FOLDER)
+        return scalars
+
+    def close(self) -> None:
+        self._writer.close()
+        self.folder.publish(FOLDER)
+
+    def _open(self, step: int, **options: int) -> SummaryWriter:
+        # The names of files that begin within one second differ by their first step, and are read in its order.
+        return SummaryWriter(str(self.folder.scratch(FOLDER)), filename_suffix=f".{step:08d}", **options)

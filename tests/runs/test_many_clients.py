@@ -1,0 +1,146 @@
+"""Checkpoints and client states of runs in which many clients have taken part: a round writes and scans its cohort."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedray.core.types import ServerState
+from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import ClientRecord, Progress, RunFolder
+from fedray.runs.retention import Retention
+from tests.stores import s3
+
+MANY, COHORT = 10_000, 20
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[], str]]:
+    with s3() as new:
+        yield new
+
+
+@pytest.fixture(params=["disk", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "run" if request.param == "disk" else request.getfixturevalue("bucket")())
+
+
+def begun() -> Progress:
+    made = random.Random(0)
+    clients = {
+        f"client-{number}": ClientRecord(1, 1, 0, 1, {"examples": 3.0, "loss": made.random()}) for number in range(MANY)
+    }
+    return Progress(ServerState(np.zeros(5, np.float32)), 1, clients)
+
+
+def play(before: Progress) -> Progress:
+    """A round, which leaves the clients' older records as they are."""
+    made, done, clients = random.Random(before.round), before.round + 1, dict(before.clients)
+    for name in [*made.sample(sorted(clients), COHORT), f"new-{done}"]:
+        record = clients.get(name, ClientRecord())
+        clients[name] = replace(record, version=done, rounds=record.rounds + 1, report={"wer": made.random()})
+    return Progress(before.state, done, clients, before.totals)
+
+
+def table_bytes(folder: RunFolder, round: int) -> tuple[int, int]:
+    """Bytes of the shared table and of the changes in a checkpoint."""
+    found = {"clients": 0, "changed": 0}
+    for name in folder.storage.files(place := f"checkpoints/round_{round:06d}"):
+        if (part := name.partition(".")[0]) in found:
+            found[part] = len(folder.storage.read(f"{place}/{name}"))
+    return found["clients"], found["changed"]
+
+
+def test_a_checkpoint_writes_the_cohort_and_not_all_clients(folder: RunFolder, tmp_path: Path) -> None:
+    progress = begun()
+    folder.save(progress)
+    whole, none = table_bytes(folder, 1)
+    assert whole > 100_000 and none == 0
+    written, tables, kept = 0, 0, {}
+    for _ in range(60 if folder.root else 12):
+        progress = play(progress)
+        folder.save(progress)
+        shared, changed = table_bytes(folder, progress.round)
+        tables += not changed
+        written += changed or shared
+        kept[progress.round] = dict(progress.clients)
+        folder.prune({progress.round, progress.round - 1})
+    assert written < (0.35 if folder.root else 0.6) * whole * len(kept), "not the whole table a round"
+    assert tables == (1 if folder.root else 0) or tables <= 3
+    for round in (progress.round - 1, progress.round):
+        loaded = RunFolder(folder.storage.local or folder.storage._uri).load(round)  # type: ignore[attr-defined]
+        assert loaded.clients == kept[round] and list(loaded.clients) == list(kept[round])
+        assert RunFolder(folder.storage.local or folder.storage._uri).load_clients(round) == kept[round]  # type: ignore[attr-defined]
+    folder.save(progress)  # the same round again, as at the end of a run
+    assert folder.load(progress.round).clients == progress.clients
+
+
+def test_a_copy_of_the_folder_and_a_damaged_table(tmp_path: Path) -> None:
+    """Links are nothing that a copy needs; each file has its hash in the manifest of its checkpoint."""
+    folder, progress = RunFolder(tmp_path / "run"), begun()
+    for _ in range(3):
+        folder.save(progress)
+        progress = play(progress)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert RunFolder(tmp_path / "copy").load(3).clients == folder.load(3).clients
+    changed = tmp_path / "copy" / "checkpoints" / "round_000003" / "changed.parquet"
+    for damage in (lambda: changed.write_bytes(changed.read_bytes()[:-1]), changed.unlink):
+        damage()
+        with pytest.raises(ValueError, match=r"round_000003/changed.parquet: is missing or not what was written"):
+            RunFolder(tmp_path / "copy").load(3)
+
+
+def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    folder, progress = RunFolder(tmp_path), begun()
+    folder.save(progress)
+    progress = play(progress)
+    folder.save(progress)
+    folder.prune({2})
+    assert folder.load(2).clients == progress.clients and table_bytes(folder, 2)[1]
+
+
+def test_states_that_a_checkpoint_names_stay_and_no_others(tmp_path: Path) -> None:
+    """Beside a definition that scans everything, with best rounds and checkpoints that come and go."""
+    made = random.Random(3)
+    folder, states = RunFolder(tmp_path), ClientStore(tmp_path / "states")
+    names = [f"client-{number}" for number in range(6)]
+    progress = Progress(ServerState(np.zeros(1, np.float32)), 0, {name: ClientRecord(version=0) for name in names})
+    for name in names:
+        states.save(name, 0, {"x": 0})
+    folder.save(progress)
+    retention = Retention(folder, states, 2, lambda: None)
+    for round in range(1, 80):
+        if round % 25 == 0:  # a kill and a resume
+            retention = Retention(folder, states, 2, lambda: None)
+            newest = max(folder.saved_rounds())
+            progress, round = folder.load(newest), newest + 1
+            retention.resume(folder.saved_rounds())
+        superseded, clients = [], dict(progress.clients)
+        for name in made.sample(names, 2):
+            states.save(name, round, {"x": round})
+            superseded.append((name, clients[name].version or 0))
+            clients[name] = ClientRecord(version=round)
+        best = {"round": round, "value": 1.0} if made.random() < 0.1 else progress.best
+        progress = Progress(progress.state, round, clients, best=best)
+        retention.note_best(progress)
+        if made.random() < 0.5 or best is not None and best["round"] == round:
+            folder.save(progress)
+            retention.prune(progress)
+        retention.collect(superseded, round)
+        named = {(name, r.version) for name, r in progress.clients.items()}
+        for saved in folder.saved_rounds():
+            named |= {(name, record.version) for name, record in folder.load_clients(saved).items()}
+        found = {tuple(path.split("/")) for path in states.storage.files()}
+        assert found == {(name, f"{version:06d}.pt") for name, version in named}
+    assert sum(map(len, retention._held.values())) <= len(names) * len(folder.saved_rounds())
+    assert set(retention._best) <= set(folder.saved_rounds()) | {progress.round}
