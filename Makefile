@@ -9,7 +9,7 @@ PARALLEL := -n 4 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
+.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos soak faults cluster-check dashboards clean
 
 $(BIN)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -55,8 +55,11 @@ study-fedmlac: $(BIN)/.demo  ## FedMLAC and its baselines on keywords, three see
 bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 16 minutes on two idle cores)
 	$(BIN)/python -m benchmarks.engine.engine
 
-chaos: $(BIN)/.installed  ## kills actors, drivers, runs and nodes for ten minutes: all runs must have the same bits
+chaos: $(BIN)/.installed  ## ten minutes of faults (kills, hangs, memory, disk, clock, network): all runs must have the same bits
 	$(BIN)/python -m tests.chaos
+
+soak: $(BIN)/.installed  ## two hours of the same, which goes on where it was stopped; writes benchmarks/results/soak.md
+	$(BIN)/python -m tests.chaos --minutes 120 --keep runs/soak --page
 
 faults: $(BIN)/.installed  ## every fault on real runs; writes docs/operations/faults.md (about 6 minutes, as root)
 	$(BIN)/python -m tests.faults

@@ -46,7 +46,7 @@ class Moody(toys.Toy):
 
 
 @contextmanager
-def cluster(nodes: int, lose_after: int, folder: Path) -> Iterator[None]:
+def cluster(nodes: int, lose_after: int, folder: Path | str) -> Iterator[None]:
     """A Ray with room for one actor a node; the second node goes when `lose_after` rounds are done (0: it stays)."""
     room = {"num_cpus": 1, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args={**room, "num_cpus": 2, "_system_config": QUICK_TO_NOTICE})
@@ -79,13 +79,14 @@ def main(folder: Path, options: dict[str, Any]) -> None:
     if clients := options.pop("clients", None):
         options |= {"data": toys.ToyData(clients), "cohort": clients - 1}
     strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
-    with cluster(nodes, lose_after, folder):
+    place: Any = options.pop("place", folder)
+    with cluster(nodes, lose_after, place):
         if slow:
             here = ray.get_runtime_context().get_node_id()
             other = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != here)
             (folder.parent / "slow").write_text(other)
         defaults = {"actors": 2, "cpus": 1.0, "algorithm": Moody}
-        toys.run(folder, settings=settings, strategy=strategy, **defaults | options)
+        toys.run(place, settings=settings, strategy=strategy, **defaults | options)
         print(json.dumps({"nodes": len(ray.nodes()), "alive": sum(node["Alive"] for node in ray.nodes())}))
 
 

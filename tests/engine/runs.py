@@ -13,11 +13,11 @@ from fedray.engine.work import hydrate, prepare, server
 from fedray.runs.folder import RunFolder
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
+def rows(folder: Path | RunFolder) -> list[dict[str, Any]]:
     """The rows without what depends on the clock: times, and the actors that were killed because they hung."""
     return [
         {k: v for k, v in row.items() if not k.startswith("time/") and k != "engine/killed"}
-        for row in RunFolder(folder).rows("metrics.jsonl")
+        for row in (folder if isinstance(folder, RunFolder) else RunFolder(folder)).rows("metrics.jsonl")
     ]
 
 

@@ -38,6 +38,7 @@ from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import RunFolder
 
 SIZE = 1000
 
@@ -220,22 +221,23 @@ class DeadlyPruning(LayerwisePruning):
 
 
 def assignment(
-    folder: Path, rounds: int = 4, actors: int = 1, settings: ToySettings | None = None, **changes: Any
+    folder: Path | str, rounds: int = 4, actors: int = 1, settings: ToySettings | None = None, **changes: Any
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True, exist_ok=True)
     if changes.get("placement") == "dedicated":
         actors = len(data.client_ids())
     else:
         changes["actors"] = actors
     evaluation = EvaluationSettings(shards=3, **changes.pop("evaluation", {}))
     engine = EngineSettings(**({"lanes": 3} | changes))
-    program = Program(algorithm, data, 7, ClientStore(folder / "states"))
+    program = Program(algorithm, data, 7, ClientStore(RunFolder(folder).storage.child("states")))
     plan = Plan(rounds, CohortSettings(size=cohort), engine, evaluation)
     return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)
 
 
-def run(folder: Path, **options: Any) -> dict[str, Any]:
+def run(folder: Path | str, **options: Any) -> dict[str, Any]:
     return session.run(assignment(folder, **options))

@@ -16,7 +16,9 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 struct control { /* shared by all processes through a mapped file */
@@ -24,6 +26,7 @@ struct control { /* shared by all processes through a mapped file */
     long long fail_at;       /* the call that fails, from 1; 0: none */
     long long error;         /* its errno */
     long long lasting;       /* whether all later calls fail too */
+    _Atomic long long clock; /* seconds by which the time of day is wrong */
     char folder[2032];       /* what is watched; empty: nothing */
     char log[2032];          /* empty: no log */
 };
@@ -232,3 +235,21 @@ int ftruncate64(int fd, off64_t n) { ON_FD(syscall(SYS_ftruncate, fd, n), "trunc
 int fsync(int fd) { ON_FD(0 * fd, "sync", 0) } /* nothing reaches the disk in these tests, and nothing need wait */
 int fdatasync(int fd) { ON_FD(0 * fd, "sync", 0) }
 int syncfs(int fd) { ON_FD(0 * fd, "sync all", 0) }
+
+#define WRONG (control ? control->clock : 0)
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int done = (int)syscall(SYS_clock_gettime, clock, now);
+    if (!done && clock == CLOCK_REALTIME) now->tv_sec += WRONG;
+    return done;
+}
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    int done = (int)syscall(SYS_gettimeofday, now, zone);
+    if (!done && now) now->tv_sec += WRONG;
+    return done;
+}
+time_t time(time_t *now) {
+    struct timespec found;
+    clock_gettime(CLOCK_REALTIME, &found);
+    if (now) *now = found.tv_sec;
+    return found.tv_sec;
+}

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).with_name("shim.c")
-LAYOUT = struct.Struct("qqqq2032s2032s")  # struct control
+LAYOUT = struct.Struct("qqqqq2032s2032s")  # struct control
+CLOCK = 32  # where its clock lies
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,16 @@ class Shim:
         """Count the calls that change the folder from now on; log them; let one fail, or all from that one on."""
         self.log.unlink(missing_ok=True)
         names = (os.fsencode(folder), os.fsencode(self.log) if log else b"")
-        LAYOUT.pack_into(self._shared, 0, 0, fail_at, error, int(lasting), *names)
+        LAYOUT.pack_into(self._shared, 0, 0, fail_at, error, int(lasting), 0, *names)
+
+    def jump(self, seconds: int) -> None:
+        """Put the time of day wrong by so many seconds, until `stop`."""
+        struct.pack_into("q", self._shared, CLOCK, seconds)
 
     def stop(self) -> int:
         """Watch nothing any more; the number of calls that were counted."""
         calls = int(LAYOUT.unpack_from(self._shared)[0])
-        LAYOUT.pack_into(self._shared, 0, 0, 0, 0, 0, b"", b"")
+        LAYOUT.pack_into(self._shared, 0, 0, 0, 0, 0, 0, b"", b"")
         return calls
 
     def calls(self, folder: Path) -> Iterator[Call]:
