@@ -22,6 +22,7 @@ from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import FAILURES, LEFT_OUT, METRICS, ClientRecord, Progress, RunFolder, write_clients
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
+from fedray.storage.files import faults
 
 
 class Play:
@@ -56,7 +57,9 @@ class Play:
         initial, progress = self._begin(pool, rounds)
         self.gauges.begin(progress.round, self.plan.rounds)
         self.tracking.begin()
-        writer = SummaryWriter(str(self.folder.scratch("tensorboard")), purge_step=progress.round + 1)
+        events = self.folder.scratch("tensorboard")
+        with faults(events):
+            writer = SummaryWriter(str(events), purge_step=progress.round + 1)
         if not progress.round and "dev" in self.splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
             self._write_scalars(writer, seed.metrics, 0)
@@ -64,7 +67,8 @@ class Play:
             self.note("seed", dict(seed.metrics))
         while not self._over(progress) and self.wish() is Wish.NOT_YET:
             progress = self.round(pool, rounds, progress, writer)
-        writer.close()
+        with faults(events):
+            writer.close()
         if (
             progress.round not in self.folder.saved_rounds()
         ):  # the wish, or the end of patience, came after the last write
@@ -221,9 +225,10 @@ class Play:
 
     def _write_scalars(self, writer: SummaryWriter, values: Mapping[str, Any], step: int) -> None:
         scalars = finite(values)
-        for key, value in scalars.items():
-            writer.add_scalar(key, value, step)
-        writer.flush()
+        with faults(writer.logdir):
+            for key, value in scalars.items():
+                writer.add_scalar(key, value, step)
+            writer.flush()
         self.folder.publish("tensorboard")
         self.tracking.log(scalars, step)
 
