@@ -27,7 +27,7 @@ from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.engine.cluster_run import cluster
 from tests.engine.runs import rows
-from tests.fault_page import REPOSITORY, ROUNDS, Page, program
+from tests.fault_page import POWER, REPOSITORY, ROUNDS, Page, program
 from tests.stores import small_disk
 
 PAGE = REPOSITORY / "docs" / "operations" / "faults.md"
@@ -279,7 +279,7 @@ def main() -> int:
     provoke(lost_node)  # in another Ray
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     text = introduction(time.monotonic() - began) + "".join(page.text for page in pages.values())
-    PAGE.write_text(text.rstrip() + "\n", encoding="utf-8")
+    PAGE.write_text(text + POWER, encoding="utf-8")
     shutil.rmtree(folder)
     print(f"{time.monotonic() - began:5.0f} s  all as it should be: {PAGE.relative_to(REPOSITORY)}")
     return 0

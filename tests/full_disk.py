@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import random
 import re
 import shutil
 import sys
@@ -18,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -86,6 +87,7 @@ class Bench:
 
 @contextmanager
 def bench(scratch: Path) -> Iterator[Bench]:
+    shutil.rmtree(scratch, ignore_errors=True)  # of a command that was stopped
     shim = Shim(scratch / "shim")
     with player(shim) as play:
         straight = scratch / "straight"
@@ -124,29 +126,25 @@ def everything(scratch: Path, players: int) -> dict[str, str]:
         try:
             found[key] = mine.fail(DISKS[name], number, folder)
             shutil.rmtree(folder)
-        except AssertionError as error:
+        except (AssertionError, OSError, ValueError) as error:
             found[key] = re.sub(r"\x1b\[[\d;]*m", "", str(error))
         finally:
             benches.put(mine)
         print(f"{time.monotonic() - began:6.0f} s  {key}: {found[key].splitlines()[0]}", flush=True)
         done.write_text(json.dumps(found, indent=1))
 
-    with ThreadPoolExecutor(players) as threads:
-        made = [bench(scratch / f"player-{number}") for number in range(players)]
+    with ExitStack() as stack, ThreadPoolExecutor(players) as threads:
+        made = [stack.enter_context(bench(scratch / f"player-{number}")) for number in range(players)]
+        items = []
+        for name, disk in DISKS.items():
+            shutil.rmtree(scratch / "count", ignore_errors=True)
+            items += [(name, number) for number in range(1, made[0].calls(disk, scratch / "count") + 1)]
         for one in made:
-            benches.put(one.__enter__())
-        try:
-            first = benches.get()
-            counts = {}
-            for name, disk in DISKS.items():
-                shutil.rmtree(scratch / "count", ignore_errors=True)
-                counts[name] = first.calls(disk, scratch / "count")
-            benches.put(first)
-            items = [(name, number) for name in DISKS for number in range(1, counts[name] + 1)]
-            list(threads.map(fail, [(name, number) for name, number in items if f"{name}: {number}" not in found]))
-        finally:
-            for one in made:
-                one.__exit__(None, None, None)
+            benches.put(one)
+        left = [(name, number) for name, number in items if f"{name}: {number}" not in found]
+        random.Random(0).shuffle(left)  # so that the first of them already show what is wrong where
+        print(f"{len(found)} of {len(items)} are done", flush=True)
+        list(threads.map(fail, left))
     return found
 
 

@@ -45,9 +45,13 @@ def test_the_commands_of_the_index_exist() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_a_page_has_its_numbers_its_command_and_its_script(page: Path) -> None:
     assert page.with_suffix(".json").exists()
-    commands = re.findall(r"`((?:python -m benchmarks|make) ?[^`]+)`", page.read_text(encoding="utf-8"))
+    commands = re.findall(r"`((?:python -m (?:benchmarks|tests)|make) ?[^`]+)`", page.read_text(encoding="utf-8"))
     assert commands and all(exists(command) for command in commands)
-    assert [script for script in SCRIPTS if page.stem == script.stem or page.stem.startswith(f"{script.stem}_")]
+    assert [
+        script
+        for script in [*SCRIPTS, ROOT / "tests" / "full_disk.py"]
+        if page.stem == script.stem or page.stem.startswith(f"{script.stem}_")
+    ]
 
 
 def test_real_speech_is_asked_for_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

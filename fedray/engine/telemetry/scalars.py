@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tensorboardX import SummaryWriter
 
 from fedray.engine.telemetry.tracking import finite
 from fedray.runs.folder import RunFolder
+from fedray.storage.files import faults
 
 FOLDER = "tensorboard"
 ROLL = 2000  # scalars in a file in a bucket, about 100 kB: a round uploads the newest file anew
@@ -31,17 +33,23 @@ class Scalars:
             for file in self.folder.scratch(FOLDER).iterdir():  # it has been uploaded
                 file.unlink()
             self._count, self._writer = 0, self._open(step)
-        for key, value in scalars.items():
-            self._writer.add_scalar(key, value, step)
+        with self._faults():
+            for key, value in scalars.items():
+                self._writer.add_scalar(key, value, step)
+            self._writer.flush()
         self._count += len(scalars)
-        self._writer.flush()
         self.folder.publish(FOLDER)
         return scalars
 
     def close(self) -> None:
-        self._writer.close()
+        with self._faults():
+            self._writer.close()
         self.folder.publish(FOLDER)
 
     def _open(self, step: int, **options: int) -> SummaryWriter:
         # The names of files that begin within one second differ by their first step, and are read in its order.
-        return SummaryWriter(str(self.folder.scratch(FOLDER)), filename_suffix=f".{step:08d}", **options)
+        with self._faults():
+            return SummaryWriter(str(self.folder.scratch(FOLDER)), filename_suffix=f".{step:08d}", **options)
+
+    def _faults(self) -> AbstractContextManager[None]:
+        return faults(self.folder.storage.shown(FOLDER))
