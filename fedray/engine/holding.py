@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
-from fedray.core.types import RunError, State, Vector
+from fedray.core.types import State, Vector
 from fedray.engine.work import States
-from fedray.storage import serialize
+from fedray.storage import serialize, temporary
+from fedray.storage.temporary import private
 
 
 def scratch(run: str) -> Path:
-    """A folder on this machine for temporary files of a run, in a folder that only this user can enter.
-
-    RunError: that folder is another user's, or a link, so that others could read or replace what is written there.
-    """
-    root = Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}"
-    with suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise RunError(f"{root} is no folder of this user: remove it, or set TMPDIR to a folder of your own")
-    if found.st_mode & 0o077:  # made by an earlier version
-        root.chmod(0o700)
-    return root / run
+    """A folder on this machine for temporary files of a run, which only this user can enter (else RunError)."""
+    return private() / run
 
 
 class Holder:
@@ -42,6 +28,7 @@ class Holder:
         self._round = -1
         self._lanes: dict[int, dict[str, Vector]] = {}
         self._bytes = 0
+        self._lock: FileLock | None = None  # while there are files
 
     def open(self, round: int, lane: int) -> Callable[[str, Vector], None]:
         """Begin a lane without updates; returns a function that holds an update. Other rounds' updates are dropped."""
@@ -61,7 +48,8 @@ class Holder:
         return keep
 
     def _spill(self, lane: int, number: int, delta: Vector) -> Vector:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._lock is None:
+            self._lock = temporary.own(self.folder)
         path = self.folder / f"{self._round}-{lane}-{number}.f32"
         delta.tofile(path)
         return np.memmap(path, dtype=np.float32, mode="r", shape=delta.shape)
@@ -74,7 +62,9 @@ class Holder:
     def clear(self) -> None:
         """Drop all updates and their files."""
         self._lanes, self._bytes = {}, 0
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is not None:
+            temporary.disown(self.folder, self._lock)
+            self._lock = None
 
 
 class DedicatedStates:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 import tempfile
+import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
 from fedray.runs.tables import FileTables, PartedTables, Tables
+from fedray.storage import temporary
 from fedray.storage.files import faults, in_place_of
 from fedray.storage.opening import open_storage
 
@@ -116,8 +117,8 @@ class RunFolder:
         Nothing happens where it makes nothing. Files that only the older folder has stay: they may be the user's.
         """
         if self.root is not None:
-            with in_place_of(self.root / name, keep=True) as temporary:
-                build(temporary)
+            with in_place_of(self.root / name, keep=True) as made:
+                build(made)
             return
         with tempfile.TemporaryDirectory(prefix="fedray-") as folder:
             made = Path(folder) / Path(name).name
@@ -131,8 +132,9 @@ class RunFolder:
     def scratch(self, name: str = "") -> Path:
         """A local folder whose files `publish(name)` uploads to `name`. On a disk it is the folder `name` itself."""
         if self.root is None and self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="fedray-"))
-            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+            temporary.sweep()
+            self._scratch = temporary.private() / f"folder-{uuid.uuid4().hex}"
+            weakref.finalize(self, temporary.disown, self._scratch, temporary.own(self._scratch))
         folder = (self.root or self._scratch or Path()) / name
         with faults(folder):
             folder.mkdir(parents=True, exist_ok=True)
