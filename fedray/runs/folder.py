@@ -97,15 +97,27 @@ class RunFolder:
     def write_json(self, name: str, value: Any) -> None:
         self.write_text(name, json.dumps(value, indent=2) + "\n")
 
-    def write_table(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a tab-separated table with a header. None and missing columns are empty cells.
 
-        Tabs and newlines in cells become spaces.
+        Tabs and newlines in cells become spaces. Rows wait on the disk until all columns are known.
         """
-        if rows:
-            columns = list(dict.fromkeys(column for row in rows for column in row))
-            lines = ["\t".join(columns), *("\t".join(_cell(row.get(column)) for column in columns) for row in rows)]
-            self.write_text(name, "\n".join(lines) + "\n")
+        columns: dict[str, None] = {}
+        with tempfile.TemporaryFile("w+", encoding="utf-8", prefix="fedray-") as waiting:
+            for row in rows:
+                columns |= dict.fromkeys(row)
+                waiting.write(json.dumps({column: _cell(value) for column, value in row.items()}) + "\n")
+
+            def write(path: Path) -> None:
+                waiting.seek(0)
+                with path.open("w", encoding="utf-8", newline="") as file:
+                    file.write("\t".join(columns) + "\n")
+                    for line in waiting:
+                        row = json.loads(line)
+                        file.write("\t".join(row.get(column, "") for column in columns) + "\n")
+
+            if columns:
+                self.export(name, write)
 
     def remove(self, name: str) -> None:
         """A file or a folder, if it is there."""
