@@ -1,7 +1,7 @@
 """What grows with a run: 10,000 rounds of a toy on a disk, 600 in a bucket, and rounds after 100,000 clients.
 
-`python -m benchmarks.engine.growth` takes a quarter of an hour and writes results/growth.md, .json and .png. A part alone
-(`--only disk`) is merged into the numbers that are there.
+`python -m benchmarks.engine.growth` takes a quarter of an hour and writes results/growth.md, .json and .png. A part
+alone (`--only disk`) is merged into the numbers that are there.
 """
 
 from __future__ import annotations
