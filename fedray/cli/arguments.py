@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 import fedray
-from fedray.cli import completion, starting
+from fedray.cli import caches, completion, starting
 from fedray.cli.parsing import Commands, add_config, command
 
 # Options of `fedray data` and the options of which they need one.
@@ -40,6 +40,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_data(commands)
     _add_sweep(commands)
     _add_doctor(commands)
+    caches.add_to(commands)
     completion.add_to(commands)
     return parser
 

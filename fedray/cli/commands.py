@@ -251,6 +251,13 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor.show(Console())
 
 
+def _cache(options: argparse.Namespace) -> int:
+    from fedray.cli import caches
+    from fedray.storage.cache import cache_root
+
+    return caches.show(options, cache_root().resolve(), _console())
+
+
 def _configs(options: argparse.Namespace) -> int:
     return starting.show("configs", options.filter, _console())
 
@@ -285,6 +292,7 @@ COMMANDS = {
     "export": _export,
     "data": _data,
     "doctor": _doctor,
+    "cache": _cache,
     "completion": _completion,
 }
 

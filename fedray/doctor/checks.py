@@ -22,9 +22,9 @@ import torch
 
 import fedray
 from fedray.storage.cache import cache_root
+from fedray.storage.cache_entries import KINDS, entries
 
 SHM_BYTES, DISK_BYTES = 1e9, 2e9  # less is a problem; the default of Docker is 64 MB of /dev/shm
-KINDS = ("corpora", "features", "init", "prepared")  # folders of the cache
 CGROUPS = Path("/sys/fs/cgroup")
 LOAD_ERRORS = (ImportError, OSError, RuntimeError)  # of a missing or incompatible package
 
@@ -216,10 +216,10 @@ def answers(address: str, seconds: float = 3.0) -> bool:
 def cache(root: Path) -> Findings:
     """Entries and sizes of the cache by kind; a cache that cannot be written stops a run."""
     found = Findings([("folder", str(root))])
+    there = entries(root)
     for kind in KINDS:
-        entries = [path for path in (root / kind).glob("[!.]*") if path.suffix not in (".lock", ".tmp")]
-        files = [file for path in entries for file in (path, *path.rglob("*")) if file.is_file()]
-        found.lines.append((kind, f"{len(entries):,}, {size(sum(file.stat().st_size for file in files))}"))
+        sizes = [entry.bytes for entry in there if entry.kind == kind]
+        found.lines.append((kind, f"{len(sizes):,}, {size(sum(sizes))}"))
     try:
         with tempfile.TemporaryFile(dir=_existing(root)):
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedray.engine.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs import Job, Result_co, Workplace
 from fedray.engine.nodes import oom_kills
 from fedray.engine.work import Program
+from fedray.storage import temporary
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
 
@@ -49,8 +51,9 @@ class ClientActor:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if dedicated:
             program = replace(program, states=DedicatedStates(program.states))
-        self.gpus, self.driver = gpus, driver
-        holder = Holder(scratch(run) / f"held-{os.getpid()}", hold)
+        self.gpus, self.driver, self.run_folder = gpus, driver, scratch(run)
+        temporary.sweep()  # what actors that were killed on this machine held
+        holder = Holder(self.run_folder / f"held-{os.getpid()}", hold)
         self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
 
     def ping(self, folder: str | None) -> tuple[str, str, int, int]:
@@ -103,6 +106,11 @@ class ClientActor:
     def clear(self) -> None:
         """Remove this actor's files from the machine's disk."""
         self.place.holder.clear()
+        temporary.sweep()
+        for marker in self.run_folder.glob("lane_*"):  # of lanes that this machine played; the driver asks no more
+            marker.unlink(missing_ok=True)
+        with suppress(OSError):  # another actor holds files in it
+            self.run_folder.rmdir()
 
     def _progress(self) -> Callable[[int, int, str], None]:
         last = [0.0]

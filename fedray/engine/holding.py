@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
-import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
 from fedray.core.types import RunError, State, Vector
 from fedray.engine.work import States
 from fedray.runs.client_states import Written
-from fedray.storage import serialize
+from fedray.storage import serialize, temporary
+from fedray.storage.temporary import private
 
 
 def scratch(run: str) -> Path:
-    """A folder on this machine for temporary files of a run, in a folder that only this user can enter.
-
-    RunError: that folder is another user's, or a link, so that others could read or replace what is written there.
-    """
-    root = Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}"
-    with suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise RunError(f"{root} is no folder of this user: remove it, or set TMPDIR to a folder of your own")
-    if found.st_mode & 0o077:  # made by an earlier version
-        root.chmod(0o700)
-    return root / run
+    """A folder on this machine for temporary files of a run, which only this user can enter (else RunError)."""
+    return private() / run
 
 
 @contextmanager
@@ -68,6 +55,7 @@ class Holder:
         self._bytes = 0
         self._spilled = 0  # numbers in the file
         self._file: Vector | None = None  # the file, mapped
+        self._lock: FileLock | None = None  # while there is a file
 
     def open(self, round: int, lane: int) -> Callable[[str, Vector], None]:
         """Begin a lane without updates; returns a function that holds an update. Other rounds' updates are dropped.
@@ -97,7 +85,9 @@ class Holder:
     def clear(self) -> None:
         """Drop all updates and their file."""
         self._lanes, self._bytes, self._spilled, self._file = {}, 0, 0, None
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is not None:
+            temporary.disown(self.folder, self._lock)
+            self._lock = None
 
     @property
     def _path(self) -> Path:
@@ -105,7 +95,8 @@ class Holder:
 
     def _spill(self, delta: Vector) -> Spilled:
         with local_disk(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if self._lock is None:
+                self._lock = temporary.own(self.folder)
             with self._path.open("ab") as file:
                 file.write(np.ascontiguousarray(delta, np.float32).data)
         place = Spilled(self._spilled, self._spilled + delta.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fedray.core.types import Evaluation
@@ -240,19 +240,22 @@ class Play:
         self.note("phase", {"text": "final evaluation"})
         best = self.folder.load(int(progress.best["round"])) if progress.best else progress
         results: dict[str, Any] = {"name": self.name, "rounds": progress.round}
-        predictions: list[dict[str, Any]] = []
-        for title, which in (("seed", initial), ("best", best)):
-            scored = rounds.evaluate(which.state, which.round, self.splits, final=True)
-            results[title] = {"round": which.round} | {k: v for s in scored.values() for k, v in s.metrics.items()}
-            predictions += [
-                {"model": title, "split": split, **row} for split, part in scored.items() for row in part.predictions
-            ]
+        models = {"seed": initial, "best": best}
+        results |= {title: {"round": which.round} for title, which in models.items()}
+
+        def predictions() -> Iterator[dict[str, Any]]:
+            for title, which in models.items():
+                for split in self.splits:  # one by one: their predictions may need much memory
+                    scored = rounds.evaluate(which.state, which.round, [split], final=True)[split]
+                    results[title] |= dict(scored.metrics)
+                    yield from ({"model": title, "split": split, **row} for row in scored.predictions)
+
+        self.folder.write_table("predictions.tsv", predictions())
         if self.plan.evaluation.personal_final and self.algorithm.overrides("evaluate_personal"):
             before = watch()
             results["personal"] = self._personal(rounds, progress)
             results["time/personal_s"] = watch() - before
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
-        self.folder.write_table("predictions.tsv", predictions)
         results |= {
             "clients/failed": progress.totals["failed"],
             "engine/killed": progress.totals.get("killed", 0) + self._killed(rounds.pool),

@@ -15,7 +15,7 @@ from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Evaluation, FederatedData, Received, Server, ServerState, State
 from fedray.runs.client_states import Written, folder_name
 from fedray.storage import serialize
-from fedray.storage.cache import fetch, share
+from fedray.storage.cache import fetch, share, touch, use
 
 
 class States(Protocol):
@@ -53,6 +53,8 @@ def prepare(program: Program, client: Client, first: Received) -> tuple[State | 
     """
     path = None
     if program.prepare_cache is not None:
+        while not use(program.prepare_cache):
+            program.prepare_cache.mkdir(parents=True, exist_ok=True)
         path = program.prepare_cache / broadcast_key(first) / f"{folder_name(client.id)}.pt"
         if path.exists() or fetch(path):
             return cache_entry(path), True
@@ -112,6 +114,7 @@ def _theta_0(program: Program, make_server: Callable[[], Server]) -> tuple[Serve
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         found = path.exists() or fetch(path)
+        touch(path)
         if not found:
             state = program.algorithm.init(make_server())
             serialize.save({"params": state.params, "extra": state.extra}, path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 import tempfile
+import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
 from fedray.runs.tables import FileTables, PartedTables, Tables
+from fedray.storage import temporary
 from fedray.storage.files import faults, in_place_of
 from fedray.storage.opening import open_storage
 
@@ -97,15 +98,27 @@ class RunFolder:
     def write_json(self, name: str, value: Any) -> None:
         self.write_text(name, json.dumps(value, indent=2) + "\n")
 
-    def write_table(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a tab-separated table with a header. None and missing columns are empty cells.
 
-        Tabs and newlines in cells become spaces.
+        Tabs and newlines in cells become spaces. Rows wait on the disk until all columns are known.
         """
-        if rows:
-            columns = list(dict.fromkeys(column for row in rows for column in row))
-            lines = ["\t".join(columns), *("\t".join(_cell(row.get(column)) for column in columns) for row in rows)]
-            self.write_text(name, "\n".join(lines) + "\n")
+        columns: dict[str, None] = {}
+        with tempfile.TemporaryFile("w+", encoding="utf-8", prefix="fedray-") as waiting:
+            for row in rows:
+                columns |= dict.fromkeys(row)
+                waiting.write(json.dumps({column: _cell(value) for column, value in row.items()}) + "\n")
+
+            def write(path: Path) -> None:
+                waiting.seek(0)
+                with path.open("w", encoding="utf-8", newline="") as file:
+                    file.write("\t".join(columns) + "\n")
+                    for line in waiting:
+                        row = json.loads(line)
+                        file.write("\t".join(row.get(column, "") for column in columns) + "\n")
+
+            if columns:
+                self.export(name, write)
 
     def remove(self, name: str) -> None:
         """A file or a folder, if it is there."""
@@ -117,8 +130,8 @@ class RunFolder:
         Nothing happens where it makes nothing. Files that only the older folder has stay: they may be the user's.
         """
         if self.root is not None:
-            with in_place_of(self.root / name, keep=True) as temporary:
-                build(temporary)
+            with in_place_of(self.root / name, keep=True) as made:
+                build(made)
             return
         with tempfile.TemporaryDirectory(prefix="fedray-") as folder:
             made = Path(folder) / Path(name).name
@@ -132,8 +145,9 @@ class RunFolder:
     def scratch(self, name: str = "") -> Path:
         """A local folder whose files `publish(name)` uploads to `name`. On a disk it is the folder `name` itself."""
         if self.root is None and self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="fedray-"))
-            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+            temporary.sweep()
+            self._scratch = temporary.private() / f"folder-{uuid.uuid4().hex}"
+            weakref.finalize(self, temporary.disown, self._scratch, temporary.own(self._scratch))
         folder = (self.root or self._scratch or Path()) / name
         with faults(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,14 @@ them.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -22,10 +24,13 @@ import platformdirs
 from filelock import FileLock
 
 from fedray.storage.base import Storage
-from fedray.storage.files import faults, sync_all
+from fedray.storage.files import faults, sync_all, write_atomically
 from fedray.storage.opening import open_storage
 
 MANIFEST = "manifest.json"
+HASHES = ".hashes"  # at the end of the name of a file beside a folder: the hashes of its files
+
+_used: dict[Path, int] = {}  # entries that this process uses -> their lock files
 
 
 def cache_root() -> Path:
@@ -43,7 +48,7 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
 
     Errors of `build` are raised, and no incomplete folder stays. StorageError: the disk is full.
     """
-    if not folder.exists():
+    while not use(folder):
         with faults(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
@@ -54,12 +59,37 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
                     try:
                         temporary.mkdir()
                         build(temporary)
+                        _list_hashes(temporary, folder.with_name(folder.name + HASHES))
                         sync_all(temporary)  # an entry that a power loss has cut would be found, and is not read whole
                         os.replace(temporary, folder)
                     finally:
                         shutil.rmtree(temporary, ignore_errors=True)
     share(folder)
     return folder
+
+
+def use(path: Path) -> bool:
+    """Share the lock of an entry until this process ends, so that `fedray cache` keeps it; False: there is no entry."""
+    if not path.exists():
+        if path in _used:  # somebody removed it by hand
+            os.close(_used.pop(path))
+        return False
+    if path not in _used and entry_name(path) is not None:
+        with suppress(OSError):  # a cache that this user may only read
+            lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if not path.exists() or not os.fstat(lock).st_nlink:  # removed before this process had the lock
+                os.close(lock)
+                return use(path)
+            _used[path] = lock
+            touch(path)
+    return True
+
+
+def touch(path: Path) -> None:
+    """Note that an entry is used, in its access time: the times of modification identify corpora and weights."""
+    with suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 def entry_name(path: Path) -> str | None:
@@ -74,10 +104,10 @@ def available(folder: Path, name: str | None) -> Path:
 
     Fetched from the shared cache where necessary. ValueError: the entry is not found.
     """
-    if folder.exists():
+    if use(folder):
         return folder
     here = cache_root() / name if name is not None else folder
-    if not here.exists():
+    while not use(here):
         with faults(here):
             here.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{here}.lock"):  # one of this machine's processes fetches
@@ -101,7 +131,7 @@ def share(path: Path) -> None:
     if store is None or store.exists(MANIFEST):
         return
     paths = {path.name: path} if path.is_file() else {file.relative_to(path).as_posix(): file for file in _files(path)}
-    described = {name: (_hash(file), file.stat()) for name, file in paths.items()}
+    described = {name: (file_hash(file), file.stat()) for name, file in paths.items()}
     store.put({digest: paths[name] for name, (digest, _) in described.items()})
     files = {
         name: {"hash": digest, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
@@ -179,13 +209,19 @@ def _download(store: Storage, files: Mapping[str, tuple[str, int]], folder: Path
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(contents[digest], folder / name)
         os.utime(folder / name, ns=(mtime, mtime))
-    return all(_hash(folder / name) == digest for name, (digest, _) in files.items())
+    return all(file_hash(folder / name) == digest for name, (digest, _) in files.items())
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _hash(path: Path) -> str:
+def _list_hashes(folder: Path, listed: Path) -> None:
+    hashes = {file.relative_to(folder).as_posix(): file_hash(file) for file in _files(folder)}
+    write_atomically(listed, lambda path: path.write_text(json.dumps(hashes), encoding="utf-8"))
+
+
+def file_hash(path: Path) -> str:
+    """The hash by which a file of the cache is known, 32 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -70,17 +70,20 @@ def test_the_port_of_ray_answers(cluster: None) -> None:
     assert not checks.answers(f"{host}:{int(port) + 65536}")  # glibc takes it modulo 65,536
 
 
+KEY = "0123456789abcdef0123"  # of an entry of the cache
+
+
 def test_the_cache_is_counted(tmp_path: Path) -> None:
     """Two corpora of 1.5 MB in all, a theta_0 of 0.2 MB; locks and half-built folders are not entries."""
     for name, length in (
-        ("corpora/a/x.wav", 1_000_000),
-        ("corpora/b/deep/y.wav", 500_000),
-        ("init/k.pt", 200_000),
-        ("features/f.tmp/z", 9),
+        (f"corpora/embedded-a-{KEY}/x.wav", 1_000_000),
+        (f"corpora/embedded-b-{KEY}/deep/y.wav", 500_000),
+        (f"init/{KEY}.pt", 200_000),
+        (f"features/features-{KEY}.tmp/z", 9),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(bytes(length))
-    (tmp_path / "corpora/a.lock").touch()
+    (tmp_path / f"corpora/embedded-a-{KEY}.lock").touch()
     found = checks.cache(tmp_path)
     assert found.lines[1:] == [
         ("corpora", "2, 1.5 MB"),

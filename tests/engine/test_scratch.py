@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedray.core.types import RunError
-from fedray.engine.holding import scratch
+from fedray.engine.holding import Holder, scratch
+from fedray.storage import temporary
 
 
 @pytest.fixture
@@ -38,3 +42,23 @@ def test_what_somebody_else_put_there_is_refused(root: Path, monkeypatch: pytest
         monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     with pytest.raises(RunError, match=f"{root} is no folder of this user: remove it, or set TMPDIR"):
         scratch("run")
+
+
+def test_files_of_a_killed_process_go_with_the_next_one(root: Path) -> None:
+    """Whatever its number is: a lock tells that its owner has ended. What a live process holds stays."""
+    hold = "import sys; from pathlib import Path; import numpy as np; from fedray.engine.holding import Holder; "
+    hold += "h = Holder(Path(sys.argv[1]), 0); h.open(0, 0)('a', np.ones(9, np.float32)); print('held', flush=True); "
+    hold += "sys.stdin.read()"
+    mine, theirs = Holder(scratch("run") / "held-1", 0), scratch("run") / "held-2"
+    mine.open(0, 0)("a", np.ones(9, np.float32))
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(theirs)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"held\n"
+        temporary.sweep()
+        assert len(list(theirs.iterdir())) == 1, "its process lives"
+        process.kill()
+    temporary.sweep()
+    assert not theirs.exists() and mine.updates(0, 0)["a"].sum() == 9 and mine.folder.is_dir()
+    mine.clear()
+    assert list(scratch("run").iterdir()) == []

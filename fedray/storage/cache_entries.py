@@ -1,0 +1,127 @@
+"""What the cache holds: its entries, those to remove, and those that are damaged.
+
+Only what fedray has named is an entry: a file or folder of a known kind, with a key in its name, that is no link. All
+else in the folder is left alone. An entry is removed under its lock, which each process that uses the entry shares.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedray.storage.cache import HASHES, file_hash
+from fedray.storage.files import faults
+
+KEY = "[0-9a-f]{20}"
+KINDS = {  # folder -> the names in it
+    "corpora": rf"[a-z][a-z0-9-]*-{KEY}",
+    "features": rf"features-{KEY}",
+    "init": rf"{KEY}\.pt",
+    "prepared": KEY,
+}
+LEFTOVER = "leftover"  # of a process that was killed
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or folder of the cache."""
+
+    kind: str  # of KINDS, or LEFTOVER
+    path: Path
+    bytes: int
+    used: float  # seconds since 1970
+
+    @property
+    def lock(self) -> str:
+        name = re.sub(r"^\.|(\.\d+)?\.(tmp|fetch|removed)$", "", self.path.name)
+        return f"{self.path.with_name(name)}.lock"
+
+
+def entries(root: Path) -> list[Entry]:
+    """All entries; those that were not used for the longest time are the first."""
+    found = []
+    for kind, pattern in KINDS.items():
+        folder = root / kind
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        leftover = rf"\.?{pattern}(\.\d+)?\.(tmp|fetch|removed)"
+        for item in os.scandir(folder):
+            known = (
+                kind if re.fullmatch(pattern, item.name) else LEFTOVER if re.fullmatch(leftover, item.name) else None
+            )
+            if known is not None and not item.is_symlink():
+                status = item.stat()
+                found.append(Entry(known, Path(item.path), size_of(item), max(status.st_atime, status.st_mtime)))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def size_of(item: os.DirEntry[str]) -> int:
+    """Bytes of a file, or of all files in a folder. Links are not followed."""
+    if item.is_dir(follow_symlinks=False):
+        return sum(size_of(inner) for inner in os.scandir(item.path))
+    return item.stat(follow_symlinks=False).st_size
+
+
+def to_remove(found: Iterable[Entry], before: float | None = None, keep: float | None = None) -> list[Entry]:
+    """Leftovers, entries that were last used `before` a time, and then the longest unused until `keep` bytes stay."""
+    found = list(found)
+    chosen = [entry for entry in found if entry.kind == LEFTOVER or (before is not None and entry.used < before)]
+    left = [entry for entry in found if entry not in chosen]
+    size = sum(entry.bytes for entry in left)
+    for entry in left:
+        if keep is None or size <= keep:
+            break
+        chosen.append(entry)
+        size -= entry.bytes
+    return chosen
+
+
+def remove(entry: Entry) -> bool:
+    """Remove an entry; False: a process makes or uses it."""
+    try:
+        with faults(entry.path, "removed"), FileLock(entry.lock, timeout=0):
+            gone = entry.path
+            if entry.kind != LEFTOVER:  # renamed first: no reader finds half of it
+                gone = entry.path.with_name(f".{entry.path.name}.removed")
+                os.replace(entry.path, gone)
+                entry.path.with_name(entry.path.name + HASHES).unlink(missing_ok=True)
+            shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    except Timeout:
+        return False
+    return True
+
+
+def damage(entry: Entry) -> str | None:
+    """What is wrong with an entry: a file that cannot be read, or is not what was written; None: nothing.
+
+    Weights hold checksums of their own; the files of an older corpus or of older features are only read.
+    """
+    if entry.kind == LEFTOVER:
+        return None
+    try:
+        listed = entry.path.with_name(entry.path.name + HASHES)
+        hashes = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else {}
+        inside = entry.path.rglob("*") if entry.path.is_dir() else [entry.path]
+        files = {path.relative_to(entry.path).as_posix(): path for path in inside if path.is_file()}
+        if missing := set(hashes).difference(files):
+            return f"{min(missing)} is missing"
+        for name, path in files.items():
+            if path.suffix == ".pt":
+                with zipfile.ZipFile(path) as archive:
+                    fine = archive.testzip() is None
+            else:
+                found = file_hash(path)
+                fine = hashes.get(name, found) == found
+            if not fine:
+                return f"{path.name} is not what was written"
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return f"cannot be read: {error}"
+    return None

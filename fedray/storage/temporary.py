@@ -1,0 +1,66 @@
+"""Temporary folders of this user, which go with their process: what a killed one leaves, the next one removes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedray.core.types import RunError
+
+OWNED = ".owned"  # at the end of the name of a lock, which the process that owns the folder holds
+
+
+def private() -> Path:
+    """A folder on this machine that only this user can enter.
+
+    RunError: it is another user's, or a link, so that others could read or replace what is written there.
+    """
+    root = Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}"
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise RunError(f"{root} is no folder of this user: remove it, or set TMPDIR to a folder of your own")
+    if found.st_mode & 0o077:  # made by an earlier version
+        root.chmod(0o700)
+    return root
+
+
+def own(folder: Path) -> FileLock:
+    """Make a folder that this process owns as long as it holds the lock, which is returned."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{folder}{OWNED}")
+    lock.acquire()
+    folder.mkdir(exist_ok=True)
+    return lock
+
+
+def disown(folder: Path, lock: FileLock) -> None:
+    """Remove a folder that this process owns."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+
+
+def sweep() -> None:
+    """Remove the folders of processes that have ended. Locks tell: numbers of processes are used again."""
+    for marker in _markers(private()):
+        lock = FileLock(marker)
+        with suppress(Timeout, OSError):
+            lock.acquire(timeout=0)
+            disown(marker.with_name(marker.name.removesuffix(OWNED)), lock)
+            with suppress(OSError):  # others are in it
+                marker.parent.rmdir()
+
+
+def _markers(root: Path) -> Iterator[Path]:
+    yield from root.glob(f"*{OWNED}")
+    yield from root.glob(f"*/*{OWNED}")
