@@ -9,9 +9,10 @@ from typing import Any
 from fedray.core.types import Evaluation
 from fedray.engine import personal
 from fedray.engine.jobs import Init
-from fedray.engine.lanes import PHASES, Failure, LaneResult
+from fedray.engine.lanes import Failure, LaneResult
+from fedray.engine.outcome import Outcome
 from fedray.engine.pool import Pool, Wish
-from fedray.engine.rounds import Outcome, Plan, Rounds
+from fedray.engine.rounds import Plan, Rounds
 from fedray.engine.telemetry.gauges import Gauges
 from fedray.engine.telemetry.scalars import Scalars
 from fedray.engine.telemetry.tracking import Tracking
@@ -89,7 +90,7 @@ class Play:
         killed = self._killed(pool)
         after.totals["killed"] = progress.totals.get("killed", 0) + killed
         row = self._row(progress, after, outcome, scored) | {"engine/killed": killed}
-        row |= watch.row(pool.busy_seconds) | _phases(rounds, outcome)
+        row |= watch.row(pool.busy_seconds) | outcome.times() | rounds.phases.take()
         with rounds.phases("events"):  # this and the checkpoint are timed in the next round's row
             self.metrics.append(row)
         if self._checkpoint_is_due(after):
@@ -290,13 +291,3 @@ class Play:
         self.folder.write_table("personal.tsv", rows)
         found = {"round": progress.round, "clients": len(scored) - len(failures)}
         return found | personal.summary(rows, self.splits)
-
-
-def _phases(rounds: Rounds, outcome: Outcome) -> dict[str, Any]:
-    """Seconds by phase: of the client actors, summed, and of the driver."""
-    row: dict[str, Any] = {
-        f"time/{phase}_actors_s": sum(lane.seconds[phase] for lane in outcome.lanes) for phase in PHASES
-    }
-    taken = rounds.phases.take()
-    phases = ("broadcast", "merge", "update", "evaluate", "checkpoint", "events")
-    return row | {f"time/{phase}_s": taken.get(phase) for phase in phases}

@@ -21,6 +21,7 @@ from fedray.engine.dedicated import train_dedicated
 from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
 from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
+from fedray.engine.outcome import Draw, Outcome
 from fedray.engine.pool import Lost, Pool
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.soundness import check_state
@@ -44,36 +45,6 @@ class Plan:
     cohort: CohortSettings
     engine: EngineSettings
     evaluation: EvaluationSettings
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Who takes part in a round."""
-
-    chosen: Sequence[str]  # all of them get the broadcast
-    lanes: Sequence[Lane]  # of those that answer
-
-
-@dataclass
-class Outcome:
-    """The result of a round's lanes, merged in lane order."""
-
-    partial: PartialSum  # metrics
-    aggregate: Aggregate
-    lanes: list[LaneResult]
-    server: Update | None
-    cohort: int
-    dropped: int
-    down_bytes: int
-    settings: Mapping[str, float]  # of the broadcast
-
-    @property
-    def failures(self) -> list[Failure]:
-        return [failure for lane in self.lanes for failure in lane.failures]
-
-    @property
-    def succeeded(self) -> int:
-        return sum(len(lane.reports) for lane in self.lanes)
 
 
 class Rounds:

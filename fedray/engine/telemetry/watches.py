@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+DRIVER = ("broadcast", "merge", "update", "evaluate", "checkpoint", "events")  # phases of the driver
+
 
 class Phases:
-    """Seconds by phase, since the last `take`."""
+    """The driver's seconds by phase, since the last `take`."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
@@ -21,9 +23,10 @@ class Phases:
         finally:
             self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
 
-    def take(self) -> dict[str, float]:
+    def take(self) -> dict[str, float | None]:
+        """As columns of a round's row; None: there was no such phase."""
         taken, self._seconds = self._seconds, {}
-        return taken
+        return {f"time/{phase}_s": taken.get(phase) for phase in DRIVER}
 
 
 class Stopwatch:

@@ -1,0 +1,45 @@
+"""Who takes part in a round, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedray.core.sums import PartialSum
+from fedray.core.types import Update
+from fedray.engine.aggregation import Aggregate
+from fedray.engine.lanes import PHASES, Failure, Lane, LaneResult
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Who takes part in a round."""
+
+    chosen: Sequence[str]  # all of them get the broadcast
+    lanes: Sequence[Lane]  # of those that answer
+
+
+@dataclass
+class Outcome:
+    """The result of a round's lanes, merged in lane order."""
+
+    partial: PartialSum  # metrics
+    aggregate: Aggregate
+    lanes: list[LaneResult]
+    server: Update | None
+    cohort: int
+    dropped: int
+    down_bytes: int
+    settings: Mapping[str, float]  # of the broadcast
+
+    @property
+    def failures(self) -> list[Failure]:
+        return [failure for lane in self.lanes for failure in lane.failures]
+
+    @property
+    def succeeded(self) -> int:
+        return sum(len(lane.reports) for lane in self.lanes)
+
+    def times(self) -> dict[str, float]:
+        """The seconds of the client actors by phase, summed, as columns of the round's row."""
+        return {f"time/{phase}_actors_s": sum(lane.seconds[phase] for lane in self.lanes) for phase in PHASES}
