@@ -11,7 +11,7 @@ from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, 
 from fedray.engine import work
 from fedray.engine.deaths import Death
 from fedray.engine.holding import Holder
-from fedray.engine.soundness import check_update, layout_size
+from fedray.engine.soundness import check_update, sizes
 from fedray.engine.work import Program
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -98,7 +98,7 @@ class ServerTrain(Job[Update | None]):
         assert update is None or not update.vectors, "the server's vectors belong in ServerState.extra"
         if update is not None:
             try:
-                check_update(update, layout_size(place.layers, received.params))
+                check_update(update, sizes(place.layers, broadcast))
             except ValueError as error:
                 raise RunError(f"{type(algorithm).__name__}.server_train: {error}") from error
         return update

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
@@ -20,7 +20,7 @@ from fedray.engine.aggregation import Take, aggregation_of
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
-from fedray.engine.soundness import check_update, finite, layout_size
+from fedray.engine.soundness import check_update, finite, sizes
 from fedray.engine.work import hydrate, prepare
 from fedray.runs.client_states import Written
 
@@ -59,7 +59,8 @@ class TrainLane(LaneJob[LaneResult]):
     def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast, take: Take | None = None) -> LaneResult:
         """`first`: the broadcast of round 0. `take`: takes the updates instead of this actor's sum or holder."""
         round, algorithm = self.lane.round, place.program.algorithm
-        book = LaneBook(place, self.lane, place.receive(broadcast, round), place.receive(first, 0))
+        allowed = sizes(place.layers, broadcast)
+        book = LaneBook(place, self.lane, place.receive(broadcast, round), place.receive(first, 0), allowed)
         take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
         while not book.closed:
             with book.blaming_clients():
@@ -120,10 +121,13 @@ class PrepareLane(LaneJob[LaneResult]):
 class LaneBook:
     """The records of a lane in training. A failed client is recorded with its traceback; the lane continues."""
 
-    def __init__(self, place: Workplace, lane: Lane, received: Received, first: Received) -> None:
+    def __init__(
+        self, place: Workplace, lane: Lane, received: Received, first: Received, sizes: Sequence[int] = ()
+    ) -> None:
+        """`sizes`: the numbers that a client's delta may have."""
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
         self.aggregation = aggregation_of(place.program.algorithm.strategy)
-        self.size = layout_size(place.layers, received.params)
+        self.sizes = sizes
         self.result = LaneResult()
         self.closed = False
         self._left = iter(lane.clients)
@@ -241,7 +245,7 @@ class LaneBook:
 
     def _check(self, update: Update) -> Packing:
         """The update's packing. ValueError: the update cannot be added to those of other clients."""
-        check_update(update, self.size)
+        check_update(update, self.sizes)
         packing = Packing.of(update)
         if not (finite(update.delta) and all(map(finite, update.vectors.values()))):
             raise ValueError(

@@ -9,21 +9,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedray.core.types import Layer, RunError, ServerState, Update, Vector
+from fedray.core.types import Broadcast, Layer, RunError, ServerState, Update
 
 
-def layout_size(layers: Sequence[Layer], params: Vector) -> int:
-    """The numbers of a delta: what the algorithm's layers add up to, or as many as the broadcast has parameters."""
+def sizes(layers: Sequence[Layer], broadcast: Broadcast) -> tuple[int, ...]:
+    """The numbers that a delta may have: those of the layers (of all parameters where there are none).
+
+    Constant parameters of the broadcast may be left out.
+    """
     end = layers[-1].stop if layers else sys.maxsize
-    return end if end < sys.maxsize else params.size
+    whole = end if end < sys.maxsize else broadcast.params.size
+    return (whole, whole - broadcast.constant) if broadcast.constant else (whole,)
 
 
-def check_update(update: Update, size: int) -> None:
-    """ValueError: delta is not float32 [size] or empty, a vector is not float32 with one dimension."""
+def check_update(update: Update, sizes: Sequence[int]) -> None:
+    """ValueError: delta is neither empty nor float32 of such a size, a vector is not float32 with one dimension."""
     _check_vector("the update's delta", update.delta)
-    if update.delta.size not in (0, size):
+    if update.delta.size not in (0, *sizes):
+        whole = " or ".join(f"{size:,}" for size in sizes)
         raise ValueError(
-            f"the update's delta has {update.delta.size:,} numbers, the algorithm's layers have {size:,}: return one "
+            f"the update's delta has {update.delta.size:,} numbers, the algorithm's layers have {whole}: return one "
             "difference for each parameter, or NOTHING"
         )
     for name, vector in update.vectors.items():

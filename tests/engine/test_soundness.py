@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.core.types import Change, Client, Layer, Received, RunError, Server, ServerState, Update
+from fedray.core.types import Broadcast, Change, Client, Layer, Received, RunError, Server, ServerState, Update
 from fedray.engine import session
-from fedray.engine.soundness import check_state, check_update, layout_size
+from fedray.engine.soundness import check_state, check_update, sizes
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
@@ -73,14 +73,15 @@ def update(delta: Any, **vectors: Any) -> Update:
 ])  # fmt: skip
 def test_updates(wrong: Update, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        check_update(wrong, 4)
+        check_update(wrong, (4,))
 
 
 def test_sizes() -> None:
     params = np.ones(5, np.float32)
-    assert layout_size((Layer("all", 0, sys.maxsize),), params) == layout_size((), params) == 5
-    assert layout_size((Layer("a", 0, 3), Layer("b", 3, 7)), params) == 7
-    check_update(update(np.empty(0, np.float32), control=ONE), 4)
+    assert sizes((Layer("all", 0, sys.maxsize),), Broadcast(params)) == sizes((), Broadcast(params)) == (5,)
+    assert sizes((Layer("a", 0, 3), Layer("b", 3, 7)), Broadcast(params)) == (7,)
+    assert sizes((Layer("a", 0, 3), Layer("b", 3, 5)), Broadcast(params, constant=2)) == (5, 3)
+    check_update(update(np.empty(0, np.float32), control=ONE), (4,))
 
 
 @pytest.mark.parametrize(("state", "words"), [
