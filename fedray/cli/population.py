@@ -220,7 +220,7 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
             parts, token_source(parts), tokens == "characters", config.task.settings.unknown == "leave_out"
         )
     broken, looked = inspection.broken_audio(
-        parts, session.parallel, config.data.seed, stops=not config.data.skip_broken
+        parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate
     )
     console.print(f"Audio: {looked}.", highlight=False, soft_wrap=True)
     return problems + broken

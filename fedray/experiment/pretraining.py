@@ -28,7 +28,7 @@ from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.speech_data import DataSettings, federate
 from fedray.experiment.builders import read_corpus
 from fedray.experiment.checks import checked_root, corpus_reader
-from fedray.experiment.config import Given, load_as
+from fedray.experiment.config import Given, check_name, load_as
 from fedray.models import MODELS
 from fedray.storage.cache import cache_root
 from fedray.storage.files import write_atomically
@@ -59,6 +59,7 @@ class PretrainingConfig:
     contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         data = self.data
         if data.clients == POOLED:
             data = replace(data, clients=PartitionSettings())
