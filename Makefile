@@ -1,4 +1,5 @@
-# `make demo` and `make test` install everything; only Python 3.11 is needed.
+# Each target installs what it needs; only Python 3.11 is needed. The demo and the studies do without the packages of
+# tests.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,12 +11,16 @@ export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
 .PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos faults cluster-check dashboards clean
 
-$(BIN)/.installed: pyproject.toml
+$(BIN)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[synth]"
+	touch $@
+
+$(BIN)/.installed: $(BIN)/.demo
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[synth,dev]"
 	touch $@
 
-demo: $(BIN)/.installed  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
+demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
 test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two cores)
@@ -35,16 +40,16 @@ docs: $(BIN)/.installed  ## the documentation as a site: site/index.html
 docs-serve: $(BIN)/.installed  ## the same on http://127.0.0.1:8000, built again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-study-fednst: $(BIN)/.installed  ## three seeds of FedNST, SFL and server-only (about 25 minutes on two cores)
+study-fednst: $(BIN)/.demo  ## three seeds of FedNST, SFL and server-only (about 25 minutes on two cores)
 	$(BIN)/python -m benchmarks.studies.fednst_embedded
 
-study-digits: $(BIN)/.installed  ## real speech (FEDRAY_SPEECH): connected digits, six splits of the speakers
+study-digits: $(BIN)/.demo  ## real speech (FEDRAY_SPEECH): connected digits, six splits of the speakers
 	$(BIN)/python -m benchmarks.studies.fednst_digits
 
-study-fedstar: $(BIN)/.installed  ## FedSTAR and the supervised federation on keywords, three trials (about an hour)
+study-fedstar: $(BIN)/.demo  ## FedSTAR and the supervised federation on keywords, three trials (about an hour)
 	$(BIN)/python -m benchmarks.studies.fedstar_keywords
 
-study-fedmlac: $(BIN)/.installed  ## FedMLAC and its baselines on keywords, three seeds (about an hour on two cores)
+study-fedmlac: $(BIN)/.demo  ## FedMLAC and its baselines on keywords, three seeds (about an hour on two cores)
 	$(BIN)/python -m benchmarks.studies.fedmlac_keywords
 
 bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 16 minutes on two idle cores)

@@ -171,6 +171,10 @@ class FederatedSGD(TaskAlgorithm):
         rate = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)
         return Broadcast(state.params, {"lr/client": rate})
 
+    def paced_by(self) -> str | None:
+        factor = self.settings.schedule.factor
+        return "the schedule of the learning rate" if factor(1, 10) != factor(1, 20) else None
+
     def local_settings(self, received: Received) -> ClientSettings:
         """The settings of local training, with the round's learning rate."""
         return replace(self.settings.client, lr=received.settings["lr/client"])

@@ -64,6 +64,9 @@ class Central(TaskAlgorithm):
         """Scores of y against the transcripts."""
         return Metrics()
 
+    def paced_by(self) -> str | None:
+        return "the optimiser's learning rate"
+
     def client_train(self, client: Client, received: Received) -> Trained:
         kept = client.state or {}
         size = len(client.data)

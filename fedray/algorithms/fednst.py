@@ -69,6 +69,10 @@ class FedNST(MixedSGD):
                 "algorithm.kind fednst labels speech with its transcripts, so it needs task.kind recognition"
             )
 
+    def paced_by(self) -> str | None:
+        confidence = self.settings.confidence
+        return "the share of labels" if confidence.keep != confidence.keep_last else super().paced_by()
+
     def client_prepare(self, client: Client, received: Received) -> State:
         return label(self.task, client.data, received) if self.settings.relabel == "once" else {}
 

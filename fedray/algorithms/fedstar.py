@@ -103,6 +103,11 @@ class FedSTAR(FederatedSGD):
         tau = self.settings.threshold.at(round, self.rounds)
         return Broadcast(sent.params, {**sent.settings, "threshold": tau})
 
+    def paced_by(self) -> str | None:
+        return (
+            "the threshold tau" if self.settings.threshold.first != self.settings.threshold.last else super().paced_by()
+        )
+
     def client_train(self, client: Client, received: Received) -> Trained:
         data, beta, tau = client.data, self.settings.beta, received.settings["threshold"]
         local, theta_i = self.local_settings(received), self.local_model(received)

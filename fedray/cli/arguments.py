@@ -72,6 +72,11 @@ def _add_runs(commands: Commands) -> None:
     resume.add_argument(
         "overrides", nargs="*", metavar="key=value", help="what may change in a run, such as rounds=100 engine.actors=4"
     )
+    resume.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="go on although packages, code, processor or config.yaml have changed; the report says so",
+    )
     for played in (run, resume):
         played.add_argument(
             "--detach", action="store_true", help="return once the run has started; the run outlives this terminal"

@@ -80,8 +80,11 @@ def _resume(options: argparse.Namespace) -> int:
     if options.detach and not session.outside():
         where = places.place(options.folder)
         experiment.reopen(RunFolder(where), options.overrides)
-        return _leave_running(["resume", str(where), *options.overrides], where)
-    result = experiment.resume(options.folder, options.overrides, detach=options.detach)
+        accept = ["--accept-changes"] * options.accept_changes
+        return _leave_running(["resume", str(where), *options.overrides, *accept], where)
+    result = experiment.resume(
+        options.folder, options.overrides, detach=options.detach, accept_changes=options.accept_changes
+    )
     return outcome.show_end(result)
 
 
@@ -216,7 +219,10 @@ def _data(options: argparse.Namespace) -> int:
         from fedray import experiment
         from fedray.data.corpora.formats.lhotse_writer import write_lhotse
         from fedray.engine import session
+        from fedray.storage.claims import claim
+        from fedray.storage.local import LocalStorage
 
+        claim(LocalStorage(Path(options.lhotse)), "Lhotse manifests")
         parts, clients = experiment.read_federation(*experiment.load(options.config, options.overrides))
         counts = write_lhotse(parts, clients, Path(options.lhotse), session.parallel)
         for part, count in counts.items():

@@ -90,6 +90,13 @@ class Algorithm(ABC):
         """Raise ValueError when the federation's data do not fit; called before anything is trained."""
         return None
 
+    def paced_by(self) -> str | None:
+        """What follows the number of all rounds, in words: with another number, rounds already played would differ.
+
+        None: nothing does, and a run may be prolonged.
+        """
+        return None
+
     @abstractmethod
     def init(self, server: Server) -> ServerState:
         """theta_0, pre-training included. Runs on a client actor."""

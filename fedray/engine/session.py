@@ -81,6 +81,13 @@ def resources() -> list[Node]:
     ]
 
 
+def device(gpus: float) -> str:
+    """What client actors that book so many GPUs compute on: the CPU, or the cluster's types of GPU."""
+    mark = "accelerator_type:"
+    types = sorted(name.removeprefix(mark) for name in ray.cluster_resources() if name.startswith(mark))
+    return "CPU" if not gpus else " ".join(["GPU", *types])
+
+
 def ship(module: ModuleType) -> None:
     """Send a user's module to the actors by value, since they may not be able to import it."""
     if module.__name__ != "__main__" and module.__name__.partition(".")[0] != "fedray":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus, read_federation
 from fedray.experiment.checks import check, check_setup
 from fedray.experiment.config import Audible, Config, load, load_as, register
-from fedray.experiment.description import description
+from fedray.experiment.description import carried_on, description
 from fedray.experiment.launch import assign, build, reopen, resume, run, start
 from fedray.experiment.result import Result
 
@@ -20,6 +20,7 @@ __all__ = [
     "build_program",
     "check",
     "check_setup",
+    "carried_on",
     "description",
     "load",
     "load_as",

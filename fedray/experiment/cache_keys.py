@@ -13,6 +13,7 @@ from ray import cloudpickle
 
 import fedray
 from fedray.config.schema import pick, plain
+from fedray.core import environment
 from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData
 from fedray.experiment.config import Config
@@ -37,6 +38,8 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
         ),  # tokens are learnt from them, if nothing else is
         "start": weights_to_start_from(config.model.settings),
         "gpu": gpu,
+        "versions": environment.versions(environment.LEARNING),
+        "processor": environment.processor(),
         "classes": getattr(algorithm.task, "classes", None),
     }
     init |= pick(values, algorithm.init_depends)
@@ -64,9 +67,9 @@ def shares_init(algorithm: Algorithm) -> bool:
     return named is not None and type(algorithm).init is named.init
 
 
-def code_version(imports: Iterable[str]) -> str:
-    """A hash of the code and the word lists that any cached result can depend on, and of the user's modules."""
-    files = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*")) if path.suffix in (".py", ".yaml")]
+def code_version(imports: Iterable[str], rooms: Iterable[str] = ROOMS) -> str:
+    """A hash of the code and the word lists of these rooms, and of the user's modules."""
+    files = [path for room in rooms for path in sorted((PACKAGE / room).rglob("*")) if path.suffix in (".py", ".yaml")]
     digest = hashlib.blake2b(digest_size=8)
     for path in [*files, SHARED]:
         digest.update(path.read_bytes())

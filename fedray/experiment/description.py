@@ -1,33 +1,103 @@
-"""run.json: what the bits of a run depend on besides its configuration."""
+"""run.json: all that the bits of a run depend on, and what a resumed run finds changed."""
 
 from __future__ import annotations
 
-import sys
+import json
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
 
 import ray
-import torch
 
 import fedray
+from fedray.config.schema import plain
+from fedray.core import environment
 from fedray.data.federation.speech_data import SpeechData
+from fedray.engine import session
 from fedray.engine.resources import Share
+from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
-from fedray.experiment.cache_keys import code_version, source_of
+from fedray.experiment.cache_keys import ROOMS, code_version, source_of
 from fedray.experiment.config import Config
+from fedray.runs.folder import RunFolder
+from fedray.runs.places import RESUMABLE
 
 ON_CPU = "the same bits for any number of actors, on one type of CPU with these versions"
 ON_GPU = "up to what CUDA does deterministically; the backward pass of CTC is not"
+# Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
+FREE = (*RESUMABLE, "name", "imports", "data.root", "evaluation.patience")
+SAID = {"code": "fedray's code, or a module of `imports`", "algorithm": "the file of the algorithm"}  # hashes, in words
+NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data", "settings")  # not compared, or compared elsewhere
+
+Description = dict[str, Any]
 
 
-def description(config: Config, program: Program, shares: Share) -> dict[str, str]:
-    """Versions, hashes of code and data, and how far the run is deterministic."""
+def description(config: Config, program: Program, shares: Share) -> Description:
+    """Versions, processor, device, hashes of code and data, settings, and how far the run is deterministic."""
     assert isinstance(program.data, SpeechData)
     return {
         "fedray": fedray.__version__,
-        "code": code_version(config.imports),
+        "code": code_version(config.imports, (*ROOMS, "algorithms", "engine")),
         "algorithm": source_of(type(program.algorithm)),
-        "torch": torch.__version__,
+        **environment.versions(environment.LEARNING),
         "ray": ray.__version__,
-        "python": sys.version.split()[0],
+        "python": environment.python(),
+        "processor": environment.processor(),
+        "device": session.device(shares.gpus),
         "data": program.data.fingerprint(),
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
+        "settings": settings(config, program),
     }
+
+
+def settings(config: Config, program: Program) -> dict[str, Any]:
+    """The settings that bits depend on, by dotted keys. `rounds` is one of them where the algorithm is paced by it."""
+    free = [name for name in FREE if name != "rounds" or not program.algorithm.paced_by()]
+    values = dotted(plain(config))
+    return {key: value for key, value in values.items() if not any(f"{key}.".startswith(f"{name}.") for name in free)}
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What has changed, one difference an entry. What an older version of fedray did not write down is not compared."""
+    old, new = before.get("settings"), now["settings"]
+    found = [
+        f"{SAID.get(name, name)}: {before[name]} -> {now.get(name, 'not installed')}"
+        for name in before
+        if name not in NO_MATTER and before[name] != now.get(name)
+    ]
+    if isinstance(old, Mapping):
+        new = json.loads(json.dumps(new))  # as the file has it
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        found += [f"{name} in config.yaml: {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in names]
+    return found
+
+
+def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: bool) -> Description:
+    """run.json of a run that is resumed; changes that the user accepts stand in it.
+
+    ValueError: the data are others, or something else has changed that bits depend on, and the user does not accept it.
+    """
+    before: Description = json.loads(folder.read_text("run.json"))
+    if before["data"] != now["data"]:
+        raise ValueError(
+            f"{folder.place}: the data differ from those the run began with "
+            "(changed files, another cache): it cannot be resumed"
+        )
+    found, done = differences(before, now), max(folder.saved_rounds(), default=None)
+    if not found:
+        return before
+    if done is None:  # no bit has been made yet
+        return now
+    if not accept:
+        why = [f"{paced} follows the number of rounds"] if paced and any("rounds in" in line for line in found) else []
+        raise ValueError(
+            f"{folder.place}: its bits depend on what has changed since round {done}:"
+            + "".join(f"\n  {line}" for line in found + why)
+            + "\nrestore this, or accept that the result differs from that of an uninterrupted run: "
+            f"`fedray resume {quote(folder.place)} --accept-changes`"
+        )
+    return now | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else f"{value}"

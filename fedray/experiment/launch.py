@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from fedray.engine.work import Program
 from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
-from fedray.experiment.description import description
+from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
@@ -90,10 +89,13 @@ def resume(
     *,
     algorithms: Mapping[str, type[Algorithm]] | None = None,
     detach: bool = False,
+    accept_changes: bool = False,
 ) -> Result:
     """Resume a run from its newest checkpoint, bit for bit. Only `rounds` and some keys of `engine` may be overridden.
 
-    ValueError: the folder holds no run, its data changed, or an override may not change. RunError: the run failed.
+    `accept_changes`: go on although something that bits depend on has changed; run.json and the report say what.
+    ValueError: the folder holds no run, its data changed, an override may not change, or something else has changed
+    that is not accepted. RunError: the run failed.
     """
     where = places.place(folder)
     opened = RunFolder(where)
@@ -102,20 +104,10 @@ def resume(
     session.connect(lasting=detach)
     shares = share(checked.engine, session.resources())
     data, _ = build_data(checked, source)
-    before = json.loads(opened.read_text("run.json"))
-    if before["data"] != data.fingerprint():
-        raise ValueError(
-            f"{opened.place}: the data differ from those the run began with "
-            "(changed files, another cache): it cannot be resumed"
-        )
     program = build_program(checked, data, opened, shares.gpus)
     now = description(checked, program, shares)
-    changed = [
-        f"{name} {before.get(name)} -> {now[name]}" for name in ("code", "torch") if before.get(name) != now[name]
-    ]
-    if changed:
-        print(f"warning: the result may differ from an uninterrupted run's: {', '.join(changed)}", file=sys.stderr)
-    return start(checked, program, shares, where, before, detach)
+    described = carried_on(opened, now, program.algorithm.paced_by(), accept_changes)
+    return start(checked, program, shares, where, described, detach)
 
 
 def start(
@@ -123,7 +115,7 @@ def start(
     program: Program,
     shares: Share,
     where: Path | str,
-    described: Mapping[str, str],
+    described: Description,
     detach: bool,
     new: bool = False,
 ) -> Result:
@@ -142,7 +134,7 @@ def assign(
     program: Program,
     shares: Share,
     where: Path | str,
-    described: Mapping[str, str],
+    described: Description,
     group: PlacementGroup | None = None,
     card: Card | None = None,
 ) -> Assignment:

@@ -31,7 +31,9 @@ from fedray.experiment.checks import checked_root, corpus_reader
 from fedray.experiment.config import Given, check_name, load_as
 from fedray.models import MODELS
 from fedray.storage.cache import cache_root
+from fedray.storage.claims import claim
 from fedray.storage.files import write_atomically
+from fedray.storage.local import LocalStorage
 from fedray.training.contrastive import Contrastive, ContrastiveSettings
 
 Progress = Callable[[int, int, str], None]
@@ -98,7 +100,7 @@ def pretrain(
     corpus_reader(checked.data, source)
     checked_root(checked.data, source)
     folder = Path(out or Path("runs") / checked.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    claim(LocalStorage(folder), "a pre-training", before="state.pt")
     try:
         with FileLock(folder / ".lock", timeout=0):
             return _pretrain(checked, source, folder, progress, say)

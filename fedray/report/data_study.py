@@ -18,6 +18,8 @@ from fedray.data.federation.speech_data import divide
 from fedray.engine import session
 from fedray.models import speaker
 from fedray.report.data_study_page import DataStudy, Federation, save
+from fedray.storage.claims import claim
+from fedray.storage.local import LocalStorage
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ def study(one: Side, other: Side, out: Path, settings: StudySettings) -> Path:
     """
     if missing := [name for name in ("librosa", "sklearn") if find_spec(name) is None]:
         raise ValueError(f"a data study needs {' and '.join(missing)}: pip install 'fedray[study]'")
+    claim(LocalStorage(out), "a study of data", before="report.html")
     embed: Embed = acoustics.mel_statistics
     name = "statistics of log-mels"
     if settings.embeddings is not None:

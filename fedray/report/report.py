@@ -15,6 +15,7 @@ from fedray.report.notebook import Worst, frame
 from fedray.report.recorded import Run, known_metric
 from fedray.report.sweep_description import SweepDescription
 from fedray.runs.folder import RunFolder
+from fedray.storage.claims import claim
 
 FIRST_CHOICES = (
     "personal/test/accuracy",
@@ -37,9 +38,12 @@ class Report(Comparison):
     def save(self, out: str | Path | None = None) -> str:
         """Write report.html, report.md, report.csv and figures/ to `out`, a path or URI (default: `place`).
 
-        Returns where report.html is.
+        Returns where report.html is. ValueError: `out` holds other files than a report's, or than these runs.
         """
-        return page.save(self, RunFolder(out if out is not None else self.place))
+        folder = RunFolder(out if out is not None else self.place)
+        if not any(_is_below(run.folder, folder) for run in self.runs):
+            claim(folder.storage, "a report", before="report.html")
+        return page.save(self, folder)
 
     def html(self) -> str:
         """The page, as report.html holds it."""
@@ -106,6 +110,14 @@ def write(
 ) -> str:
     """`read` and `save` in one call; returns where report.html is."""
     return read(paths, baseline=baseline, metric=metric, group_by=group_by).save(out)
+
+
+def _is_below(one: RunFolder, other: RunFolder) -> bool:
+    """Whether one folder is the other one, or lies in it."""
+    if one.root is not None and other.root is not None:
+        return one.root.resolve().is_relative_to(other.root.resolve())
+    inner, outer = (folder.place.partition("?")[0].rstrip("/") for folder in (one, other))
+    return f"{inner}/".startswith(f"{outer}/")
 
 
 def _metric(runs: Sequence[Run]) -> str:

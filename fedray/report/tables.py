@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -139,10 +139,20 @@ def as_csv(comparison: Comparison) -> str:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """A sentence per group: of all groups if they are few, else of the best three and the worst."""
+    """A sentence per group: of all groups if they are few, else of the best three and the worst.
+
+    Then a sentence for each run that was resumed although something had changed that its bits depend on.
+    """
     scored = comparison.ranked()
     chosen = scored if len(scored) <= 6 else [*scored[:3], scored[-1]]
-    return [_sentence(comparison, group) for group in comparison.groups if group in chosen]
+    changed = [sentence for run in comparison.runs for sentence in _changed(run)]
+    return [_sentence(comparison, group) for group in comparison.groups if group in chosen] + changed
+
+
+def _changed(run: Run) -> Iterator[str]:
+    for change in run.versions.get("changes", []):
+        what = "; ".join(change["differences"])
+        yield f"{run.name} was resumed after round {change['after_round']} although its bits depend on changes: {what}."
 
 
 def _sentence(comparison: Comparison, group: Group) -> str:

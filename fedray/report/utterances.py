@@ -23,7 +23,9 @@ from fedray.data.features.log_mel import FeatureSettings, log_mels
 from fedray.data.manifest import Manifest, Rows, Utterance
 from fedray.report.clips import LONGEST, as_uri
 from fedray.report.page import ENVIRONMENT, STYLESHEET
+from fedray.storage.claims import claim
 from fedray.storage.files import write_atomically
+from fedray.storage.local import LocalStorage
 
 CLIENTS = 3  # largest, smallest and most unusual ones, each
 BINS = 64
@@ -58,6 +60,7 @@ def save(config_path: str | os.PathLike[str], overrides: Iterable[str], out: Pat
     """
     if each < 1:
         raise ValueError(f"--utterances must be at least 1, not {each}")
+    claim(LocalStorage(out), "a page of utterances", before="utterances.html")
     config, source = experiment.load(config_path, overrides)
     parts, clients = experiment.read_federation(config, source)
     anonymous = Manifest.concat(list(parts.values())).anonymous
@@ -90,7 +93,6 @@ def save(config_path: str | os.PathLike[str], overrides: Iterable[str], out: Pat
         version=fedray.__version__,
     )
     path = out / "utterances.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda place: place.write_text(page, encoding="utf-8"))
     return path
 

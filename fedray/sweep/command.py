@@ -72,11 +72,18 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--max-concurrent", type=int, metavar="N", help="trials at a time (default: one per core)")
     parser.add_argument("--resume", action="store_true", help="continue: finished trials stay, failed ones run again")
+    parser.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="with --resume: go on although packages, code or processor have changed; the report says so",
+    )
     parser.add_argument("--smoke", action="store_true", help="run two small trials as a test")
     options = parser.parse_intermixed_args(arguments)
     for override in options.overrides:
         if "=" not in override:
             parser.error(f"{override}: overrides are key=value")
+    if options.accept_changes and not options.resume:
+        parser.error("--accept-changes needs --resume: a new sweep has nothing that could have changed")
     for name in ("num_samples", "max_concurrent"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
@@ -119,6 +126,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         sweep.metric,
         tuning.KEEP,
         fixed=["engine.checkpoint_every=1"],  # Tune may come back to the checkpoint of any round
+        accept_changes=options.accept_changes,
     )
     first = study.check(space)
     if isinstance(first.tracker, MLflow):  # found in the environment of this process, which trials do not see

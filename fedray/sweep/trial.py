@@ -104,8 +104,10 @@ class Trial(tune.Trainable):
         before = [row for row in self.folder.rows(METRICS) if self.round < row["round"] <= saved]
         program = experiment.build(config, source, where, self.study.share, serial)
         share, group = self.study.share, ray.util.get_current_placement_group()
-        text = None if new else self.folder.read_text("run.json")
-        described = experiment.description(config, program, share) if text is None else json.loads(text)
+        described = experiment.description(config, program, share)
+        if not new:
+            paced, accept = program.algorithm.paced_by(), self.study.accept_changes
+            described = experiment.carried_on(self.folder, described, paced, accept)
         card = Card(
             self.name if self.run == "run" else f"{self.name}/{self.run}",
             sweep=Path(self.study.place).name,

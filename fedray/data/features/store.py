@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fedray.core import environment
 from fedray.core.parallel import Parallel
 from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
 from fedray.data.features import audio
@@ -56,8 +57,8 @@ class FeatureStore:
 
     @property
     def name(self) -> str:
-        """The name of the cache entry, which follows from the audio and the settings."""
-        return self.folder.name
+        """The part of the cache entry's name that follows from the audio and the settings, the same on any machine."""
+        return self.folder.name.partition(".")[0]
 
     @property
     def bins(self) -> int:
@@ -121,7 +122,8 @@ def build_features(
 ) -> FeatureStore:
     """Load the features of every row of `manifest` from the cache, or compute them with `parallel`.
 
-    The bits are the same for any number of workers. `corruption` adds white noise to the rows of the clients that it
+    The bits are the same for any number of workers; an entry of the cache serves machines with the same libraries and
+    type of processor. `corruption` adds white noise to the rows of the clients that it
     selects (`clients`: client id -> rows; None: each speaker is a client). ValueError lists all broken audio; with
     `skip_broken`, `FeatureStore.broken` does.
     """
@@ -153,7 +155,8 @@ def build_features(
         described = asdict(_Description(settings.bins, broken))
         (folder / "store.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
 
-    store = FeatureStore(cached(Path(cache) / f"features-{key(described)}", build))
+    machine = key({"versions": environment.versions(environment.AUDIO), "processor": environment.processor()})
+    store = FeatureStore(cached(Path(cache) / f"features-{key(described)}.{machine[:8]}", build))
     if store.broken and not skip_broken:  # a run with skip_broken has built the store
         raise _broken_error(store.broken, manifest)
     return store

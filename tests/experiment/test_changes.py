@@ -1,0 +1,114 @@
+"""A run that is resumed in a changed world: every difference is named, and the run goes on only if that is accepted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import fedray
+from fedray import cli, report
+from fedray.core import environment
+from fedray.experiment.description import differences
+from tests import speech
+from tests.engine.runs import bits, rows
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    speech.write_corpus(folder, speakers=9)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+    settings = speech.settings(corpus, rounds=2)
+    settings["algorithm"] |= {"schedule": {"kind": "cosine", "floor": 0.1}}
+    folder = fedray.run(settings, out=tmp_path_factory.mktemp("straight") / "run").folder
+    assert isinstance(folder, Path)
+    return folder
+
+
+@pytest.fixture
+def cut(straight: Path, tmp_path: Path) -> Path:
+    """The run as a kill after its first round leaves it."""
+    folder = tmp_path / "cut"
+    shutil.copytree(straight, folder)
+    shutil.rmtree(folder / "checkpoints" / "round_000002")
+    (folder / "results.json").unlink()
+    return folder
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    """Write other values into run.json, as another machine or other packages would have."""
+    described = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(described | changes))
+
+
+def test_what_is_written_down(straight: Path) -> None:
+    described = json.loads((straight / "run.json").read_text())
+    assert {"torch", "torchaudio", "numpy", "speechbrain", "python", "processor", "device"} <= set(described)
+    assert described["processor"] == environment.processor() and described["device"] == "CPU"
+    kept = described["settings"]
+    assert kept["algorithm.alpha"] == 0.5 and kept["rounds"] == 2, "a cosine depends on the number of rounds"
+    assert not {"engine.actors", "data.root", "name"} & set(kept) and "engine.lanes" in kept
+
+
+def test_a_run_in_the_same_world_goes_on_with_the_same_bits(straight: Path, cut: Path) -> None:
+    fedray.resume(cut, ["engine.actors=1"])
+    assert rows(cut) == rows(straight) and bits(cut, 2) == bits(straight, 2)
+    assert "changes" not in json.loads((cut / "run.json").read_text())
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"numpy": "1.0"}, "numpy: 1.0 -> "),
+    ({"torchaudio": "2.10.0"}, "torchaudio: 2.10.0 -> "),
+    ({"processor": "6502, 8 bits"}, "processor: 6502, 8 bits -> "),
+    ({"device": "GPU H100"}, "device: GPU H100 -> CPU"),
+    ({"algorithm": "abc"}, "the file of the algorithm: abc -> "),
+    ({"code": "abc"}, "fedray's code, or a module of `imports`: abc -> "),
+    ({"nemo": "1.0"}, "nemo: 1.0 -> not installed"),
+])  # fmt: skip
+def test_another_world_is_refused(cut: Path, changes: dict[str, str], said: str) -> None:
+    edit(cut, **changes)
+    with pytest.raises(ValueError, match=r"(?s)changed since round 1:.*--accept-changes") as caught:
+        fedray.resume(cut)
+    assert f"\n  {said}" in str(caught.value)
+
+
+def test_an_edited_configuration_is_refused_on_the_command_line(cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = yaml.safe_load((cut / "config.yaml").read_text())
+    config["algorithm"]["alpha"] = 0.25
+    (cut / "config.yaml").write_text(yaml.safe_dump(config))
+    assert cli.main(["resume", str(cut)]) == 2
+    assert "\n  algorithm.alpha in config.yaml: 0.5 -> 0.25\n" in capsys.readouterr().err
+
+
+def test_more_rounds_under_a_schedule_are_refused(cut: Path) -> None:
+    with pytest.raises(ValueError, match=r"(?s)rounds in .*: 2 -> 3.*the schedule of the learning rate follows"):
+        fedray.resume(cut, ["rounds=3"])
+
+
+def test_what_is_accepted_is_told_by_the_report(cut: Path, straight: Path) -> None:
+    edit(cut, numpy="1.0")
+    assert cli.main(["resume", str(cut), "--accept-changes"]) == 0
+    described = json.loads((cut / "run.json").read_text())
+    (change,) = described["changes"]
+    assert change["after_round"] == 1 and change["differences"][0].startswith("numpy: 1.0 -> ")
+    assert described["numpy"] == json.loads((straight / "run.json").read_text())["numpy"], "what it goes on with"
+    told = report.read(cut)
+    assert "was resumed after round 1 although its bits depend on changes: numpy: 1.0" in told.html()
+    assert "settings" not in told.html().partition("Versions of")[2]
+
+
+def test_a_folder_of_an_older_version_is_compared_by_what_it_says() -> None:
+    now = {"torch": "2.11.0", "numpy": "2.0", "settings": {"rounds": 3}, "data": "x"}
+    assert differences({"torch": "2.11.0", "ray": "2.50"}, now) == []
+    assert differences({"torch": "2.10.0"}, now) == ["torch: 2.10.0 -> 2.11.0"]
