@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -95,6 +96,19 @@ def parsed(text: str, where: object, line: int | None = None) -> Any:
         raise ValueError(f"{where}: is nested too deep: correct it") from error
     except ValueError as error:  # an integer of thousands of digits
         raise ValueError(f"{where}: holds a number that is too long: correct it") from error
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that every program reads: null for NaN and infinity, which JSON does not have."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def unusable(text: str) -> str | None:

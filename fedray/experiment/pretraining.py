@@ -7,7 +7,6 @@ for bit on one machine with the same number of threads.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from fedray.config.schema import plain
 from fedray.config.source import ConfigError, Source
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice
+from fedray.core.texts import json_text
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
@@ -163,7 +163,7 @@ def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> No
 
     state.pt comes last: the other two follow from it.
     """
-    rows = "".join(json.dumps({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
+    rows = "".join(json_text({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
     write_atomically(folder / "losses.jsonl", lambda path: path.write_text(rows, encoding="utf-8"))
     write_atomically(folder / "weights.pt", lambda path: torch.save(running.weights(), path))
     state = {"described": dict(described), "state": running.state()}

@@ -21,6 +21,7 @@ from fedray.engine import session
 from fedray.engine.resources import Node
 
 RUN = "run config.yaml --out run"
+ROOT = Path(__file__).parents[2]
 DRY = "run config.yaml --dry-run"
 NODES = [Node(cpus=4.0, gpus=0.0, memory=None, driver=True)]
 ACCEPTED = "this input is accepted: the run would start"
@@ -57,7 +58,9 @@ class Answer:
 
     def shown(self, folder: Path) -> str:
         """The text without what differs from one machine to the next."""
-        text = self.text.replace(str(folder.resolve()), "DIR").replace(str(folder), "DIR")
+        text = self.text.replace(str(folder.resolve()), "DIR").replace(str(folder), "DIR").replace(str(ROOT), "FEDRAY")
+        text = re.sub(r"features-[0-9a-f]+\.[0-9a-f]+", "features-HASH", text)
+        text = re.sub(r"case-\d{8}-\d{6}(-\w+)?", "case-TIME", text)
         return re.sub(r"[ \t]+", " ", text).strip()
 
 
@@ -90,6 +93,6 @@ def alone() -> Iterator[None]:
     def start(*_: Any, **__: Any) -> dict[str, Any]:
         raise RunError(ACCEPTED)
 
-    parts = {"parallel": serial, "connect": lambda lasting=False: None, "resources": lambda: NODES, "run": start}
-    with mock.patch.multiple(session, **parts):
+    parts = {"parallel": serial, "resources": lambda: NODES, "run": start, "device": lambda gpus: "cpu"}
+    with mock.patch.multiple(session, **parts), mock.patch.object(session.ray, "init"):
         yield

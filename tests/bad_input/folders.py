@@ -9,7 +9,14 @@ from pathlib import Path
 from tests.bad_input.case import Case
 from tests.bad_input.corpus import CONFIG, both, put
 
-RESULTS = {"name": "case", "rounds": 3, "seed": {"test/wer": 50.0}, "best": {"round": 2, "test/wer": 40.0}}
+TOTALS = {"traffic/total_bytes": 0, "clients/failed": 0, "time/total_s": 1.0}
+RESULTS = {
+    **TOTALS,
+    "name": "case",
+    "rounds": 3,
+    "seed": {"round": 0, "test/wer": 50.0},
+    "best": {"round": 2, "test/wer": 40.0},
+}
 
 
 def run(*without: str, **files: str | bytes) -> Callable[[Path], object]:
@@ -65,7 +72,10 @@ CASES = (
     Case("watch: results.json is a list", "done/results.json", run(results__json="[]"), WATCH),
     Case("watch: results.json is empty", ("done/results.json", "is not JSON"), run(results__json=""), WATCH),
     Case(
-        "watch: results.json without scores", ("done/results.json", "best"), run(results__json='{"rounds": 3}'), WATCH
+        "watch: results.json without scores",
+        ("done/results.json", "lacks the scores"),
+        run(results__json='{"rounds": 3}'),
+        WATCH,
     ),
     Case(
         "watch: results.json with words for numbers",
@@ -80,7 +90,7 @@ CASES = (
     Case("watch: driver.json of another shape", "done/driver.json", run(driver__json="[]"), WATCH),
     Case(
         "stop: results.json without scores",
-        ("done/results.json", "best"),
+        ("done/results.json", "lacks the scores"),
         run(results__json='{"rounds": 3}'),
         "stop done",
     ),
@@ -141,7 +151,7 @@ CASES = (
         both(FILE, put("pre.yaml", "data: {corpus: tsv, root: ., options: {train: [clients.tsv]}}\n")),
         "pretrain pre.yaml --out file",
     ),
-    weights("empty", b"", "empty"),
+    weights("empty", b"", "cut short"),
     weights("text", b"weights\n", "w.pt"),
     weights("a pickle", b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94.", "w.pt"),
     weights("a cut archive", b"PK\x03\x04" + b"\0" * 40, "w.pt"),

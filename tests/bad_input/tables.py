@@ -27,7 +27,9 @@ def speechbrain(name: str, content: str | bytes, *says: str) -> Case:
 
 
 def speechbrain_json(name: str, content: str | bytes, *says: str) -> Case:
-    return Case(f"SpeechBrain: {name}", ("list.json", *says), lists("speechbrain", "list.json", content), data=True)
+    return Case(
+        f"SpeechBrain's JSON: {name}", ("list.json", *says), lists("speechbrain", "list.json", content), data=True
+    )
 
 
 def nemo(name: str, content: str | bytes, *says: str) -> Case:
