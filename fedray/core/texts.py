@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from rich.markup import escape
+
 MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # the first bytes of a file
 NOT_FILES = {
     stat.S_IFIFO: "a named pipe",
@@ -125,3 +127,13 @@ def unusable(text: str) -> str | None:
 def printable(text: str) -> str:
     r"""The text with control characters as escapes (`\x1b`), so that no data steers a terminal. Line feeds stay."""
     return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def rich_text(text: str) -> str:
+    """The text for rich: its markup and its control characters are shown as they are."""
+    return escape(printable(text))
+
+
+def cell(value: object) -> object:
+    """A cell of a CSV file: text that a spreadsheet would take for a formula begins with an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
