@@ -52,6 +52,9 @@ CASES = (
         put("mine.py", "def\n"),
         "sweep mine.py",
     ),
+    wrong(
+        "two rounds of an algorithm that has one, before any corpus is made", "run fedmem/embedded rounds=2", "rounds"
+    ),
     set_to("FEDRAY_CACHE", "/proc/x"),
     set_to("FEDRAY_CACHE", "config.yaml/x", "config.yaml"),
     set_to("FEDRAY_RUNS", "config.yaml", "config.yaml", command="run config.yaml"),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bad_input.case import Case
+from tests.bad_input.case import RUN, Case, answer
 from tests.bad_input.corpus import CONFIG, both, put
 
 TOTALS = {"traffic/total_bytes": 0, "clients/failed": 0, "time/total_s": 1.0}
@@ -53,7 +53,29 @@ def weights(name: str, content: bytes, *says: str) -> Case:
     return Case(f"weights: {name}", ("w.pt", *says), both(put("config.yaml", text), put("w.pt", content)))
 
 
+def damaged(name: str, content: bytes | None = None) -> Callable[[Path], object]:
+    """A run has made features; then a file of each cache is cut in the middle, or replaced."""
+
+    def make(folder: Path) -> None:
+        answer(folder, RUN, {})
+        for path in (folder / "cache" / "features").glob(f"*/{name}"):
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+
+    return make
+
+
+def cache(name: str, what: str, *says: str, content: bytes | None = None) -> Case:
+    return Case(f"feature cache: {name} {what}", (name, "This is a cache: remove", *says), damaged(name, content))
+
+
 CASES = (
+    cache("frames.f16", "cut", "is truncated"),
+    cache("frames.f16", "empty", "is truncated", content=b""),
+    cache("offsets.npy", "cut", "is truncated"),
+    cache("offsets.npy", "a pickle", content=b"\x80\x04K\x01."),
+    cache("store.json", "cut", "is damaged"),
+    cache("store.json", "of another shape", "is damaged", content=b"[1]"),
     Case("run folder: not there", ("nowhere", "is not a run folder"), command="watch nowhere"),
     Case("run folder: an empty name", "is empty", command="watch ''"),
     Case("run folder: a file", ("file", "is not a run folder"), FILE, "watch file"),
