@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass
 from typing import Any
 
-from fedray.config.typed import type_hints
+from fedray.config.typed import ranges, type_hints
 from fedray.core.settings import settings_class
 
 SUFFIXES = {"_ms": "ms", "_s": "s", "_gb": "GB", "_db": "dB", "_seconds": "s"}
@@ -77,7 +77,9 @@ def _key(cls: type, f: Field[Any]) -> Key:
         return Key(f.name, "section", f"`kind: {default}`" if default else "required", "", meaning, None, kinds)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return Key(f.name, "section", _section_default(f, hint), "", meaning or summary(hint), hint)
-    return Key(f.name, _type(hint), _default(f), _unit(f.name, _type(hint), meaning), meaning)
+    limits = ranges(cls)[f.name]
+    words = f"{_type(hint)}, {limits}" if limits is not None else _type(hint)
+    return Key(f.name, words, _default(f), _unit(f.name, _type(hint), meaning), meaning)
 
 
 def summary(cls: type) -> str:

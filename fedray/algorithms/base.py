@@ -16,6 +16,7 @@ import numpy as np
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Amount, Count, Positive, Share
 from fedray.core.schedules import SCHEDULES
 from fedray.core.seeds import derive, numpy_generator, seed_all
 from fedray.core.settings import kinds, positive
@@ -63,10 +64,10 @@ class SGDSettings(TaskSettings):
 class ServerPassSettings:
     """One epoch of SGD over the server's labelled data."""
 
-    lr: float = 0.1  # eta_S, the learning rate of all rounds
-    batch: int = 6  # utterances of a step
-    utterances: int | None = None  # utterances of a pass, drawn anew each round; null: all
-    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+    lr: Amount = 0.1  # eta_S, the learning rate of all rounds
+    batch: Count = 6  # utterances of a step
+    utterances: Count | None = None  # utterances of a pass, drawn anew each round; null: all
+    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, utterances=self.utterances, clip=self.clip)
@@ -76,7 +77,7 @@ class ServerPassSettings:
 class MixedSettings(SGDSettings):
     """Settings of the algorithms whose server trains beside the clients."""
 
-    alpha: float = 0.0  # the server's share of a round's change
+    alpha: Share = 0.0  # the server's share of a round's change
     server: ServerPassSettings = field(default_factory=ServerPassSettings)
 
     def __post_init__(self) -> None:

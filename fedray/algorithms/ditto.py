@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Amount
 from fedray.core.seeds import derive
 from fedray.core.settings import positive
 from fedray.core.types import Client, Received
@@ -36,7 +37,7 @@ from fedray.training.local import LocalModel
 class DittoSettings(SGDSettings):
     """Settings of Ditto."""
 
-    pull: float = 0.1  # lambda, the pull of a personal model towards the global one
+    pull: Amount = 0.1  # lambda, the pull of a personal model towards the global one
     personal_epochs: int = 1  # epochs of a client's personal model in each of its rounds
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
 from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Amount, Positive
 from fedray.core.settings import positive
 from fedray.core.types import Client, Received, State
 from fedray.data.features.dataset import batches
@@ -46,9 +47,10 @@ ORDERS = ("together", "personal_first")
 class MutualSettings:
     """How personal model and plug-in learn from each other."""
 
-    personal: float = 1.0  # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
-    plugin: float = 1.0  # lambda_v, weight of KL(personal || plug-in)
-    temperature: float = 1.0  # temperature of both models' softmax in the two KL terms
+    # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
+    personal: Amount = 1.0
+    plugin: Amount = 1.0  # lambda_v, weight of KL(personal || plug-in)
+    temperature: Positive = 1.0  # temperature of both models' softmax in the two KL terms
     order: str = "together"  # together: both answer before either steps | personal_first: v learns from the stepped w
 
     def __post_init__(self) -> None:

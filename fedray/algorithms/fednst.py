@@ -30,6 +30,7 @@ from typing import Any
 
 from fedray.algorithms.base import MixedSettings, MixedSGD, Trained, trained
 from fedray.core.algorithm import Setup
+from fedray.core.ranges import Share
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
 from fedray.core.types import Client, Received, State
@@ -41,7 +42,7 @@ from fedray.training.recognition import Recognition
 class FedNSTSettings(MixedSettings):
     """Settings of FedNST."""
 
-    alpha: float = 0.5  # the server's share of a change; 0: clients only
+    alpha: Share = 0.5  # the server's share of a change; 0: clients only
     relabel: str | int = "once"  # once | every_round | N rounds
     schedule: Any = kinds(SCHEDULES, "exponential")  # schedule of eta_C, the clients' learning rate
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)

@@ -37,6 +37,7 @@ from torch.nn.functional import cross_entropy, softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, check_labelled, trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Amount, Positive
 from fedray.core.settings import positive
 from fedray.core.types import Broadcast, Client, FederatedData, Received, ServerState
 from fedray.data.features.dataset import Utterances, collate
@@ -67,8 +68,8 @@ class ThresholdSettings:
 class FedSTARSettings(SGDSettings):
     """Settings of FedSTAR."""
 
-    beta: float = 0.5  # weight of the pseudo-labels' loss
-    temperature: float = 4.0  # T, the temperature of the softmax that makes pseudo-labels
+    beta: Amount = 0.5  # weight of the pseudo-labels' loss
+    temperature: Positive = 4.0  # T, the temperature of the softmax that makes pseudo-labels
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
     labelled_batch: int | None = None  # labelled clips of a step; null: as many as unlabelled ones, as in the paper
     # `batch` counts unlabelled clips.

@@ -6,6 +6,7 @@ Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 inter
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from rich.console import Console
 from fedray.cli import completion, outcome, starting
 from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
+from fedray.cli.words import words
 from fedray.config import shipped
 from fedray.core.types import RunError
 from fedray.engine.ray_auth import show_token
@@ -32,16 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show_token()
     try:
         return COMMANDS[options.command](options)
-    except ValueError as error:
-        print(f"fedray: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"fedray: {error.filename}: {error.strerror}", file=sys.stderr)
+    except BrokenPipeError:  # of `fedray ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can be said there
+        return 1
+    except (ValueError, OSError) as error:
+        print(f"fedray: {words(error)}", file=sys.stderr)
         return 2
     except RunError as error:
-        print(f"fedray: {error}", file=sys.stderr)
+        print(f"fedray: {words(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("fedray: interrupted; caches are kept, and `fedray resume` resumes a run that has begun", file=sys.stderr)
@@ -200,44 +200,18 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _data(options: argparse.Namespace) -> int:
-    if options.study is not None:
-        from fedray.report.data_study import StudySettings, study
+    from fedray.cli import corpus
 
-        other, *overrides = options.study
-        out = options.out or f"runs/data-{Path(options.config).stem}-{Path(other).stem}"
-        given = {name: getattr(options, name) for name in ("clients", "utterances", "embeddings")}
-        settings = StudySettings(**{name: value for name, value in given.items() if value is not None})
-        print(f"report: {study((options.config, options.overrides), (other, overrides), Path(out), settings)}")
-        return 0
-    if options.show is not None:
-        from fedray.report.utterances import save
-
-        chosen = {} if options.utterances is None else {"each": options.utterances}
-        print(f"page: {save(options.config, options.overrides, Path(options.show), **chosen)}")
-        return 0
-    if options.lhotse is not None:
-        from fedray import experiment
-        from fedray.data.corpora.formats.lhotse_writer import write_lhotse
-        from fedray.engine import session
-        from fedray.storage.claims import claim
-        from fedray.storage.local import LocalStorage
-
-        claim(LocalStorage(Path(options.lhotse)), "Lhotse manifests")
-        parts, clients = experiment.read_federation(*experiment.load(options.config, options.overrides))
-        counts = write_lhotse(parts, clients, Path(options.lhotse), session.parallel)
-        for part, count in counts.items():
-            print(f"{options.lhotse}/supervisions_{part}.jsonl.gz: {count:,} utterances")
-        return 0
-    from fedray.cli.population import show
-
-    problems = show(options.config, options.overrides, Console())
-    return 1 if any(problem.stops for problem in problems) else 0
+    return corpus.show(options)
 
 
 def _sweep(options: argparse.Namespace) -> int:
     file = str(shipped.locate("sweeps", options.file))
     sys.argv = [file, *options.arguments]
-    runpy.run_path(file, run_name="__main__")  # a sweep's file ends by sys.exit
+    try:
+        runpy.run_path(file, run_name="__main__")  # a sweep's file ends by sys.exit
+    except SyntaxError as error:
+        raise ValueError(f"{error.filename}:{error.lineno}: is not Python: {error.msg}") from error
     return 0
 
 

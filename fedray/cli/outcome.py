@@ -8,10 +8,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fedray.core.metrics import ALONE
+from fedray.core.texts import printable, rich_text
 from fedray.runs.scores import scores, with_unit
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def show_standing(folder: RunFolder, standing: Standing) -> None:
     if standing.state == "finished":
         show_results(folder.place, standing.results, Console())
     elif standing.state == "failed":
-        print(f"Failed {done}: {standing.error}")
+        print(f"Failed {done}: {printable(standing.error)}")
         print(f"The traceback is in {folder.storage.shown('error.txt')}. {again}")
     else:
         print(f"{standing.state.capitalize()} {done}. {again}")
@@ -60,12 +60,12 @@ def detached(place: str, log: Path | None = None) -> int:
 
 def show_results(place: str, results: Mapping[str, Any], console: Console) -> None:
     """A table of results.json: the seed model's scores beside those of the best round."""
-    table = Table(title=f"{escape(results['name'])}: {results['rounds']} rounds", title_justify="left")
+    table = Table(title=f"{rich_text(results['name'])}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")
     for title in ("seed model", f"best round ({results['best']['round']})", "change"):
         table.add_column(title, justify="right")
     for score in scores(results):
-        table.add_row(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change)
+        table.add_row(rich_text(score.title), f"{score.seed:.2f}", f"{score.best:.2f}", score.change)
     console.print(table)
     if personal := results.get("personal"):
         console.print(personal_table(personal))
@@ -81,7 +81,7 @@ def show_results(place: str, results: Mapping[str, Any], console: Console) -> No
 
 def personal_table(personal: Mapping[str, Any]) -> Table:
     """Mean and standard deviation of the clients' scores; two columns where the shared model was scored alone too."""
-    table = Table(title=f"personal models of {personal['clients']} clients", title_justify="left")
+    table = Table(title=f"personal models of {rich_text(str(personal['clients']))} clients", title_justify="left")
     names = [name for name in personal if f"{name}_sd" in personal and not name.endswith(ALONE)]
     both = any(name + ALONE in personal for name in names)
     for title in ("", "alone", "personal") if both else ("", "personal"):
@@ -91,7 +91,7 @@ def personal_table(personal: Mapping[str, Any]) -> Table:
             f"{personal[key]:.2f} ± {personal[f'{key}_sd']:.2f}" if key in personal else ""
             for key in (name + ALONE, name)
         ]
-        table.add_row(with_unit(name), *scores[not both :])
+        table.add_row(rich_text(with_unit(name)), *scores[not both :])
     return table
 
 

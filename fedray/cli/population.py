@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
 from fedray import experiment
 from fedray.config.source import ConfigError
+from fedray.core.texts import rich_text
 from fedray.data.analysis import inspection
 from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
@@ -56,7 +56,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         problems.append(Problem(str(error), stops=True))
     place = f" in {config.data.root}" if config.data.root else ""
     console.print(
-        f"[bold]{escape(config.name)}[/bold]: corpus {config.data.corpus}{escape(place)}",
+        f"[bold]{rich_text(config.name)}[/bold]: corpus {config.data.corpus}{rich_text(place)}",
         highlight=False,
         soft_wrap=True,
     )
@@ -84,7 +84,7 @@ def split_table(parts: Mapping[str, Manifest]) -> Table:
     for name, manifest in parts.items():
         speakers = "unknown" if manifest.anonymous else f"{pc.count_distinct(manifest.table['speaker']).as_py():,}"
         table.add_row(
-            name,
+            rich_text(name),
             f"{len(manifest):,}",
             f"{manifest.hours:,.2f}",
             speakers,
@@ -107,7 +107,7 @@ def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
             continue
         new = "" if name == source else f"{100 * (1 - pc.mean(pc.is_in(spoken, value_set=known)).as_py()):.1f} %"
         distinct, letters = pc.count_distinct(spoken).as_py(), len(inspection.characters(manifest))
-        table.add_row(name, f"{len(spoken):,}", f"{distinct:,}", f"{letters:,}", new)
+        table.add_row(rich_text(name), f"{len(spoken):,}", f"{distinct:,}", f"{letters:,}", new)
     return table
 
 
@@ -220,7 +220,7 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
             parts, token_source(parts), tokens == "characters", config.task.settings.unknown == "leave_out"
         )
     broken, looked = inspection.broken_audio(
-        parts, session.parallel, config.data.seed, stops=not config.data.skip_broken
+        parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate
     )
     console.print(f"Audio: {looked}.", highlight=False, soft_wrap=True)
     return problems + broken
@@ -239,7 +239,7 @@ def list_problems(problems: Iterable[Problem], console: Console) -> None:
     )
     for problem in problems:
         mark = "[red]stops a run:[/red]" if problem.stops else "[yellow]warning:[/yellow]"
-        console.print(f"  {mark} {escape(problem.text)}", highlight=False, soft_wrap=True)
+        console.print(f"  {mark} {rich_text(problem.text)}", highlight=False, soft_wrap=True)
 
 
 def spread(values: np.ndarray, form: str) -> str:

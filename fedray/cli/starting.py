@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fedray.cli.parsing import Commands, command
 from fedray.config import shipped
+from fedray.core.texts import rich_text
 
 DATA = "Embedded corpora need no data. Another corpus needs its folder: data.root=FOLDER."
 
@@ -55,7 +55,7 @@ def show(kind: str, word: str, console: Console) -> int:
     for paper, names in groupby(found, key=paper_of):
         table.add_row(f"[bold]{paper}[/bold]")
         for name in names:
-            table.add_row(f"  {name}", escape(found[name]))
+            table.add_row(f"  {name}", rich_text(found[name]))
     console.print(table, highlight=False)
     if kind == "configs":
         console.print(f"\n{DATA}", highlight=False)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin
@@ -15,8 +17,10 @@ from typing import Any, TypeVar, get_args, get_origin
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config.source import ConfigError, Source, Values
-from fedray.config.typed import converted, type_hints
+from fedray.config.typed import converted, ranges, type_hints
+from fedray.core.ranges import Range
 from fedray.core.settings import Choice, kind_of, settings_class
+from fedray.core.texts import unusable
 
 T = TypeVar("T")
 
@@ -51,12 +55,15 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
             arguments[name] = build_section(hints[name], source, dotted, _over_default(f, values[name]))
         else:
             arguments[name] = _leaf(hints[name], values[name], dotted, source)
+            _check_numbers(arguments[name], ranges(cls)[name], dotted, source)
     try:
         return cls(**arguments)
     except ConfigError:
         raise
     except ValueError as error:  # a check in the dataclass' __post_init__
-        raise ConfigError(f"{source.where(prefix)}: {prefix or cls.__name__}: {error}") from error
+        named = (_join(prefix, name) for name in fields if re.search(rf"\b{name}\b", str(error)))
+        place = next((key for key in named if key in source.origins), prefix)
+        raise ConfigError(f"{source.where(place)}: {prefix or cls.__name__}: {error}") from error
 
 
 def _build_kind(f: Field[Any], source: Source, dotted: str, values: object) -> object:
@@ -99,16 +106,37 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> object:
             f"{source.where(dotted)}: {dotted}: {value!r} holds a truth value where a word is expected: "
             "write 'yes', 'no', 'on' in quotes"
         )
+    for word in words:
+        if isinstance(word, str) and (problem := unusable(word)) is not None:
+            raise ConfigError(f"{source.where(dotted)}: {dotted}: {word!r} holds {problem}")
     try:
+        if "list[str]" in str(hint) and any(isinstance(word, list | dict) for word in words):
+            raise ValueError("OmegaConf would take a list for a word")
         if hint is Any or hint == dict[str, Any] and isinstance(value, Mapping):
             return value
         if type(value) is int and float in get_args(hint) and int not in get_args(hint):
             value = float(value)  # OmegaConf converts for `float`, but not for a union with float
         return converted(hint, value)
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, TypeError, ValueError) as error:  # the last two: of a list for a mapping
         name = getattr(hint, "__name__", None) if get_origin(hint) is None else None
         wanted = name or str(hint).replace("typing.", "")
         raise ConfigError(f"{source.where(dotted)}: {dotted}: {value!r} is not of type {wanted}") from error
+
+
+def _check_numbers(value: object, limits: Range | None, dotted: str, source: Source) -> None:
+    """ConfigError for nan and infinity, for integers of more than 64 bits, and for numbers out of their range."""
+    for number in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            continue
+        if isinstance(number, float) and not math.isfinite(number):
+            wrong = "must be a finite number"
+        elif isinstance(number, int) and not -(2**63) <= number < 2**63:
+            wrong = "must fit into 64 bits"
+        elif limits is not None and number not in limits:
+            wrong = f"must be {limits}"
+        else:
+            continue
+        raise ConfigError(f"{source.where(dotted)}: {dotted} {wrong}, not {number}")
 
 
 def plain(instance: object) -> Values:

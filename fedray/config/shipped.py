@@ -52,7 +52,8 @@ def unknown(kind: str, given: str | os.PathLike[str]) -> str:
     nearest += [name for name in names if short in name.split("/") and name not in nearest][: 3 - len(nearest)]
     hint = f"the nearest names are {', '.join(nearest)}; " if nearest else ""
     what = {"configs": "configuration", "sweeps": "sweep"}[kind]
-    return f"there is no file {given}, and no {what} of this name: {hint}`fedray {kind}` lists all names"
+    there = f"{given} is a folder" if Path(given).is_dir() and os.fspath(given) else f"there is no file {given}"
+    return f"{there}, and no {what} of this name: {hint}`fedray {kind}` lists all names"
 
 
 def summary(path: Path) -> str:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config import shipped
+from fedray.core.texts import read_text
 
 Values = dict[str, Any]  # nested plain data, as YAML holds it
 
@@ -99,6 +100,8 @@ def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
             top = merged(top, _plain(OmegaConf.from_dotlist([override])))
         except (yaml.YAMLError, OmegaConfBaseException) as error:
             raise ConfigError(f"command line: {override!r}: the value is not valid YAML: {_problem(error)}") from error
+        except RecursionError as error:
+            raise ConfigError(f"command line: {name}: the value is nested too deep") from error
         names.append(name)
     return top, names
 
@@ -128,22 +131,26 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, st
     if path.resolve() in seen:
         raise ConfigError(f"{path}: extends itself, by way of {' -> '.join(str(p) for p in seen)}")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if not isinstance(node, yaml.MappingNode | None):
             raise ConfigError(f"{path}: a configuration is a mapping of keys to values")
         config = OmegaConf.create({}) if node is None else OmegaConf.create(text)
         assert isinstance(config, DictConfig)
         values = _plain(config)
+    except ConfigError:
+        raise
     except OSError as error:
         extended = f" ({seen[-1]} extends it)" if seen else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror}{extended}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text: {error}") from error
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: is not valid YAML: {_problem(error)}") from error
+    except ValueError as error:  # of read_text: another encoding
+        raise ConfigError(str(error)) from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is nested too deep for a configuration") from error
     origins = dict(_lines(node, "", str(path)))
     parent = values.pop("extends", None)
     if parent is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedray.core.ranges import Count
 from fedray.core.types import Vector
 
 KINDS = ("none", "half", "int8")
@@ -22,7 +23,7 @@ class Compression:
 
     kind: str = "none"  # none: 4 bytes a number | half: 2 | int8: 1, and 4 for each block
     feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
-    block: int = 1024  # int8: numbers that share a scale
+    block: Count = 1024  # int8: numbers that share a scale
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

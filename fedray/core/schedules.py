@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from fedray.core.ranges import Positive, Share
 from fedray.core.settings import positive
 
 
@@ -36,8 +37,8 @@ class Exponential(Schedule):
     The paper does not give mu: 0.5 is ours.
     """
 
-    decay_rate: float = 0.5  # mu, the factor after `decay_steps` rounds
-    decay_steps: float = 1000.0  # lambda, in rounds
+    decay_rate: Positive = 0.5  # mu, the factor after `decay_steps` rounds
+    decay_steps: Positive = 1000.0  # lambda, in rounds
 
     def __post_init__(self) -> None:
         positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
@@ -50,8 +51,8 @@ class Exponential(Schedule):
 class Cumulative(Schedule):
     """eta_t = eta_{t-1} mu^(t / lambda), as in FedNST's algorithm 1. In closed form mu^(t (t + 1) / (2 lambda))."""
 
-    decay_rate: float = 0.5  # mu of the formula
-    decay_steps: float = 1000.0  # lambda, in rounds
+    decay_rate: Positive = 0.5  # mu of the formula
+    decay_steps: Positive = 1000.0  # lambda, in rounds
 
     def __post_init__(self) -> None:
         positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
@@ -70,7 +71,7 @@ class Cumulative(Schedule):
 class Cosine(Schedule):
     """Half a cosine, from 1 to `floor`."""
 
-    floor: float = 0.0  # share of the initial rate that the last round approaches
+    floor: Share = 0.0  # share of the initial rate that the last round approaches
 
     def factor(self, round: int, rounds: int) -> float:
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * round / rounds))

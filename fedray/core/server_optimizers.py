@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedray.core.ranges import Amount, Part, Positive
 from fedray.core.types import ServerState, State, Vector
 
 
@@ -45,7 +46,7 @@ class ServerOptimizer(ABC):
 class SGD(ServerOptimizer):
     """theta <- theta + lr Delta: FedAvg for lr 1."""
 
-    lr: float = 1.0  # ServerOpt's learning rate; 1 adds the clients' mean update as it is
+    lr: Amount = 1.0  # ServerOpt's learning rate; 1 adds the clients' mean update as it is
 
     def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
         return np.float32(self.lr) * delta, {}
@@ -55,8 +56,8 @@ class SGD(ServerOptimizer):
 class Momentum(ServerOptimizer):
     """FedAvgM (Hsu et al., 2019): m <- beta m + Delta; theta <- theta + lr m."""
 
-    lr: float = 1.0  # ServerOpt's learning rate
-    beta: float = 0.9  # share of the momentum m that a round keeps
+    lr: Amount = 1.0  # ServerOpt's learning rate
+    beta: Part = 0.9  # share of the momentum m that a round keeps
 
     def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
         m = np.float32(self.beta) * moments.get("m", np.zeros_like(delta)) + delta
@@ -70,10 +71,10 @@ class Adaptive(ServerOptimizer):
     As in the paper, v_{-1} = tau^2 and there is no bias correction.
     """
 
-    lr: float = 0.01  # ServerOpt's learning rate
-    beta1: float = 0.9  # share of the first moment m that a round keeps
-    beta2: float = 0.99  # share of the second moment v that a round keeps (adagrad: has no effect)
-    tau: float = 1e-3  # added to sqrt(v): larger values make steps less adaptive
+    lr: Amount = 0.01  # ServerOpt's learning rate
+    beta1: Part = 0.9  # share of the first moment m that a round keeps
+    beta2: Part = 0.99  # share of the second moment v that a round keeps (adagrad: has no effect)
+    tau: Positive = 1e-3  # added to sqrt(v): larger values make steps less adaptive
 
     @abstractmethod
     def second(self, v: Vector, square: Vector) -> Vector:
@@ -106,7 +107,7 @@ class Yogi(Adaptive):
 class Adagrad(Adaptive):
     """FedAdagrad: v <- v + Delta^2."""
 
-    beta1: float = 0.0  # share of the first moment m that a round keeps
+    beta1: Part = 0.0  # share of the first moment m that a round keeps
 
     def second(self, v: Vector, square: Vector) -> Vector:
         return v + square

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torchaudio.functional import add_noise
 
+from fedray.core.ranges import Share
 from fedray.core.seeds import derive, torch_generator
 from fedray.data.manifest import COLUMNS, Manifest, Mask, Rows
 
@@ -24,8 +25,8 @@ class CorruptionSettings:
     """The section `data.corruption` of a configuration."""
 
     snr_db: float | None = None  # white noise at this signal-to-noise ratio in dB; null: none
-    label_errors: float = 0.0  # share of the utterances that get a wrong transcript or label
-    clients: float = 1.0  # share of the clients whose data is damaged
+    label_errors: Share = 0.0  # share of the utterances that get a wrong transcript or label
+    clients: Share = 1.0  # share of the clients whose data is damaged
 
     def __post_init__(self) -> None:
         for name in ("label_errors", "clients"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.markup import escape
 from torch import nn
 
+from fedray.core.texts import rich_text
 from fedray.doctor import checks, speed
 from fedray.doctor.checks import Findings, Problem
 from fedray.storage.cache import cache_root
@@ -24,7 +24,7 @@ def show(console: Console, build: Callable[[], nn.Module] = speed.crnn) -> int:
     def section(title: str, found: Findings) -> bool:
         console.print(f"[bold]{title}[/bold]", highlight=False)
         for label, text in found.lines:
-            console.print(f"  {label:<18}{escape(text)}", highlight=False, soft_wrap=True)
+            console.print(f"  {label:<18}{rich_text(text)}", highlight=False, soft_wrap=True)
         problems.extend(found.problems)
         return not any(problem.stops for problem in found.problems)
 
@@ -39,5 +39,5 @@ def show(console: Console, build: Callable[[], nn.Module] = speed.crnn) -> int:
     console.print(f"[bold]{count}[/bold]", highlight=False)
     for problem in sorted(problems, key=lambda problem: not problem.stops):
         mark = "[red]stops a run:[/red]" if problem.stops else "[yellow]warning:[/yellow]"
-        console.print(f"  {mark} {escape(problem.text)}", highlight=False, soft_wrap=True)
+        console.print(f"  {mark} {rich_text(problem.text)}", highlight=False, soft_wrap=True)
     return int(any(problem.stops for problem in problems))

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from fedray import experiment
 from fedray.config.source import Source
+from fedray.core.texts import rich_text
 from fedray.core.types import Server
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.packed import file_of
@@ -221,7 +221,7 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     booked = [f"{hours * shares.cpus * shares.actors:.2f} core-hours"]
     if shares.gpus:
         booked.append(f"{hours * shares.gpus * shares.actors:.2f} GPU-hours")
-    lines = [f"[bold]{escape(config.name)}[/bold]: {config.rounds:,} rounds on {words(shares)}", "[bold]Time[/bold]"]
+    lines = [f"[bold]{rich_text(config.name)}[/bold]: {config.rounds:,} rounds on {words(shares)}", "[bold]Time[/bold]"]
     lines += [f"  {part:<18}{duration(spent):<12}{said[part]}" for part, spent in found.seconds.items()]
     lines.append(f"  {'in all':<18}{duration(total):<12}{' and '.join(booked)}, {busy:.0f} % busy")
     lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]

@@ -6,7 +6,6 @@ A run folder may come from anybody. Nothing in it is unpickled. A process that c
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -31,6 +30,7 @@ from fedray.engine.driver import ATTACH, NAMESPACE, name_of
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import METRICS, RunFolder
+from fedray.runs.scores import TOTALS, check_results
 
 ANSWER_SECONDS = 30.0  # for a driver's answer
 NOW_SECONDS = 60.0  # for a run that is to end at once, until its driver is killed
@@ -58,8 +58,9 @@ def standing(folder: RunFolder) -> Standing:
     if folder.exists(ATTACH):  # its driver would have removed it
         return Standing("killed", round)
     if folder.exists("results.json"):
-        results = _mapping(folder, "results.json")
-        if results.get("rounds", 0) >= round:  # else of a shorter run that was resumed
+        results = folder.read_json("results.json")
+        check_results(results, folder.storage.shown("results.json"), TOTALS)
+        if results["rounds"] >= round:  # else of a shorter run that was resumed
             return Standing("finished", round, results)
     return Standing("stopped", round)
 
@@ -71,7 +72,7 @@ def find(folder: RunFolder) -> Attached | None:
     """
     if not folder.exists(ATTACH):
         return None
-    told = _mapping(folder, ATTACH)
+    told = folder.read_json(ATTACH)
     address, host = str(told.get("address", "")), str(told.get("host", "?"))
     if not _is_here(address):
         if (outside := session.outside()) is None:
@@ -238,16 +239,6 @@ def _text(folder: RunFolder, name: str) -> str:
         return folder.read_text(name)
     except FileNotFoundError:
         return ""
-
-
-def _mapping(folder: RunFolder, name: str) -> dict[str, Any]:
-    try:
-        read = json.loads(folder.read_text(name))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{folder.storage.shown(name)}: is not JSON ({error})") from error
-    if not isinstance(read, dict):
-        raise ValueError(f"{folder.storage.shown(name)}: is not what fedray writes there")
-    return read
 
 
 def _is_here(address: str) -> bool:

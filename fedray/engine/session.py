@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -32,12 +33,19 @@ from fedray.runs.folder import RunFolder
 POLL_SECONDS = 1.0
 KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
 GCS_SECONDS = 40.0  # for Ray's head process (GCS) to be there again; after 60 Ray ends this process without our words
+ADDRESS = re.compile(r"auto|(ray://)?[\w.:\[\]-]+:\d{1,5}")  # of a Ray
 
 
 def outside() -> str | None:
     """The address in RAY_ADDRESS: a Ray that outlives this process."""
     address = os.environ.get("RAY_ADDRESS", "")
-    return address if address not in ("", "local") else None
+    if address in ("", "local"):
+        return None
+    if not ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"RAY_ADDRESS={address}: is no address of a Ray, such as 10.0.0.1:6379 or auto: correct or unset it"
+        )
+    return address
 
 
 def connect(lasting: bool = False) -> None:
@@ -45,12 +53,13 @@ def connect(lasting: bool = False) -> None:
 
     `lasting`: the Ray must outlive this process (else ValueError).
     """
+    address = outside()
     if ray.is_initialized():
         return
     # Ray's future behaviour, without its warning.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for every worker
-    if (address := outside()) is not None:
+    if address is not None:
         join(address)
     elif lasting:
         raise ValueError(

@@ -18,6 +18,7 @@ from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
 from fedray.experiment.config import Config
 from fedray.models import MODELS
+from fedray.models.weights import read_weights
 from fedray.models.whisper import WhisperSettings, checked_folder
 from fedray.training.tasks import TASKS
 
@@ -127,6 +128,9 @@ def _with_paths(model: Choice, source: Source, base: Path) -> Choice:
             path = (base / Path(given).expanduser()).resolve()
             if not (path.is_file() if what == "file" else path.is_dir()):
                 raise ConfigError(f"{source.where(f'model.{name}')}: model.{name}: there is no {what} {path}")
+            if what == "file":
+                with _at(source, f"model.{name}"):
+                    read_weights(path, "meta")
             settings = replace(settings, **{name: str(path)})
     if isinstance(settings, WhisperSettings):
         with _at(source, "model.folder"):

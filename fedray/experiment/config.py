@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +17,11 @@ from fedray.config import schema, shipped
 from fedray.config import source as sources
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm
+from fedray.core.ranges import Count
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
 from fedray.core.strategies import STRATEGIES, Strategy
+from fedray.core.texts import printable
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import DataSettings
 from fedray.engine import session
@@ -27,6 +31,7 @@ from fedray.models import MODELS
 from fedray.training.tasks import TASKS
 
 T = TypeVar("T")
+NAME_BYTES = 200  # of a run; file systems allow 255, and a time follows
 Given = str | os.PathLike[str] | Mapping[str, Any]  # a YAML file, a shipped name, or a mapping
 
 MOVED = {  # keys of earlier versions, which config.yaml of an old run folder may have -> their names now
@@ -44,7 +49,7 @@ class Config:
     cohort: CohortSettings
     name: str = "fedray"  # name of the run: a part of its folder's name, shown in reports
     seed: int = 0  # seed of all random draws but those of the corpus
-    rounds: int = 25  # federated rounds; a cosine schedule ends with the last
+    rounds: Count = 25  # federated rounds; a cosine schedule ends with the last
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # corpus, clients, labels, noise
     features: FeatureSettings = field(default_factory=FeatureSettings)  # what the model hears of a recording
@@ -58,6 +63,7 @@ class Config:
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1, not {self.rounds}")
 
@@ -102,20 +108,44 @@ def check_moved(source: Source) -> None:
 def _import(source: Source, folder: Path) -> None:
     modules = source.values.get("imports")
     for module in modules if isinstance(modules, list) else []:
-        if not isinstance(module, str) or module.startswith("."):
+        if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
             raise ConfigError(
                 f"{source.where('imports')}: imports: {module!r} is no name of a module, such as my_module"
             )
         sys.path.insert(0, str(folder))
         try:
             session.ship(importlib.import_module(module))
-        except ImportError as error:
-            where = source.where("imports")
+        except Exception as error:  # whatever the user's module raises
             raise ConfigError(
-                f"{where}: imports: {module} cannot be imported ({error}); {folder} is searched too"
+                f"{source.where('imports')}: imports: {module} cannot be imported ({_mistake(error)}); {folder} is "
+                "searched too"
             ) from error
         finally:
             sys.path.remove(str(folder))
+
+
+def _mistake(error: Exception) -> str:
+    """An error of a module, with the file and the line that raised it; an ImportError says enough by itself."""
+    if isinstance(error, ImportError):
+        return str(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (frame.filename, frame.lineno)
+    words = error.msg if isinstance(error, SyntaxError) else error
+    return f"{place[0]}, line {place[1]}: {type(error).__name__}: {words}"
+
+
+def check_name(name: str) -> None:
+    """ValueError for a name that cannot be a part of a folder's name."""
+    if (
+        name in ("", ".", "..")
+        or len(name.encode()) > NAME_BYTES
+        or re.search(r"[/\\]", name)
+        or printable(name) != name
+    ):
+        raise ValueError(
+            f"name is a part of the run folder's name, which {name!r} cannot be: leave out slashes and control "
+            f"characters, and take at most {NAME_BYTES} bytes"
+        )
 
 
 def register(algorithms: Mapping[str, type[Algorithm]] | None) -> None:

@@ -77,7 +77,11 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
 
     ValueError: the data are others, or something else has changed that bits depend on, and the user does not accept it.
     """
-    before: Description = json.loads(folder.read_text("run.json"))
+    if not folder.exists("run.json"):
+        raise ValueError(f"{folder.place} has no run.json, which tells what the run began with: restore it")
+    before: Description = folder.read_json("run.json")
+    if "data" not in before or not isinstance(before.get("changes", []), list):
+        raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")
     if before["data"] != now["data"]:
         raise ValueError(
             f"{folder.place}: the data differ from those the run began with "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from fedray.config.schema import plain
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
+from fedray.core.texts import json_text
 from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.resources import Share, share
@@ -51,9 +51,10 @@ def run(
     loaded, source = load(config, overrides)
     checked = check(loaded, source)
     where = places.new_place(checked.name, out)
-    session.connect(lasting=detach)
-    shares = share(checked.engine, session.resources())
-    program = build(checked, source, where, shares)
+    with places.unless_begun(where):
+        session.connect(lasting=detach)
+        shares = share(checked.engine, session.resources())
+        program = build(checked, source, where, shares)
     return start(checked, program, shares, where, description(checked, program, shares), detach, new=True)
 
 
@@ -158,7 +159,7 @@ def assign(
     The driver writes config.yaml (every default written out) and run.json once it holds the folder's lock.
     """
     texts = {
-        "run.json": json.dumps(described, indent=2) + "\n",
+        "run.json": json_text(described, indent=2) + "\n",
         "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)

@@ -7,7 +7,6 @@ for bit on one machine with the same number of threads.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,13 +21,14 @@ from fedray.config.schema import plain
 from fedray.config.source import ConfigError, Source
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice
+from fedray.core.texts import json_text
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.speech_data import DataSettings, federate
 from fedray.experiment.builders import read_corpus
 from fedray.experiment.checks import checked_root, corpus_reader
-from fedray.experiment.config import Given, load_as
+from fedray.experiment.config import Given, check_name, load_as
 from fedray.models import MODELS
 from fedray.storage.cache import cache_root
 from fedray.storage.claims import claim
@@ -61,6 +61,7 @@ class PretrainingConfig:
     contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         data = self.data
         if data.clients == POOLED:
             data = replace(data, clients=PartitionSettings())
@@ -162,7 +163,7 @@ def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> No
 
     state.pt comes last: the other two follow from it.
     """
-    rows = "".join(json.dumps({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
+    rows = "".join(json_text({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
     write_atomically(folder / "losses.jsonl", lambda path: path.write_text(rows, encoding="utf-8"))
     write_atomically(folder / "weights.pt", lambda path: torch.save(running.weights(), path))
     state = {"described": dict(described), "state": running.state()}

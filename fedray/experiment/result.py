@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedray.runs.folder import METRICS, RunFolder
-from fedray.runs.scores import scores
+from fedray.runs.scores import check_results, scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +31,9 @@ class Result:
         found = RunFolder(folder)
         if not found.exists("results.json"):
             raise ValueError(f"{found.place} holds no finished run: it has no results.json")
-        return cls(folder, json.loads(found.read_text("results.json")))
+        results = found.read_json("results.json")
+        check_results(results, found.storage.shown("results.json"))
+        return cls(folder, results)
 
     def rounds(self) -> pd.DataFrame:
         """metrics.jsonl: a row per round, a column per metric. WER in percent, times in seconds, traffic in bytes."""

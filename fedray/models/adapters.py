@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from fedray.core.parameters import Layout
+from fedray.core.ranges import Natural, Part, Positive
 from fedray.core.types import Vector
 
 ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
@@ -30,9 +31,9 @@ ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
 class LoRASettings:
     """The size of the adapters, and the weights that get one."""
 
-    rank: int = 4  # 0: no adapters, the whole model is tuned
-    alpha: float = 8.0  # adapters are scaled by alpha / rank
-    dropout: float = 0.0  # share of an adapter's inputs that training drops
+    rank: Natural = 4  # 0: no adapters, the whole model is tuned
+    alpha: Positive = 8.0  # adapters are scaled by alpha / rank
+    dropout: Part = 0.0  # share of an adapter's inputs that training drops
     # Regular expressions: a weight gets an adapter if one of them matches in its name. The weight of a convolution is
     # adapted as a matrix [outputs, inputs x kernel]. The defaults match the projections of self-attention and both
     # feed-forward matrices of the Conformer's encoder. With a decoder add "self_attn.*_proj".

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, pad
 
+from fedray.core.ranges import Part
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 
@@ -42,7 +43,7 @@ PIECE = 8 * 98 * 64  # frames times bins that a CPU processes together
 class AudioCNNSettings:
     """The section `model` for kind `audio_cnn`."""
 
-    dropout: float = 0.1  # share of the maps that each block drops
+    dropout: Part = 0.1  # share of the maps that each block drops
     # A file with initial weights: a state dict of the same model, with or without its last layer `out`.
     init: str | None = None
 

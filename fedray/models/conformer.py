@@ -24,6 +24,7 @@ from speechbrain.nnet.linear import Linear
 from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
 
+from fedray.core.ranges import Count, Natural, Part
 from fedray.models.padding import Reflect, Silence, padding
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
@@ -44,16 +45,16 @@ class ConformerSettings:
     # conv1d | conv2d: two layers, each of which halves the frames. conv2d alone costs three times the whole conv1d
     # model.
     front: str = "conv1d"
-    d_model: int = 64  # width of the encoder and the decoder
-    layers: int = 2  # layers of the encoder
-    heads: int = 4  # attention heads of a layer; they divide d_model
-    ffn: int = 256  # width of the feed-forward parts
-    kernel: int = 15  # width of the depthwise convolutions, in encoder frames
+    d_model: Count = 64  # width of the encoder and the decoder
+    layers: Count = 2  # layers of the encoder
+    heads: Count = 4  # attention heads of a layer; they divide d_model
+    ffn: Count = 256  # width of the feed-forward parts
+    kernel: Count = 15  # width of the depthwise convolutions, in encoder frames
     attention: str = "RoPEMHA"  # RoPEMHA | RelPosMHAXL | regularMHA
-    dropout: float = 0.1  # share of the activations that training drops
-    decoder_layers: int = 0  # layers of the Transformer decoder; 0: CTC alone
-    bos: int | None = None  # token that starts a text; null: the first token after the vocabulary
-    eos: int | None = None  # token that ends a text; null: the second token after the vocabulary
+    dropout: Part = 0.1  # share of the activations that training drops
+    decoder_layers: Natural = 0  # layers of the Transformer decoder; 0: CTC alone
+    bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
+    eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:

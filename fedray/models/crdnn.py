@@ -23,6 +23,7 @@ from speechbrain.nnet.RNN import GRU, LSTM, AttentionalRNNDecoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from fedray.core.ranges import Count, Natural, Part
 from fedray.models.norms import batch_norms
 from fedray.models.padding import Reflect
 
@@ -41,21 +42,21 @@ class CRDNNSettings:
     """
 
     channels: tuple[int, ...] = (16, 32)  # channels of each block, which has two convolutions and halves the bins
-    time_pooling: int = 4  # frames that are pooled into one
+    time_pooling: Count = 4  # frames that are pooled into one
     rnn: str = "lstm"  # lstm | gru
-    rnn_layers: int = 1  # layers of the recurrent encoder, in both directions
-    rnn_neurons: int = 128  # width of the recurrent layers in each direction
-    dnn_blocks: int = 1  # fully connected blocks after the recurrent layers
-    dnn_neurons: int = 128  # width of each of these blocks
-    dropout: float = 0.1  # share of the activations that training drops
-    decoder_layers: int = 0  # recurrent layers of the decoder; 0: CTC alone
-    decoder_neurons: int = 128  # width of the decoder
-    attention: int = 128  # width of the location-aware attention
-    attention_channels: int = 10  # filters over the last attention weights
-    attention_kernel: int = 15  # encoder frames on either side
-    embedding: int = 64  # width of the decoder's token embedding
-    bos: int | None = None  # token that starts a text; null: the first token after the vocabulary
-    eos: int | None = None  # token that ends a text; null: the second token after the vocabulary
+    rnn_layers: Count = 1  # layers of the recurrent encoder, in both directions
+    rnn_neurons: Count = 128  # width of the recurrent layers in each direction
+    dnn_blocks: Count = 1  # fully connected blocks after the recurrent layers
+    dnn_neurons: Count = 128  # width of each of these blocks
+    dropout: Part = 0.1  # share of the activations that training drops
+    decoder_layers: Natural = 0  # recurrent layers of the decoder; 0: CTC alone
+    decoder_neurons: Count = 128  # width of the decoder
+    attention: Count = 128  # width of the location-aware attention
+    attention_channels: Count = 10  # filters over the last attention weights
+    attention_kernel: Count = 15  # encoder frames on either side
+    embedding: Count = 64  # width of the decoder's token embedding
+    bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
+    eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:

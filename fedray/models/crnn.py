@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from fedray.core.ranges import Part
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.padding import padding
@@ -43,7 +44,7 @@ class CRNNSettings:
     """The section `model` for kind `crnn`."""
 
     size: str = "base"  # base | lite | tiny | mid | deep
-    dropout: float = 0.1  # after the convolutions
+    dropout: Part = 0.1  # after the convolutions
     init: str | None = None  # a file with initial weights: a state dict of the same model
 
     def __post_init__(self) -> None:

@@ -25,6 +25,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedray.core.ranges import Count, Natural
+
 Keys = npt.NDArray[np.float32]  # [pairs, dimensions]
 Tokens = npt.NDArray[np.int64]
 
@@ -43,12 +45,12 @@ class MemorySettings:
 
     # frames: hidden states of the encoder with the aligned CTC labels | states: of the decoder with the next token
     keys: str = "frames"
-    lists: int = 4096  # at most
+    lists: Count = 4096  # at most
     # Lists that a query searches where there are `lists`. Of fewer lists, the same share, but at least FEWEST_PROBES.
-    probes: int = 64
-    exact_below: int = 2_000  # pairs: fewer are searched exactly
-    compressed_from: int = 20_000  # pairs: keys of fewer are not compressed
-    code_bytes: int | None = None  # bytes of a compressed key; null: one for every two dimensions
+    probes: Count = 64
+    exact_below: Natural = 2_000  # pairs: fewer are searched exactly
+    compressed_from: Natural = 20_000  # pairs: keys of fewer are not compressed
+    code_bytes: Count | None = None  # bytes of a compressed key; null: one for every two dimensions
 
     def __post_init__(self) -> None:
         if self.keys not in KEYS:

@@ -8,6 +8,25 @@ import torch
 from torch import Tensor, nn
 
 
+def read_weights(path: Path | str, device: str = "cpu") -> dict[str, Tensor]:
+    """A state dict that torch.save wrote. ValueError: the file is cut, or holds something else.
+
+    `device` "meta" reads names and shapes alone.
+    """
+    try:
+        state = torch.load(path, map_location=device, weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # torch has no one error for broken files
+        raise ValueError(
+            f"{path}: is cut short, or holds no weights that torch.load reads with weights_only=True: copy the file "
+            "again, or save model.state_dict() with torch.save"
+        ) from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path}: not a state dict (names -> tensors); save model.state_dict() with torch.save")
+    return state
+
+
 def load_weights(model: nn.Module, path: Path | str) -> list[str]:
     """Load a state dict of the same model, or of the ModuleList in a SpeechBrain recipe.
 
@@ -15,9 +34,7 @@ def load_weights(model: nn.Module, path: Path | str) -> list[str]:
     layer then keeps its random weights. Returns the missing names. ValueError names the file and every other entry that
     is missing, unexpected or of another shape.
     """
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{path}: not a state dict (names -> tensors); save model.state_dict() with torch.save")
+    state = read_weights(path)
     parts = {str(place): part for place, part in enumerate(getattr(model, "recipe", ()))}
     if all(name.split(".")[0] in parts for name in state):
         state = {f"{parts[name.split('.')[0]]}.{name.split('.', 1)[1]}": value for name, value in state.items()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedray.core.metrics import ALONE
+from fedray.core.texts import printable
 from fedray.report.bootstrap import Change, Interval
 from fedray.report.figures import Figure
 from fedray.report.groups import Group
@@ -36,7 +37,7 @@ class Comparison:
     @property
     def title(self) -> str:
         names = list(dict.fromkeys(str(run.config.get("name", run.name)) for run in self.runs))
-        return self.sweep.name or (names[0] if len(names) == 1 else Path(self.place).name or "report")
+        return printable(self.sweep.name or (names[0] if len(names) == 1 else Path(self.place).name or "report"))
 
     @property
     def caption(self) -> str:

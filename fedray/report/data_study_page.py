@@ -15,6 +15,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure as Canvas
 
 import fedray
+from fedray.core.texts import cell
 from fedray.data.analysis.acoustics import MEASURES, UNITS
 from fedray.data.analysis.differences import Sounds, Spread, picture, purity, spread
 from fedray.report import canvas
@@ -138,7 +139,7 @@ def as_csv(study: DataStudy) -> str:
                 values = values[~np.isnan(values)]
                 mean = values.mean() if len(values) else math.nan
                 sd = values.std(ddof=1) if len(values) > 1 else math.nan
-                writer.writerow([side.name, side.sounds.names[client], measure, len(values), mean, sd])
+                writer.writerow([cell(side.name), cell(side.sounds.names[client]), measure, len(values), mean, sd])
     return file.getvalue()
 
 

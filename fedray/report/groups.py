@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from fedray.core.texts import printable
 from fedray.report import bootstrap
 from fedray.report.bootstrap import Change, Counts, Interval
 from fedray.report.recorded import Run
@@ -101,7 +102,7 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
         pairs[pair if pair not in pairs else (*pair, run.name)] = run  # a repeated run
     examples = [next(iter(found.values())) for found in members.values()]
     named = _needed(examples, apart, first)
-    labels = _labels(examples, named)
+    labels = [printable(label) for label in _labels(examples, named)]
     settings = [{key: run.settings[key] for key in apart if key in run.settings} for run in examples]
     groups = [Group(*parts) for parts in zip(labels, settings, members.values(), strict=True)]
     words = {key: list(dict.fromkeys(shown(found.settings.get(key)) for found in groups)) for key in named}

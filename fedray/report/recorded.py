@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
 from fedray.core.metrics import ALONE
 from fedray.report import renamed
-from fedray.report.predictions import MODELS, NAME, Predictions
+from fedray.report.predictions import NAME, Predictions
 from fedray.report.words import rising
 from fedray.runs.folder import RunFolder
+from fedray.runs.scores import check_results
 
-REMEDY = "restore it, or remove it to do without"
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
 Json = dict[str, Any]  # an object as a JSON file holds it
 
@@ -48,14 +47,13 @@ class Run:
         """
         try:
             config = yaml.safe_load(folder.read_text("config.yaml"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, RecursionError) as error:
             raise ValueError(f"{folder.storage.shown('config.yaml')}: is not YAML ({error}): restore it") from error
         if not isinstance(config, Mapping):
             raise ValueError(f"{folder.storage.shown('config.yaml')}: holds no configuration: restore it")
         results, versions = _json(folder, "results.json"), _json(folder, "run.json") or {}
-        if results is not None and not all(isinstance(results.get(model), Mapping) for model in MODELS):
-            shown = folder.storage.shown("results.json")
-            raise ValueError(f"{shown}: lacks the scores of the seed model or of the best one: {REMEDY}")
+        if results is not None:
+            check_results(results, folder.storage.shown("results.json"))
         return cls(
             folder,
             name,
@@ -146,7 +144,7 @@ class Run:
         if self.results is None and self.rows and metric.startswith("traffic/total"):
             totals = self.rows[-1]
         found = self.best.get(metric, totals.get(metric))
-        if found is None and not np.isnan(column := self.column(metric)).all():
+        if metric not in {**self.best, **totals} and not np.isnan(column := self.column(metric)).all():
             found = float(np.nanmean(column))
         return None if found is None or math.isnan(found) else float(found)
 
@@ -178,7 +176,8 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def _rows(folder: RunFolder, name: str) -> list[Json]:
     rows = folder.rows(name)
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict) or not isinstance(row.get("round"), int):
+        numbers = name != "metrics.jsonl" or isinstance(row, dict) and not any(map(_is_word, row.values()))
+        if not isinstance(row, dict) or not isinstance(row.get("round"), int) or not numbers:
             shown = f"{folder.storage.shown(name)}:{number}"
             raise ValueError(f"{shown}: is no row of a round: remove the line to go on without it")
     return rows
@@ -189,9 +188,10 @@ def _json(folder: RunFolder, name: str) -> Json | None:
     if not folder.exists(name):
         return None
     try:
-        values = json.loads(folder.read_text(name))
+        return folder.read_json(name)
     except ValueError as error:
-        raise ValueError(f"{folder.storage.shown(name)}: is damaged ({error}): {REMEDY}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{folder.storage.shown(name)}: holds no object: {REMEDY}")
-    return values
+        raise ValueError(f"{error}, or remove it to do without") from error
+
+
+def _is_word(value: object) -> bool:
+    return value is not None and not isinstance(value, int | float)

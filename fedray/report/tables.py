@@ -8,11 +8,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
 from fedray.core.metrics import ALONE
+from fedray.core.texts import cell, rich_text
 from fedray.report.comparison import Comparison
 from fedray.report.groups import SEEDS, Group
 from fedray.report.recorded import Run
@@ -97,13 +97,13 @@ def _rich_table(
 ) -> Table:
     """The columns `names`; the cells of `short` columns stay on one line."""
     words = f" No room here for {', '.join(left_out)}: see report.html." if left_out else ""
-    caption = escape(comparison.caption + words)
-    table = Table(title=escape(comparison.title), title_justify="left", caption=caption, caption_justify="left")
+    caption = rich_text(comparison.caption + words)
+    table = Table(title=rich_text(comparison.title), title_justify="left", caption=caption, caption_justify="left")
     for name in names:
-        header = escape(textwrap.fill(name, HEADER, break_long_words=False))
+        header = rich_text(textwrap.fill(name, HEADER, break_long_words=False))
         table.add_column(header, justify="right" if name else "left", no_wrap=name in short, overflow="fold")
     for row in cells:
-        table.add_row(*(escape(row[name]) for name in names))
+        table.add_row(*(rich_text(row[name]) for name in names))
     return table
 
 
@@ -114,7 +114,12 @@ def markdown(rows: Sequence[Mapping[str, object]]) -> str:
     for row in rows:
         values = [row[name] for name in columns]
         lines.append([f"{value:.1f}" if isinstance(value, float) else str(value) for value in values])
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
+
+
+def _markdown_cell(text: str) -> str:
+    """No column more, no line more, no HTML."""
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split("\n"))
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -134,7 +139,7 @@ def as_csv(comparison: Comparison) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows({name: cell(value) for name, value in line.items()} for line in lines)
     return file.getvalue()
 
 

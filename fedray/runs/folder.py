@@ -16,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from fedray.core.texts import decoded, json_text, parsed
 from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
 from fedray.runs.tables import FileTables, PartedTables, Tables
 from fedray.storage import temporary
@@ -70,9 +71,7 @@ class RunFolder:
                 f"{shown} holds a run already: go on with `fedray resume {quote(shown)}`, or choose another folder "
                 "with --out"
             )
-        for path in (self.root, *self.root.parents) if self.root is not None else ():
-            if path.exists() and not path.is_dir():
-                raise ValueError(f"{path} is a file, no folder: choose another folder with --out")
+        self.check_is_folder()
         found = [name for name in self.storage.names() if name not in before and not name.startswith(".probe-")]
         if not found:
             return
@@ -83,6 +82,12 @@ class RunFolder:
             remedy = f"put back the config.yaml of the run that lies there to go on with {resume}, or {remedy}"
         raise ValueError(f"{self.place} is not empty, it holds {', '.join(found[:2])}{more}: {remedy}")
 
+    def check_is_folder(self) -> None:
+        """ValueError: a file is in the way."""
+        for path in (self.root, *self.root.parents) if self.root is not None else ():
+            if path.exists() and not path.is_dir():
+                raise ValueError(f"{path} is a file, no folder: choose another folder with --out")
+
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""
         return self.storage.exists(name)
@@ -90,13 +95,20 @@ class RunFolder:
     def read_text(self, name: str) -> str:
         if self.root is None and name.endswith(".jsonl"):
             return "".join(f"{line}\n" for line in self._tables.lines(name))
-        return self.storage.read(name).decode()
+        return decoded(self.storage.read(name), self.storage.shown(name))
 
     def write_text(self, name: str, text: str) -> None:
         self.storage.write(name, text.encode())
 
+    def read_json(self, name: str) -> dict[str, Any]:
+        """The object in a file. ValueError names a file that holds none. FileNotFoundError."""
+        values = parsed(self.read_text(name), shown := self.storage.shown(name))
+        if not isinstance(values, dict):
+            raise ValueError(f"{shown}: holds no object, which fedray writes there: restore it")
+        return values
+
     def write_json(self, name: str, value: Any) -> None:
-        self.write_text(name, json.dumps(value, indent=2) + "\n")
+        self.write_text(name, json_text(value, indent=2) + "\n")
 
     def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a tab-separated table with a header. None and missing columns are empty cells.

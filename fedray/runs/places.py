@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedray.config.source import ConfigError
@@ -49,12 +52,40 @@ def new_place(name: str, out: str | os.PathLike[str] | None) -> Path | str:
 
     ValueError: the folder holds other files, or cannot be written to.
     """
-    where = place(out) if out is not None else usual_place(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    where = place(out) if out is not None else _own_place(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     folder = RunFolder(where)
     if folder.root is None:  # at once, not after minutes of work on data
         folder.storage.check()
     folder.check_free()
     return where
+
+
+def _own_place(name: str) -> Path | str:
+    """A new folder at the usual place, made here: of two runs of one name in one second, one gets `<name>-2`."""
+    where = usual_place(name)
+    if not isinstance(where, Path):  # object storage makes no folders
+        return usual_place(f"{name}-{secrets.token_hex(2)}")
+    RunFolder(where.parent).check_is_folder()
+    for number in itertools.count(2):
+        try:
+            where.mkdir(parents=True)
+            break
+        except FileExistsError:
+            where = usual_place(f"{name}-{number}")
+            assert isinstance(where, Path)
+    return where
+
+
+@contextmanager
+def unless_begun(where: Path | str) -> Iterator[None]:
+    """An error of what precedes a run removes the folder that `new_place` made, if it is still empty."""
+    try:
+        yield
+    except BaseException:
+        if isinstance(where, Path):
+            with suppress(OSError):
+                where.rmdir()
+        raise
 
 
 def check_resumable(overrides: Iterable[str]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+REMEDY = "restore it, or remove it to do without"
+TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a run that is finished
 
 
 def with_unit(name: str) -> str:
@@ -31,6 +35,27 @@ class Score:
 
 
 def scores(results: Mapping[str, Any]) -> list[Score]:
-    """The scores in the content of a results.json."""
+    """The scores in the content of a results.json; null is NaN."""
     best, seed = results["best"], results["seed"]
-    return [Score(name, seed[name], best[name]) for name in best if name != "round"]
+    return [Score(name, _number(seed.get(name)), _number(best[name])) for name in best if name != "round"]
+
+
+def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] = ()) -> None:
+    """ValueError names `shown`, the file, where a score or one of `totals` is missing or no number."""
+    for model in ("seed", "best"):
+        if not isinstance(results.get(model), Mapping) or not _is_number(results[model].get("round")):
+            raise ValueError(f"{shown}: lacks the scores of the {model} model: {REMEDY}")
+    numbers = {name: results.get(name) for name in totals}
+    numbers |= {f"{model}: {name}": value for model in ("seed", "best") for name, value in results[model].items()}
+    numbers |= {name: value for name, value in results.items() if "/" in name}
+    for name, value in numbers.items():
+        if not _is_number(value) and (value is not None or name in totals):
+            raise ValueError(f"{shown}: {name} must be a number, not {value!r}: {REMEDY}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ def loads(data: bytes, name: str) -> dict[str, Any]:
 
 def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
     try:
+        # torch.load does not look at the checksums of its zip archive: a flipped bit would be another number.
+        with zipfile.ZipFile(source) as archive:
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"the checksum of {damaged} is wrong")
+            if marked := [info.filename for info in archive.infolist() if info.external_attr]:
+                # torch.load takes it for a folder, and leaves the memory of its array as it was.
+                raise ValueError(f"{marked[0]} has attributes, which torch.save writes none of")
+        if isinstance(source, io.BytesIO):
+            source.seek(0)
         state = _arrays(torch.load(source, map_location="cpu", weights_only=True))
     except FileNotFoundError:
         raise

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedray.core.ranges import Amount, Count, Positive
 from fedray.core.seeds import numpy_generator, seed_all
 from fedray.core.settings import positive
 from fedray.core.types import State
@@ -39,11 +40,11 @@ class ContrastiveSettings:
     A batch of 1,024 clips takes about 15 GB with audio_cnn, since the loss compares all its segments at once.
     """
 
-    epochs: int = 500  # passes over all clips
+    epochs: Count = 500  # passes over all clips
     batch: int = 1024  # clips; each has batch - 1 negatives
-    lr: float = 1e-3  # Adam's learning rate
-    window: float = 1.0  # seconds of a segment; a clip must be longer, or its two segments are the same
-    units: int = 256  # outputs of the head g
+    lr: Amount = 1e-3  # Adam's learning rate
+    window: Positive = 1.0  # seconds of a segment; a clip must be longer, or its two segments are the same
+    units: Count = 256  # outputs of the head g
 
     def __post_init__(self) -> None:
         positive(epochs=self.epochs, lr=self.lr, window=self.window, units=self.units)

@@ -15,6 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
+from fedray.core.ranges import Amount, Count, Natural, Positive
 from fedray.core.settings import positive
 from fedray.core.types import State, Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
@@ -29,12 +30,12 @@ Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (g
 class ClientSettings:
     """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
-    lr: float = 0.1  # eta, the learning rate in the first round; `schedule` changes it
-    batch: int = 6  # utterances of a step
-    epochs: int = 1  # passes over the client's data in a round
-    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+    lr: Amount = 0.1  # eta, the learning rate in the first round; `schedule` changes it
+    batch: Count = 6  # utterances of a step
+    epochs: Count = 1  # passes over the client's data in a round
+    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
     optimizer: str = "sgd"  # sgd, without momentum | adam
-    l2: float = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
+    l2: Amount = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, epochs=self.epochs, clip=self.clip)
@@ -48,11 +49,11 @@ class ClientSettings:
 class AdamWSettings:
     """AdamW with a linear warm-up, then half a cosine down to zero."""
 
-    lr: float = 3e-3  # the highest learning rate, reached after the warm-up
-    warmup: int = 100  # steps of the linear rise from near 0
-    batch: int = 8  # utterances of a step
-    weight_decay: float = 0.01  # decoupled from the gradient, as in AdamW
-    clip: float | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+    lr: Amount = 3e-3  # the highest learning rate, reached after the warm-up
+    warmup: Natural = 100  # steps of the linear rise from near 0
+    batch: Count = 8  # utterances of a step
+    weight_decay: Amount = 0.01  # decoupled from the gradient, as in AdamW
+    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
 
     def __post_init__(self) -> None:
         positive(lr=self.lr, batch=self.batch, clip=self.clip)
@@ -70,7 +71,7 @@ class AdamWSettings:
 class PretrainSettings(AdamWSettings):
     """Training of the seed model."""
 
-    steps: int = 2600  # 0: no training, the initial weights are the seed model
+    steps: Natural = 2600  # 0: no training, the initial weights are the seed model
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,10 +83,10 @@ class PretrainSettings(AdamWSettings):
 class WarmUpSettings(AdamWSettings):
     """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant rate."""
 
-    lr: float = 1e-3  # the learning rate after the warm-up
-    warmup: int = 50  # steps of the linear rise from near 0
-    weight_decay: float = 0.0  # decoupled from the gradient, as in AdamW
-    epochs: int = 1  # passes over the client's data in a round
+    lr: Amount = 1e-3  # the learning rate after the warm-up
+    warmup: Natural = 50  # steps of the linear rise from near 0
+    weight_decay: Amount = 0.0  # decoupled from the gradient, as in AdamW
+    epochs: Count = 1  # passes over the client's data in a round
     keep: bool = True  # keep moments and step count between rounds; false: each round starts with a warm-up
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Share
 from fedray.core.types import Received, State
 from fedray.data.features.dataset import Utterances
 from fedray.data.text.error_rates import edit_counts
@@ -23,8 +24,8 @@ class ConfidenceSettings:
     The share changes linearly from `keep` in the first round to `keep_last` in the last one.
     """
 
-    keep: float = 1.0  # share in the first round; 1: all labels
-    keep_last: float = 1.0  # share in the last round
+    keep: Share = 1.0  # share in the first round; 1: all labels
+    keep_last: Share = 1.0  # share in the last round
 
     def __post_init__(self) -> None:
         if not (0 < self.keep <= 1 and 0 < self.keep_last <= 1):

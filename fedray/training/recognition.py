@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import ctc_loss, nll_loss
 
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Count, Share
 from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
@@ -49,10 +50,10 @@ class RecognitionSettings:
 
     # characters | unigram | bpe: trained on transcripts | pretrained: those of the model's checkpoint (whisper)
     tokens: str = "characters"
-    vocabulary: int = 500  # number of sub-words, for unigram and bpe
+    vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
-    ctc_weight: float = 1.0  # nu; below 1 the model needs a decoder
+    ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # language model of beam search, trained on the server's transcripts
     language_model: Choice = choice(LANGUAGE_MODELS, "ngram")

@@ -25,6 +25,7 @@ from tests.cluster.hosts import Host, Network, sh
 from tests.engine.runs import bits, rows
 
 ROOT = Path(__file__).parents[2]
+HIDDEN = ("/tmp", "/run", "/dev/shm")
 SWEEP = "sweeps/fednst_lambda.py"
 RUN = "configs/fednst/embedded.yaml"
 SIZES = {"server_speakers": 10, "client_speakers": 12, "client_utterances": 20, "dev_speakers": 4}
@@ -150,7 +151,16 @@ def cut_off(laptop: Laptop, host: Host, run: Path, log: Path) -> None:
         raise RuntimeError(log.read_text()[-4000:])
 
 
+def refuse_hidden() -> None:
+    """End where a host could not see this clone or its Python: tests/cluster/hosts.py hides these folders."""
+    for path in (ROOT, Path(sys.prefix)):
+        for hidden in HIDDEN:
+            if path.is_relative_to(hidden):
+                sys.exit(f"{path} lies below {hidden}, and each host has its own: clone fedray elsewhere, such as /srv")
+
+
 def main() -> None:
+    refuse_hidden()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the hosts go with it
     with Network(("fedray-head", "fedray-one", "fedray-two")) as network:
         shared, alone = network.folder / "shared", network.folder / "alone"

@@ -180,7 +180,7 @@ def test_interpolation(tmp_path: Path) -> None:
         ("client: {clip: much}", "run.yaml:1: client.clip: 'much' is not of type float | None"),
         ("client:\n  sizes: [1, x]", "run.yaml:2: client.sizes: [1, 'x'] is not of type tuple[int, ...]"),
         ("client: {span: [1]}", "run.yaml:1: client.span: [1] is not of type tuple[float, float]"),
-        ("optimizer:\n  kind: adam\n  beta: -1", "run.yaml:1: optimizer: beta must be above 0, not -1.0"),
+        ("optimizer:\n  kind: adam\n  beta: -1", "run.yaml:3: optimizer: beta must be above 0, not -1.0"),
         ("optimizer: {kind: yogi, inner: {lr: x}}", "run.yaml:1: optimizer.inner.lr: 'x' is not of type float"),
     ],
 )
@@ -240,7 +240,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         == "none.yaml: cannot be read: No such file or directory (run.yaml extends it)"
     )
     (tmp_path / "latin.yaml").write_bytes("name: où".encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"latin\.yaml: is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"latin\.yaml:1: is not UTF-8"):
         read(tmp_path / "latin.yaml")
 
 

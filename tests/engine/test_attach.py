@@ -61,7 +61,7 @@ def test_what_has_become_of_a_run(
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a run folder"):
         attach.standing(RunFolder(tmp_path))
-    with pytest.raises(ValueError, match=r"driver.json: is not JSON"):
+    with pytest.raises(ValueError, match=r"driver.json:1: is not JSON"):
         attach.find(prepared(tmp_path, driver_json="{"))
 
 

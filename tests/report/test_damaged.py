@@ -22,9 +22,9 @@ def damaged(folder: Path, name: str, content: str) -> Path:
     [
         ("predictions.tsv", -7, "predictions.tsv: the last row is incomplete"),
         ("predictions.tsv", -31, "predictions.tsv"),
-        ("results.json", 40, "results.json: is damaged"),
+        ("results.json", 40, "is not JSON"),
         ("config.yaml", 0, "config.yaml: holds no configuration"),
-        ("results.json", 0, "results.json: is damaged"),
+        ("results.json", 0, "results.json:1: is not JSON"),
         ("metrics.jsonl", 0, ""),
     ],
 )

@@ -102,3 +102,17 @@ def test_what_came_meanwhile_is_seen_under_the_lock(cluster: None, tmp_path: Pat
         (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / "broken.tsv").touch()
     assert session.run(assignment)["rounds"] == 1
+
+
+def test_two_runs_of_one_name_in_one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDRAY_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(places.time, "strftime", lambda form: "20260101-000000")
+    found = [places.new_place("toy", None) for _ in range(3)]
+    assert [path.name for path in map(Path, found)] == [f"toy-20260101-000000{end}" for end in ("", "-2", "-3")]
+    with pytest.raises(ZeroDivisionError), places.unless_begun(found[0]):
+        1 / 0  # noqa: B018
+    assert sorted(os.listdir(tmp_path / "runs")) == [Path(path).name for path in found[1:]]
+    monkeypatch.setenv("FEDRAY_RUNS", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="is a file, no folder"):
+        places.new_place("toy", None)

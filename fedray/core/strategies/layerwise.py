@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedray.core.ranges import Positive
 from fedray.core.settings import positive
 from fedray.core.strategies.base import TwoPhase, Weights, below_half, part
 from fedray.core.types import Layer, Vector
@@ -22,7 +23,7 @@ class LayerwisePruning(TwoPhase):
     """
 
     pruning: float = 0.1  # share of the cohort that each layer drops at either end, below 0.5
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(pruning=self.pruning, clip_norm=self.clip_norm)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedray.core.ranges import Positive
 from fedray.core.settings import positive
 from fedray.core.strategies.base import OnePass
 
@@ -14,7 +15,7 @@ from fedray.core.strategies.base import OnePass
 class ByExamples(OnePass):
     """w_i = n_i / n (McMahan et al., 2017)."""
 
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm)
@@ -27,7 +28,7 @@ class ByExamples(OnePass):
 class Uniform(OnePass):
     """w_i = 1 / |S|: every client has the same weight (SCAFFOLD; Karimireddy et al., ICML 2020)."""
 
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm)
@@ -40,8 +41,8 @@ class Uniform(OnePass):
 class ByLoss(OnePass):
     """w = softmax(-loss_i / temperature), loss_i the mean loss of local training (Gao et al., ICASSP 2022)."""
 
-    temperature: float = 1.0  # temperature of the softmax; larger values make weights more equal
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    temperature: Positive = 1.0  # temperature of the softmax; larger values make weights more equal
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(temperature=self.temperature, clip_norm=self.clip_norm)
@@ -58,8 +59,8 @@ class ByWer(OnePass):
     weighs 148 times as much.
     """
 
-    temperature: float = 1.0  # temperature of the softmax; larger values make weights more equal
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    temperature: Positive = 1.0  # temperature of the softmax; larger values make weights more equal
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(temperature=self.temperature, clip_norm=self.clip_norm)

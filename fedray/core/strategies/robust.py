@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedray.core.ranges import Count, Positive
 from fedray.core.settings import positive
 from fedray.core.strategies.base import Block, Coordinatewise, Distances, Pairwise, Weights, below_half, part
 from fedray.core.types import Vector
@@ -17,7 +18,7 @@ from fedray.core.types import Vector
 class Median(Coordinatewise):
     """The median of each parameter (Yin et al., ICML 2018); for an even cohort, the mean of the two middle values."""
 
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm)
@@ -31,7 +32,7 @@ class TrimmedMean(Coordinatewise):
     """The mean of each parameter without its floor(trim * |S|) largest and smallest values (Yin et al., ICML 2018)."""
 
     trim: float = 0.1  # share of the cohort that is cut at either end, below 0.5
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(clip_norm=self.clip_norm)
@@ -67,8 +68,8 @@ class Krum(Pairwise):
     """
 
     byzantine: float = 0.2  # share of the cohort that may be faulty, below 0.5
-    select: int = 1  # updates whose mean is taken; 1: Krum, above 1: Multi-Krum
-    clip_norm: float | None = None  # largest Euclidean norm of an update; null: no clipping
+    select: Count = 1  # updates whose mean is taken; 1: Krum, above 1: Multi-Krum
+    clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
     def __post_init__(self) -> None:
         positive(select=self.select, clip_norm=self.clip_norm)

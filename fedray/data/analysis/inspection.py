@@ -6,7 +6,7 @@ sample of the files.
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.core.seeds import numpy_generator
+from fedray.core.texts import no_file
 from fedray.data.features import audio
 from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, Rows
@@ -191,11 +192,13 @@ def unknown_speakers(parts: Parts, by: str) -> list[Problem]:
     return problems
 
 
-def broken_audio(parts: Parts, parallel: Parallel, seed: int, stops: bool) -> tuple[list[Problem], str]:
+def broken_audio(
+    parts: Parts, parallel: Parallel, seed: int, stops: bool, sample_rate: int
+) -> tuple[list[Problem], str]:
     """Missing and unreadable files, and a sentence that says how many files were checked.
 
     The check looks for every file, and reads the headers of a random sample of `HEADERS` files. `stops`: whether broken
-    audio ends a run.
+    audio ends a run. `sample_rate`: Hz of the features.
     """
     table = Manifest.concat(list(parts.values())).table
     ends = table.select(["path"]).append_column("end", pc.add(table["offset"], table["seconds"]))
@@ -205,7 +208,8 @@ def broken_audio(parts: Parts, parallel: Parallel, seed: int, stops: bool) -> tu
     opened[numpy_generator(seed, "audio check").permutation(len(paths))[:HEADERS]] = True
     items = list(zip(paths, needed["end_max"].to_pylist(), opened.tolist(), strict=True))
     shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]
-    found = [problem for shard in parallel(_check, shards, "checking audio") for problem in shard]
+    check = functools.partial(_check, sample_rate=sample_rate)
+    found = [problem for shard in parallel(check, shards, "checking audio") for problem in shard]
     missing = [path for path, reason in found if reason == "missing"]
     damaged = [f"{path} ({reason})" for path, reason in found if reason != "missing"]
     remedy = "Restore them, or drop their rows" + (
@@ -224,20 +228,20 @@ def broken_audio(parts: Parts, parallel: Parallel, seed: int, stops: bool) -> tu
     )
 
 
-def _check(items: Iterable[tuple[str, float, bool]]) -> list[tuple[str, str]]:
+def _check(items: Iterable[tuple[str, float, bool]], sample_rate: int) -> list[tuple[str, str]]:
     """Check files, given as (path, seconds it must have, whether to open it).
 
     Returns (path, what is wrong) for the broken ones.
     """
     found = []
     for path, end, opened in items:
-        if not os.path.isfile(file_of(path)):
-            found.append((path, "missing"))
+        if (problem := no_file(file_of(path))) is not None:
+            found.append((path, problem))
         elif opened:
             try:
-                audio.check(path, end)
-            except audio.AudioError as problem:
-                found.append((path, problem.reason))
+                audio.check(path, end, sample_rate)
+            except audio.AudioError as error:
+                found.append((path, error.reason))
     return found
 
 

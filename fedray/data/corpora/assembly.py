@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
+from fedray.core.texts import no_file, unusable
 from fedray.data.features.audio import AudioError, duration, is_lfs_stub
 from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, place
@@ -17,6 +18,7 @@ from fedray.data.manifest import Manifest, place
 Column = Sequence[str | float]
 MEASURED = 500  # files a work item
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
+MOST_SECONDS = 1e9  # thirty years
 # What errors say of a missing column of speakers.
 WITHOUT_SPEAKERS = (
     "With null, each recording counts as a speaker of its own: then set data.clients to {by: iid, count: N} (or to "
@@ -58,10 +60,11 @@ def assemble(
     given = {name: values for name, values in columns.items() if values is not None}
     if not given["utterance"]:
         raise ValueError(f"{source} lists no utterances: add some, or remove the file from data.options")
-    for name in ("utterance", "path", "speaker", "text", "label"):
-        if wrong := [row for row, value in enumerate(given.get(name, ())) if not value]:
+    for name in ("utterance", "path", "speaker", "text", "label", "translation"):
+        if name != "translation" and (wrong := [row for row, value in enumerate(given.get(name, ())) if not value]):
             where = place(str(source), lines, wrong[0])
             raise ValueError(f"{where}: the {name} is empty: complete the row or drop it{_more(lines, wrong)}")
+        _check_characters(given.get(name, ()), name, source, lines)
     seen: dict[str, int] = {}
     for row, utterance in enumerate(map(str, given["utterance"])):
         if seen.setdefault(utterance, row) != row:
@@ -102,8 +105,10 @@ def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float],
 
 
 def find_missing(paths: Sequence[str], parallel: Parallel) -> dict[str, str]:
-    """Path -> "missing", for the paths that are no files."""
-    return {path: "missing" for found in parallel(_missing, _shards(paths), "Looking for audio") for path in found}
+    """Path -> what is there instead ("missing", "a folder", ...), for the paths that are no files."""
+    return {
+        path: problem for found in parallel(_missing, _shards(paths), "Looking for audio") for path, problem in found
+    }
 
 
 def unique_ids(splits: Mapping[str, Manifest]) -> None:
@@ -132,8 +137,9 @@ def _measure(paths: list[str]) -> list[tuple[str, float | str]]:
     return results
 
 
-def _missing(paths: list[str]) -> list[str]:
-    return [path for path in paths if not os.path.isfile(file_of(path))]
+def _missing(paths: list[str]) -> list[tuple[str, str]]:
+    found = [(path, no_file(file_of(path))) for path in paths]
+    return [(path, problem) for path, problem in found if problem is not None]
 
 
 def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:
@@ -142,15 +148,31 @@ def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:
     return f" ({len(rows) - 1:,} more: {some})" if len(rows) > 1 else ""
 
 
+def _check_characters(values: Column, name: str, source: Path, lines: Sequence[int | str]) -> None:
+    """ValueError: a value holds what no file and no path can hold. One look at all of them is fast."""
+    if unusable("".join(map(str, values))) is not None:
+        row, problem = next((row, found) for row, value in enumerate(values) if (found := unusable(str(value))))
+        raise ValueError(
+            f"{place(str(source), lines, row)}: the {name} holds {problem}: {str(values[row])!r}: correct the row"
+        )
+
+
+def scalar(value: object, where: str, key: str) -> str:
+    """A value of a JSON file as text. Raises ValueError for a list, an object and a truth value."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{where}: {key} must be text or a number, not {value!r}: correct it")
+    return str(value)
+
+
 def _numbers(values: Column, name: str, least: float, source: Path, lines: Sequence[int | str]) -> list[float]:
     numbers = []
     for row, value in enumerate(values):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # the last: an integer of hundreds of digits
             number = math.nan
-        if not least <= number < math.inf:
-            rule = "0 or more" if least == 0 else "above 0"
+        if not least <= number < MOST_SECONDS:
+            rule = "below 1e9" if number >= MOST_SECONDS else "0 or more" if least == 0 else "above 0"
             where = place(str(source), lines, row)
             raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it")
         numbers.append(number)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from fedray.core.texts import opened
 from fedray.data.corpora.assembly import check_fetched
 
 
@@ -17,46 +19,48 @@ class Table:
     path: Path
     lines: Sequence[int | str]
     columns: dict[str, list[str]]
+    repeated: frozenset[str] = frozenset()  # names that several columns have
 
     @classmethod
     def read(cls, path: Path, delimiter: str = ",", quoted: bool = True, skipinitialspace: bool = False) -> Table:
         """Read a table whose first line names the columns. With `quoted` false, a quotation mark is part of the text.
 
-        Raises ValueError for a Git LFS stub, an empty file, text that is not UTF-8, and rows with more or fewer fields
-        than the header.
+        Raises ValueError for a folder, a Git LFS stub, an empty file, text that is not UTF-8, a quotation mark without
+        its end, fields of more than 131,072 characters, and rows with more or fewer fields than the header.
         """
-        check_fetched(path)
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                reader = csv.reader(
-                    file,
-                    delimiter=delimiter,
-                    quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-                    skipinitialspace=skipinitialspace,
-                )
-                header = next(reader, None)
-                if header is None:
-                    raise ValueError(f"{path} is empty: its first line must name the columns")
-                lines, rows = [], []
-                for row in reader:
-                    if not row:
-                        continue
-                    if len(row) != len(header):
-                        names = f"the header names {len(header)} ({', '.join(header)})"
-                        where = f"{path}:{reader.line_num}"
-                        raise ValueError(f"{where}: the row has {len(row)} fields, {names}: correct the row or drop it")
-                    lines.append(reader.line_num)
-                    rows.append(row)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start}): convert it") from error
+        with opened(path, newline="") as file:
+            check_fetched(path)
+            reader = csv.reader(
+                file,
+                delimiter=delimiter,
+                quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+                skipinitialspace=skipinitialspace,
+            )
+            numbered = _rows(path, reader)
+            _, header = next(numbered, (0, None))
+            if header is None:
+                raise ValueError(f"{path} is empty: its first line must name the columns")
+            lines, rows = [], []
+            for line, row in numbered:
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    names = f"the header names {len(header)} ({', '.join(header)})"
+                    where = f"{path}:{line}"
+                    raise ValueError(f"{where}: the row has {len(row)} fields, {names}: correct the row or drop it")
+                lines.append(line)
+                rows.append(row)
         columns = zip(*rows, strict=True) if rows else ([] for _ in header)
-        return cls(path, lines, {name: list(values) for name, values in zip(header, columns, strict=True)})
+        repeated = frozenset(name for name in header if header.count(name) > 1)
+        return cls(path, lines, {name: list(values) for name, values in zip(header, columns, strict=True)}, repeated)
 
     def column(self, name: str, option: str) -> list[str]:
         """The values of a column. Raises ValueError with the setting `option`, which names the column."""
         if name not in self.columns:
             known = ", ".join(self.columns)
             raise ValueError(f"{self.path} has no column {name!r}: set {option} in data.options to one of {known}")
+        if name in self.repeated:
+            raise ValueError(f"{self.path}:1: two columns have the name {name!r}: rename one of them")
         return self.columns[name]
 
     def optional(self, name: str | None, option: str, without: str = "") -> list[str] | None:
@@ -69,4 +73,22 @@ class Table:
         try:
             return self.column(name, option)
         except ValueError as problem:
+            if name in self.columns:
+                raise
             raise ValueError(f"{problem}, or to null if there is none. {without}".rstrip(". ")) from None
+
+
+def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """Each row of a csv reader with its line. ValueError: a row goes over several lines, or cannot be read."""
+    before = 0
+    try:
+        for row in reader:
+            if reader.line_num > before + 1:
+                raise ValueError(
+                    f"{path}:{before + 1}: a quotation mark has no end in its line: close it, or write it twice where "
+                    "it is part of the text"
+                )
+            before = reader.line_num
+            yield before, row
+    except csv.Error as error:  # such as a field of more than 131,072 characters
+        raise ValueError(f"{path}:{before + 1}: {error}: correct the row or drop it") from error

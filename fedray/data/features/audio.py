@@ -15,10 +15,15 @@ import soundfile
 import torch
 from torchaudio.transforms import Resample
 
+from fedray.core.texts import no_file
 from fedray.data.features.packed import packed_bytes
 
 # A segment may be this much shorter than the manifest says: manifests round seconds, and lossy formats pad.
 TOLERANCE = 0.1  # seconds
+LOUDEST = 2.0**31  # the largest sample of any format with integers; far larger ones overflow in features
+SAMPLES_A_BYTE = 8192  # FLAC spends about 10 bytes on a block of 65,536 equal samples; no format is smaller
+UNKNOWN = 2**63 - 1  # libsndfile's number of samples for a header that names none
+FILTER_SIZE = 2**24  # coefficients of a filter that resamples, 64 MB; 44,100 to 16,000 Hz needs 72,000
 
 
 class AudioError(ValueError):
@@ -36,13 +41,19 @@ def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float
     """Read a waveform, float32 [samples] in -1..1, channels averaged, at `sample_rate` Hz.
 
     `offset` and `seconds` choose a segment; `seconds` None, NaN or 0 means to the end of the file.
-    Raises AudioError when the file is missing, empty, truncated or not audio, or holds NaN or infinity.
+    Raises AudioError when the file is missing, empty, truncated or not audio, holds NaN, infinity or samples above
+    `LOUDEST`, or has a rate from which resampling would take gigabytes.
     """
     with _open(path) as sound:
+        _check_header(path, sound, sample_rate)
+        if sound.frames == 0:
+            raise AudioError(path, "holds no samples")
         start = round(offset * sound.samplerate)
         to_end = seconds is None or math.isnan(seconds) or seconds <= 0
+        if to_end:
+            _check_known(path, sound)
         wanted = max(0, sound.frames - start) if to_end else round(seconds * sound.samplerate)
-        if start >= sound.frames > 0:
+        if start >= sound.frames:
             raise AudioError(
                 path, f"truncated: the segment starts at {offset:.2f} s, the file ends at {_length(sound)}"
             )
@@ -51,6 +62,8 @@ def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float
             samples = sound.read(wanted, dtype="float32", always_2d=True)
         except soundfile.LibsndfileError as error:
             raise AudioError(path, f"truncated or damaged: {error.error_string}") from error
+        except MemoryError as error:
+            raise AudioError(path, f"its {wanted:,} samples do not fit into memory: cut it into pieces") from error
         if len(samples) == 0:
             raise AudioError(path, "holds no samples")
         if len(samples) < wanted - TOLERANCE * sound.samplerate:
@@ -61,6 +74,8 @@ def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float
         waveform = torch.from_numpy(samples.mean(axis=1) if samples.shape[1] > 1 else samples[:, 0])
         if not torch.isfinite(waveform).all():
             raise AudioError(path, "holds samples that are not finite (NaN or Inf)")
+        if (loudest := float(waveform.abs().max())) > LOUDEST:
+            raise AudioError(path, f"holds samples up to {loudest:.2g}, where 1 is the loudest: scale it to -1..1")
         return _resampler(sound.samplerate, sample_rate)(waveform) if sound.samplerate != sample_rate else waveform
 
 
@@ -83,15 +98,18 @@ def shape(path: str | Path) -> Shape:
 def duration(path: str | Path) -> float:
     """Length of a file in seconds, read from its header. Raises AudioError."""
     with _open(path) as sound:
+        _check_header(path, sound, sound.samplerate)
+        _check_known(path, sound)
         return float(sound.frames / sound.samplerate)
 
 
-def check(path: str | Path, end: float) -> None:
-    """Raise AudioError when the header says that the file ends before `end` seconds.
+def check(path: str | Path, end: float, sample_rate: int) -> None:
+    """Raise AudioError when the header says that the file ends before `end` seconds, or that it cannot be resampled.
 
     Damage behind the header stays unseen.
     """
     with _open(path) as sound:
+        _check_header(path, sound, sample_rate)
         if sound.frames == 0:
             raise AudioError(path, "holds no samples")
         if sound.frames / sound.samplerate < end - TOLERANCE:
@@ -99,8 +117,31 @@ def check(path: str | Path, end: float) -> None:
     _check_wav_is_whole(path)
 
 
+def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int) -> None:
+    """Raise AudioError for a header that no such file can have, and for a rate that cannot be resampled."""
+    content = _packed(path)
+    size = Path(path).stat().st_size if content is None else len(content)
+    if UNKNOWN > sound.frames > SAMPLES_A_BYTE * size:
+        raise AudioError(path, f"its header promises {sound.frames:,} samples, which its {size:,} bytes cannot hold")
+    divisor = math.gcd(sound.samplerate, sample_rate)
+    if (sound.samplerate // divisor) * (sample_rate // divisor) > FILTER_SIZE:
+        raise AudioError(
+            path,
+            f"its {sound.samplerate:,} Hz cannot be resampled to {sample_rate:,} Hz: the filter would take gigabytes. "
+            f"Correct its header, or convert it with `ffmpeg -i IN -ar {sample_rate} OUT`",
+        )
+
+
+def _check_known(path: str | Path, sound: soundfile.SoundFile) -> None:
+    """Raise AudioError for a header without a length: that of a FLAC file that was written to a pipe."""
+    if sound.frames == UNKNOWN:
+        raise AudioError(path, "its header does not say how long it is: write it anew, or name a column of seconds")
+
+
 def _open(path: str | Path) -> soundfile.SoundFile:
     content = _packed(path)
+    if content is None and (found := no_file(path)) is not None:
+        raise AudioError(path, found if found == "missing" else f"{found}, not a file")
     try:
         return soundfile.SoundFile(path if content is None else io.BytesIO(content))
     except soundfile.LibsndfileError as error:
@@ -119,14 +160,13 @@ def _packed(path: str | Path) -> bytes | None:
 
 
 def _why_not_audio(path: Path, message: str) -> str:
-    if not path.exists():
-        return "missing"
-    if path.is_dir():
-        return "a folder, not a file"
-    if path.stat().st_size == 0:
-        return "an empty file"
-    if is_lfs_stub(path):
-        return "a Git LFS stub, not the audio (fetch it with `git lfs pull`)"
+    try:
+        if path.stat().st_size == 0:
+            return "an empty file"
+        if is_lfs_stub(path):
+            return "a Git LFS stub, not the audio (fetch it with `git lfs pull`)"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
     return f"cannot be read as audio: {message}"
 
 

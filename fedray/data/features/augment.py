@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fedray.core.ranges import Natural, Share
 from fedray.data.features.dataset import Batch
 
 
@@ -16,11 +17,11 @@ class SpecAugmentSettings:
     The defaults are for 40 bins and utterances of 2 to 4 seconds at 100 frames a second.
     """
 
-    time_masks: int = 2  # masks along time; 0: none
-    time_width: int = 10  # frames of the widest time mask
-    frequency_masks: int = 2  # masks along frequency; 0: none
-    frequency_width: int = 5  # bins of the widest frequency mask
-    longest_share: float = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
+    time_masks: Natural = 2  # masks along time; 0: none
+    time_width: Natural = 10  # frames of the widest time mask
+    frequency_masks: Natural = 2  # masks along frequency; 0: none
+    frequency_width: Natural = 5  # bins of the widest frequency mask
+    longest_share: Share = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
 
     def __post_init__(self) -> None:
         for name in ("time_masks", "time_width", "frequency_masks", "frequency_width"):

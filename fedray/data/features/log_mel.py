@@ -8,9 +8,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torchaudio.transforms import MelSpectrogram
+
+from fedray.core.ranges import Count, Positive, Range
 
 # The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
 FLOOR = 1e-8
@@ -25,10 +28,10 @@ class FeatureSettings:
 
     # logmel | whisper: the features that Whisper was trained on, with another mel scale and range.
     kind: str = "logmel"
-    bins: int = 40  # mel bins of a frame
-    sample_rate: int = 16000  # Hz; audio of another rate is resampled
-    window_ms: float = 25.0  # length of the analysis window
-    hop_ms: float = 10.0  # distance between two frames
+    bins: Count = 40  # mel bins of a frame
+    sample_rate: Annotated[int, Range(1000, 768_000)] = 16000  # Hz; audio of another rate is resampled
+    window_ms: Positive = 25.0  # length of the analysis window
+    hop_ms: Positive = 10.0  # distance between two frames
     normalise: str = "mean"  # per utterance and bin: mean | mean_variance | none
 
     def __post_init__(self) -> None:
@@ -46,6 +49,11 @@ class FeatureSettings:
         for name in ("bins", "sample_rate", "window_ms", "hop_ms"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"features.{name}: {getattr(self, name)} must be above 0")
+        for name in ("window_ms", "hop_ms"):
+            if getattr(self, name) * self.sample_rate < 2 * 1000:
+                raise ValueError(
+                    f"features.{name}: {getattr(self, name)} ms are less than two samples at {self.sample_rate} Hz"
+                )
 
     @property
     def window(self) -> int:

@@ -20,6 +20,7 @@ import torch
 
 from fedray.core import environment
 from fedray.core.parallel import Parallel
+from fedray.core.texts import parsed, read_text
 from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
 from fedray.data.features import audio
 from fedray.data.features.log_mel import FeatureSettings, features_of
@@ -87,11 +88,20 @@ class FeatureStore:
             raise ValueError(
                 f"{path}: is truncated, or not an array of numbers ({error}). This is a cache: remove {path.parent}"
             ) from error
+        frames, needed = self._local / "frames.f16", 2 * int(offsets[-1]) * self.bins
+        if (size := frames.stat().st_size) < needed:
+            raise ValueError(
+                f"{frames}: is truncated, {size:,} of {needed:,} bytes are left. This is a cache: remove {path.parent}"
+            )
         return offsets
 
     @functools.cached_property
     def _description(self) -> _Description:
-        return _Description(**json.loads((self._local / "store.json").read_text(encoding="utf-8")))
+        path = self._local / "store.json"
+        try:
+            return _Description(**parsed(read_text(path), path))
+        except (ValueError, TypeError) as error:  # the second: another shape
+            raise ValueError(f"{path}: is damaged. This is a cache: remove {path.parent}") from error
 
     @functools.cached_property
     def _data(self) -> Frames:

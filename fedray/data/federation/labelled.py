@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
+from fedray.core.ranges import Natural, Share
 from fedray.core.seeds import numpy_generator
 from fedray.data.manifest import Manifest, Mask, Rows
 
@@ -27,13 +28,13 @@ class LabelledSettings:
     is drawn before the partition, so `data.clients.by: uneven` deals labelled and unlabelled utterances separately.
     """
 
-    clients: float = 0.0  # share of the clients whose utterances are all labelled
-    utterances: float = 0.0  # share of each client's utterances that are labelled
+    clients: Share = 0.0  # share of the clients whose utterances are all labelled
+    utterances: Share = 0.0  # share of each client's utterances that are labelled
     # Share of all clients' utterances that are labelled, drawn for each label; at least one of each label.
-    share: float = 0.0
-    at_least: int = 0  # labelled utterances of each client, where it has that many
+    share: Share = 0.0
+    at_least: Natural = 0  # labelled utterances of each client, where it has that many
     # Share of each client's unlabelled utterances that it keeps (FedSTAR's U); the others are dropped.
-    unlabelled: float = 1.0
+    unlabelled: Share = 1.0
 
     def __post_init__(self) -> None:
         for name in ("clients", "utterances", "share", "unlabelled"):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedray.core.ranges import Amount, Count, Natural, Positive
 from fedray.core.seeds import numpy_generator
 from fedray.data.federation.uneven import dealt, dealt_by_label
 from fedray.data.manifest import Manifest, Mask, Rows
@@ -38,15 +39,18 @@ class PartitionSettings:
     """
 
     by: str = "speaker"  # speaker | k_speakers | silos | iid | uneven | dirichlet | label | pooled: see above
-    count: int | None = None  # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
-    alpha: float = 0.5  # dirichlet: smaller values make clients' labels more skewed
-    spread: float = 0.25  # FedSTAR's sigma
-    labels: float | None = None  # uneven: mean number of labels among a client's labelled utterances (null: at random)
+    # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
+    count: Count | None = None
+    alpha: Positive = 0.5  # dirichlet: smaller values make clients' labels more skewed
+    spread: Amount = 0.25  # FedSTAR's sigma
+    # uneven: mean number of labels among a client's labelled utterances (null: at random)
+    labels: Positive | None = None
     # Sigma_c: a client's number of labels is drawn from `labels` * (1 +- labels_spread) and rounded.
-    labels_spread: float = 0.0
-    speakers_per_client: int = 2  # k_speakers: speakers that share a client
-    min_utterances: int = 1  # clients with fewer are dropped; a Dirichlet draw is repeated until no client has fewer
-    max_utterances: int | None = None  # a client with more keeps that many random utterances
+    labels_spread: Amount = 0.0
+    speakers_per_client: Count = 2  # k_speakers: speakers that share a client
+    # clients with fewer are dropped; a Dirichlet draw is repeated until no client has fewer
+    min_utterances: Natural = 1
+    max_utterances: Count | None = None  # a client with more keeps that many random utterances
 
 
 def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labelled: Mask | None = None) -> Clients:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import Positive, SomeShare
 from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.features.dataset import Utterances, shard
 from fedray.data.features.joined import JoinedFeatures
@@ -27,9 +28,9 @@ from fedray.storage.cache import key
 class ServerDataSettings:
     """The speakers of the training data that belong to the server, where the corpus does not say. All null: none."""
 
-    share: float | None = None  # share of the speakers
-    hours: float | None = None  # hours of speech, by whole speakers
-    utterances: float | None = None  # share of the utterances
+    share: SomeShare | None = None  # share of the speakers
+    hours: Positive | None = None  # hours of speech, by whole speakers
+    utterances: SomeShare | None = None  # share of the utterances
     largest: bool = False  # choose the speakers with most speech (with `utterances`: most utterances), not random ones
 
     def given(self) -> list[str]:
@@ -50,8 +51,9 @@ class DataSettings:
     labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
     corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
     # Shares are drawn with `seed`. No speaker is in two sets. Where no speakers are known, recordings are drawn.
-    dev_share: float | None = None  # share of the training speakers for dev, where the corpus has no development set
-    test_share: float | None = None  # share of the training speakers for test, where the corpus has no test set
+    # share of the training speakers for dev, where the corpus has no development set
+    dev_share: SomeShare | None = None
+    test_share: SomeShare | None = None  # share of the training speakers for test, where the corpus has no test set
     skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fedray.core.texts import printable
 from fedray.engine.telemetry.events import Event
 
 QUIET_SECONDS = 10.0  # between two lines about the same work, without a terminal
@@ -60,7 +61,7 @@ class Display:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True, markup=False)
+        self.console.print(printable(text), soft_wrap=True, markup=False)
         sys.stderr.flush()
 
     def progress(self, done: int, of: int, what: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor
 
+from fedray.core.ranges import Amount, Count, Positive, Share
 from fedray.training.recognisers import Recogniser
 
 BLANK = 0
@@ -22,15 +23,16 @@ class DecodeSettings:
     """A search and its options."""
 
     search: str = "ctc"  # greedy | ctc | lexicon | attention
-    beam: int = 8  # hypotheses that a beam search keeps
-    lm_weight: float = 0.5  # weight of the language model's log-probability; 0: no language model
+    beam: Count = 8  # hypotheses that a beam search keeps
+    lm_weight: Amount = 0.5  # weight of the language model's log-probability; 0: no language model
     token_bonus: float = 0.5  # natural log units for each token; has no effect without a language model
-    prune: float = 7.0  # tokens further than this below the best of their frame (natural log) start no new hypothesis
+    # tokens further than this below the best of their frame (natural log) start no new hypothesis
+    prune: Positive = 7.0
     lexicon: tuple[str, ...] | None = None  # the words of the lexicon search
-    min_words: int = 1  # lexicon search: words of the shortest text
-    max_words: int = 100  # lexicon search: words of the longest text
-    ctc_weight: float = 0.4  # attention search: share of CTC in the joint score
-    max_tokens_per_frame: float = 1.0  # attention search: longest text, in tokens per encoder frame
+    min_words: Count = 1  # lexicon search: words of the shortest text
+    max_words: Count = 100  # lexicon search: words of the longest text
+    ctc_weight: Share = 0.4  # attention search: share of CTC in the joint score
+    max_tokens_per_frame: Positive = 1.0  # attention search: longest text, in tokens per encoder frame
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:

@@ -78,7 +78,9 @@ def test_parquet_as_on_the_hub(tmp_path: Path) -> None:
     heard = [audio.read(row.path, 16000, row.offset, row.seconds).numpy() for row in train]
     for number, wave in enumerate(heard):
         assert int(np.abs(np.fft.rfft(wave)).argmax()) == 50 * (number + 1)  # bins of 2 Hz
-    assert train.fingerprint() == train.fingerprint() and broken_audio({"train": train}, serial, 0, True)[0] == []
+    assert (
+        train.fingerprint() == train.fingerprint() and broken_audio({"train": train}, serial, 0, True, 16000)[0] == []
+    )
     store = build_features(train, FeatureSettings(), tmp_path / "cache", serial)
     assert len(store) == 8 and store.frames.min() > 0
 

@@ -99,7 +99,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"supervisions_train\.jsonl\.gz is cut short or damaged"):
         read("lhotse", tmp_path)
     path.write_bytes(gzip.compress(b"{}\n{"))
-    with pytest.raises(ValueError, match=r"supervisions_train\.jsonl\.gz:2: not JSON"):
+    with pytest.raises(ValueError, match=r"supervisions_train\.jsonl\.gz:2: is not JSON"):
         read("lhotse", tmp_path)
     lines(path)
     with pytest.raises(ValueError, match=r"supervisions_train\.jsonl\.gz is empty"):

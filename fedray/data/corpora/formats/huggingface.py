@@ -127,7 +127,7 @@ def _json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: copy the folder of the dataset again") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} is not JSON ({problem}): copy the folder of the dataset again") from problem
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a JSON object: copy the folder of the dataset again")

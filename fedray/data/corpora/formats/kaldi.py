@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
+from fedray.core.texts import opened
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.manifest import Manifest
@@ -53,7 +54,7 @@ def _entries(path: Path) -> Entries:
     if not path.is_file():
         raise ValueError(f"{path} is missing: a Kaldi data folder needs it")
     entries: Entries = {}
-    with path.open(encoding="utf-8") as file:
+    with opened(path) as file:
         for line, text in enumerate(file, start=1):
             if not (fields := text.split(maxsplit=1)):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
+import math
 import re
 import zlib
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
+from fedray.core.texts import opened, parsed
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, scalar
 from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed
 from fedray.data.manifest import Manifest
 
@@ -82,15 +83,13 @@ class Lhotse(Listed):
     def _rows(self, where: str, item: Item, recordings: Mapping[str, tuple[str, Item]]) -> list[dict[str, str | float]]:
         """The columns of the utterances of a line."""
         if "recording_id" in item:
-            if item["recording_id"] not in recordings:
-                raise ValueError(
-                    f"{where}: {item['recording_id']!r} is not among the recordings: add it, or drop the line"
-                )
+            if (name := str(item["recording_id"])) not in recordings:
+                raise ValueError(f"{where}: {name!r} is not among the recordings: add it, or drop the line")
             start, supervisions = 0.0, [item]
-            place, recording = recordings[item["recording_id"]]
+            place, recording = recordings[name]
         elif item.get("type", "MonoCut") in ("MonoCut", "MultiCut") and isinstance(item.get("recording"), dict):
-            start, place, recording = item.get("start", 0.0), where, item["recording"]
-            supervisions = item.get("supervisions") or [{**item, "start": 0.0}]
+            start, place, recording = _seconds(where, item, "start"), where, item["recording"]
+            supervisions = _objects(where, item, "supervisions") or [{**item, "start": 0.0}]
         else:
             raise ValueError(
                 f"{where}: {item.get('type', 'the line')} is neither a supervision nor a cut of one recording: fedray "
@@ -101,8 +100,8 @@ class Lhotse(Listed):
             row: dict[str, str | float] = {
                 "utterance": _field(where, supervision, "id"),
                 "path": _source(place, recording, supervision.get("channel")),
-                "offset": round(start + supervision.get("start", 0.0), 9),
-                "seconds": supervision.get("duration", 0.0),
+                "offset": round(start + _seconds(where, supervision, "start"), 9),
+                "seconds": _seconds(where, supervision, "duration"),
             }
             for name in ("speaker", "text", "label", "translation"):
                 if (key := getattr(self, f"{name}_key")) is not None:
@@ -113,19 +112,33 @@ class Lhotse(Listed):
 
 def _field(where: str, supervision: Item, key: str, option: str = "") -> str:
     value = supervision.get(key)
-    if value is None:
-        value = (supervision.get("custom") or {}).get(key)
+    if value is None and isinstance(custom := supervision.get("custom"), dict):
+        value = custom.get(key)
     if value is None:
         remedy = f", or set {option} in data.options to another key, or to null if there is none" if option else ""
         without = f". {WITHOUT_SPEAKERS}" if option == "speaker_key" else ""
         raise ValueError(f"{where}: the supervision has no {key!r}: add it{remedy}{without}")
-    return str(value)
+    return scalar(value, where, key)
+
+
+def _seconds(where: str, item: Item, key: str) -> float:
+    value = item.get(key, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{where}: {key} must be a number of seconds, not {value!r}: correct it")
+    return float(value) if abs(value) < 1e300 else math.inf  # which `assemble` refuses
+
+
+def _objects(where: str, item: Item, key: str) -> list[Item]:
+    values = item.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise ValueError(f"{where}: {key} must be a list of objects, not {values!r}: correct it")
+    return values
 
 
 def _source(where: str, recording: Item, channel: object) -> str:
     """The path of the recording's file. Raises ValueError for audio that is no plain file."""
-    sources = recording.get("sources") or [{}]
-    kinds = {source.get("type") for source in sources}
+    sources = _objects(where, recording, "sources") or [{}]
+    kinds = {str(source.get("type")) for source in sources}
     if kinds != {"file"} or len(sources) != 1:
         raise ValueError(
             f"{where}: the recording has {len(sources)} sources of type {', '.join(map(str, kinds))}: fedray reads one "
@@ -134,12 +147,14 @@ def _source(where: str, recording: Item, channel: object) -> str:
     if recording.get("transforms"):
         raise ValueError(f"{where}: the recording has transforms, which fedray does not apply: save the audio first")
     channels = sources[0].get("channels") or [0]
+    if not isinstance(channels, list):
+        raise ValueError(f"{where}: channels must be a list of numbers, not {channels!r}: correct it")
     if len(channels) > 1 and channel is not None and channel != channels:
         raise ValueError(
             f"{where}: the recording has {len(channels)} channels, which fedray would average: save channel {channel} "
             "as a file of its own"
         )
-    return str(sources[0].get("source"))
+    return scalar(sources[0].get("source"), where, "source")
 
 
 def _items(path: Path) -> dict[int, Item]:
@@ -149,14 +164,14 @@ def _items(path: Path) -> dict[int, Item]:
     items: dict[int, Item] = {}
     line = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else opened(path) as file:
             for line, text in enumerate(file, start=1):
                 if text.strip():
-                    items[line] = json.loads(text)
+                    items[line] = parsed(text, path, line)
                     if not isinstance(items[line], dict):
                         raise ValueError(f"{path}:{line}: the line must be a JSON object: correct it")
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"{path}:{line}: not JSON ({problem.msg}): correct the line") from problem
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{path}:{line + 1}: is not UTF-8 text ({problem.reason}): convert it") from problem
     except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
         raise ValueError(f"{path} is cut short or damaged after line {line} ({problem}): copy it again") from problem
     return items

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
+from fedray.core.texts import opened, parsed
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, scalar
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.manifest import Manifest, place
 
@@ -36,7 +36,7 @@ class Nemo(Listed):
                     other = f", or set {option} in data.options to one of {', '.join(item)}" if option else ""
                     other += f", or to null if there is none. {without}" if without else ""
                     raise ValueError(f"{place(str(path), lines, row)}: the key {key!r} is missing: add it{other}")
-            return [str(item[key]) for item in items]
+            return [scalar(item[key], place(str(path), lines, row), key) for row, item in enumerate(items)]
 
         def optional(key: str | None, option: str, without: str = "") -> list[str] | None:
             return None if key is None else column(key, option, without)
@@ -62,14 +62,11 @@ class Nemo(Listed):
 
 def _objects(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
     lines, items = [], []
-    with path.open(encoding="utf-8") as file:
+    with opened(path) as file:
         for line, text in enumerate(file, start=1):
             if not text.strip():
                 continue
-            try:
-                item = json.loads(text)
-            except json.JSONDecodeError as problem:
-                raise ValueError(f"{path}:{line}: not JSON ({problem.msg}): correct the line") from problem
+            item = parsed(text, path, line)
             if not isinstance(item, dict):
                 form = '{"audio_filepath": ..., "duration": ..., "text": ...}'
                 raise ValueError(f"{path}:{line}: the line must be an object, {form}")

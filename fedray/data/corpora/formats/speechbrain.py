@@ -6,13 +6,13 @@ csv files read `ID,duration,wav,spk_id,wrd` with paths like `$data_root/a.wav`; 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
+from fedray.core.texts import parsed, read_text
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, scalar
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
@@ -60,18 +60,12 @@ class SpeechBrain(Listed):
 
 def _json(path: Path) -> Table:
     """The file as a table of all keys. Errors name the ids in place of line numbers."""
-    try:
-        items = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"{path}:{problem.lineno}: not JSON ({problem.msg}): correct the line") from problem
+    items = parsed(read_text(path), path)
     if not isinstance(items, dict) or not all(isinstance(item, dict) for item in items.values()):
         raise ValueError(f'{path}: the file must be one object, {{"id": {{"wav": ..., "duration": ...}}, ...}}')
     ids = list(items)
     columns = {"ID": ids}
     for name in dict.fromkeys(key for item in items.values() for key in item):
-        columns[name] = [_text(item.get(name)) for item in items.values()]
+        values = ((key, item.get(name)) for key, item in items.items())
+        columns[name] = ["" if value is None else scalar(value, f"{path}:{key}", name) for key, value in values]
     return Table(path, ids, columns)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)

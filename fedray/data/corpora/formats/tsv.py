@@ -29,6 +29,12 @@ class Tsv(Listed):
     split_names: dict[str, str] = field(default_factory=dict)  # e.g. {val: dev}; the usual names are known
     audio_root: str | None = None  # folder of the audio, relative to the root; null: the folder of the table
 
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or self.delimiter in "\r\n":
+            raise ValueError(
+                f"delimiter must be one character that ends no line, such as ',' or a tab, not {self.delimiter!r}"
+            )
+
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         table = Table.read(path, self.delimiter, quoted=False)
         columns = {

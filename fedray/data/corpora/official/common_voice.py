@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import Amount, Natural, Positive
 from fedray.data.corpora.assembly import check_fetched, corpus_root, measure, unique_ids
 from fedray.data.corpora.official.layout import leave_out, names_in
 from fedray.data.manifest import Manifest
@@ -44,9 +45,9 @@ class CommonVoice:
     test: str | None = "test"  # table of the test set; null: none
     punctuation: bool = False  # false: keep letters, digits and the apostrophes inside words only
     lower_case: bool = True  # converts the text to lower case
-    min_words: int = 1  # words of the shortest sentence that is kept
-    min_seconds: float = 0.0  # shorter clips are left out
-    max_seconds: float | None = None  # longer clips are left out (Gao et al.: 8); null: none
+    min_words: Natural = 1  # words of the shortest sentence that is kept
+    min_seconds: Amount = 0.0  # shorter clips are left out
+    max_seconds: Positive | None = None  # longer clips are left out (Gao et al.: 8); null: none
     # Keep speakers whose accent begins with one of these, in any case; the label is the beginning. For the English
     # tables of all versions: england, australia, india, canad. []: all speakers, without label
     accents: list[str] = field(default_factory=list)

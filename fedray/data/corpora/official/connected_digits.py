@@ -12,6 +12,7 @@ import numpy as np
 import soundfile
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import Amount, Count, Natural
 from fedray.core.seeds import numpy_generator
 from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.corpora.official.digit_strings import add_noise, equalise, join, reverberate, warp_voice
@@ -42,21 +43,21 @@ class ConnectedDigits:
     # speakers of `server` and `test-server`
     server_speakers: list[str] = field(default_factory=lambda: ["george", "jackson", "lucas"])
     client_speakers: list[str] = field(default_factory=list)  # speakers of `clients`; []: all others
-    clients_per_speaker: int = 4  # clients that share the takes of one speaker
+    clients_per_speaker: Count = 4  # clients that share the takes of one speaker
     server_takes: tuple[int, int] = (10, 49)  # ranges include both ends
     client_takes: tuple[int, int] = (10, 49)  # takes of `clients`
     dev_takes: tuple[int, int] = (5, 9)  # takes of `dev`
     test_takes: tuple[int, int] = (0, 4)  # takes of `test`: the official test set; to tune settings, use other takes
-    server_strings: int = 1500  # strings in `server`, shared by its speakers
-    client_strings: int = 60  # strings of each client in `clients`
-    dev_strings: int = 120  # strings in `dev`
-    test_strings: int = 300  # strings in `test`, and in `test-server`
+    server_strings: Natural = 1500  # strings in `server`, shared by its speakers
+    client_strings: Count = 60  # strings of each client in `clients`
+    dev_strings: Natural = 120  # strings in `dev`
+    test_strings: Natural = 300  # strings in `test`, and in `test-server`
     digits: tuple[int, int] = (3, 7)  # digits of a string, at least and at most
     pause: Range = (0.05, 0.3)  # seconds, before, between and after digits
     augment_server: bool = True  # changes each string of `server` once, by the next four settings
     warp: Range = (0.84, 1.2)  # factor of formants and pitch; above 1 as in a shorter vocal tract
     tempo: Range = (0.8, 1.25)  # factor of the speed; above 1: faster
-    equaliser: float = 6.0  # dB, the largest gain or loss at each of seven frequencies
+    equaliser: Amount = 6.0  # dB, the largest gain or loss at each of seven frequencies
     server_snr: Range = (8.0, 40.0)  # dB, white noise
     rooms: bool = False  # true: each client has a room and noise, in clients, dev and test
     t60: Range = (0.25, 0.6)  # seconds, reverberation time

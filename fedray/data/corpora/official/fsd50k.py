@@ -106,13 +106,20 @@ def _uploaders(path: Path, names: list[str], table: Table) -> list[str]:
     check_fetched(path)
     try:
         clips = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ValueError(f"{path} is not JSON ({problem}): unpack FSD50K.metadata.zip again") from problem
     found = []
     for row, name in enumerate(names):
-        uploader = clips.get(name, {}).get("uploader") if isinstance(clips, dict) else None
+        uploader = _at(clips, name, "uploader")
         if not uploader or not isinstance(uploader, str):
             where = f"{table.path}:{table.lines[row]}"
             raise ValueError(f"{path} has no uploader of clip {name} ({where}): unpack FSD50K.metadata.zip again")
         found.append(uploader)
     return found
+
+
+def _at(value: object, *keys: str) -> object:
+    """A value inside of objects of JSON; None where there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

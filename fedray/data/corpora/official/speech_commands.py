@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import Amount
 from fedray.core.seeds import numpy_generator
 from fedray.data.corpora.assembly import assemble, corpus_root, unique_ids
 from fedray.data.corpora.official.layout import check_choice, find_home
@@ -62,9 +63,9 @@ class SpeechCommands:
     split_files: str | None = None  # the folder of FedSTAR's train_split.txt and test_split.txt, relative to data.root
     speakers: str = "train"  # train | all
     # percent of the split's clips of commands, as in TensorFlow; null: all clips
-    unknown_percentage: float | None = 10.0
+    unknown_percentage: Amount | None = 10.0
     # percent of the split's clips of words; null: as many cuts as clips of one word
-    silence_percentage: float | None = None
+    silence_percentage: Amount | None = None
     test_archive: str | None = None  # 12 classes: test on speech_commands_test_set_v0.02, a folder below data.root
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import Amount
 from fedray.data.corpora.assembly import assemble
 from fedray.data.corpora.official.layout import check_choice, find_home, leave_out, names_in, required
 from fedray.data.corpora.table import Table
@@ -31,10 +32,9 @@ class UrbanSound8K:
     """
 
     test_folds: list[int] = field(default_factory=lambda: [10])  # folds, from 1 to 10, of the test set
-    dev_folds: list[int] | None = (
-        None  # null: the fold before the first test fold, or 10 before 1; []: none, as published
-    )
-    min_seconds: float = 0.1  # shorter sounds are left out (FedAudio's rule)
+    # null: the fold before the first test fold, or 10 before 1; []: none, as published
+    dev_folds: list[int] | None = None
+    min_seconds: Amount = 0.1  # shorter sounds are left out (FedAudio's rule)
 
     def __post_init__(self) -> None:
         for name in ("test_folds", "dev_folds"):

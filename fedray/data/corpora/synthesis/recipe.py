@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from fedray.core.ranges import Amount, Count, Natural, Positive, Share
 from fedray.data.corpora.synthesis import lexicon, speakers
 from fedray.data.corpora.synthesis.speakers import Conditions
 
@@ -38,24 +39,25 @@ class Recipe:
     languages: list[str] = field(default_factory=lambda: ["en"])  # dealt to the speakers in turn
     dialects: list[str] = field(default_factory=list)  # dealt to all speakers but the server's; []: see clients.accents
     domains: list[str] = field(default_factory=list)  # dealt to all speakers but the server's
-    server_words: bool = (
-        False  # true, with domains: the server reads words of all domains in random order; else commands
-    )
-    server_speakers: int = 40  # speakers of `server`
-    server_utterances: int = 25  # utterances of each server speaker
-    client_speakers: int = 60  # speakers of `clients`
-    client_utterances: int = 60  # utterances of each client speaker
-    tail: float = 0.0  # sigma of clients' log-normal utterance counts, whose mean is client_utterances; 0: equal counts
-    dev_speakers: int = 20  # speakers of `dev`
-    dev_utterances: int = 20  # utterances of each dev speaker
-    test_speakers: int = 60  # speakers of `test`
-    test_utterances: int = 20  # utterances of each test speaker
-    test_server_speakers: int = 15  # speakers of `test-server`
-    test_server_utterances: int = 20  # utterances of each test-server speaker
-    held_out: float = 0.25  # share of the grammar's sentences that server and clients never say
-    unseen: float = 0.5  # share of dev and test utterances that are held-out sentences
-    words: int = 35  # keywords: how many of each language's 35, from the first
-    skew: float | None = None  # keywords, emotions: a client's class shares are drawn from Dirichlet(skew); null: equal
+    # true, with domains: the server reads words of all domains in random order; else commands
+    server_words: bool = False
+    server_speakers: Natural = 40  # speakers of `server`
+    server_utterances: Natural = 25  # utterances of each server speaker
+    client_speakers: Count = 60  # speakers of `clients`
+    client_utterances: Count = 60  # utterances of each client speaker
+    # sigma of clients' log-normal utterance counts, whose mean is client_utterances; 0: equal counts
+    tail: Amount = 0.0
+    dev_speakers: Natural = 20  # speakers of `dev`
+    dev_utterances: Natural = 20  # utterances of each dev speaker
+    test_speakers: Natural = 60  # speakers of `test`
+    test_utterances: Natural = 20  # utterances of each test speaker
+    test_server_speakers: Natural = 15  # speakers of `test-server`
+    test_server_utterances: Natural = 20  # utterances of each test-server speaker
+    held_out: Share = 0.25  # share of the grammar's sentences that server and clients never say
+    unseen: Share = 0.5  # share of dev and test utterances that are held-out sentences
+    words: Count = 35  # keywords: how many of each language's 35, from the first
+    # keywords, emotions: a client's class shares are drawn from Dirichlet(skew); null: equal
+    skew: Positive | None = None
     server: Conditions = field(default_factory=speakers.clean)
     clients: Conditions = field(default_factory=Conditions)
 

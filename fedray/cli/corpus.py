@@ -1,0 +1,45 @@
+"""`fedray data`: a corpus's tables and problems, its utterances, a comparison with another, its Lhotse manifests."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from fedray import experiment
+from fedray.cli import population
+from fedray.data.corpora.formats.lhotse_writer import write_lhotse
+from fedray.engine import session
+from fedray.report import data_study, utterances
+from fedray.storage.claims import claim
+from fedray.storage.local import LocalStorage
+
+
+def show(options: argparse.Namespace) -> int:
+    """Do what the options ask for, tables by default; the exit status: 1 if a problem stops a run."""
+    if options.study is not None:
+        print(f"report: {_study(options)}")
+    elif options.show is not None:
+        chosen = {} if options.utterances is None else {"each": options.utterances}
+        print(f"page: {utterances.save(options.config, options.overrides, Path(options.show), **chosen)}")
+    elif options.lhotse is not None:
+        _write_lhotse(options)
+    else:
+        return int(any(problem.stops for problem in population.show(options.config, options.overrides, Console())))
+    return 0
+
+
+def _study(options: argparse.Namespace) -> Path:
+    other, *overrides = options.study
+    out = options.out or f"runs/data-{Path(options.config).stem}-{Path(other).stem}"
+    given = {name: getattr(options, name) for name in ("clients", "utterances", "embeddings")}
+    settings = data_study.StudySettings(**{name: value for name, value in given.items() if value is not None})
+    return data_study.study((options.config, options.overrides), (other, overrides), Path(out), settings)
+
+
+def _write_lhotse(options: argparse.Namespace) -> None:
+    claim(LocalStorage(Path(options.lhotse)), "Lhotse manifests")
+    parts, clients = experiment.read_federation(*experiment.load(options.config, options.overrides))
+    for part, count in write_lhotse(parts, clients, Path(options.lhotse), session.parallel).items():
+        print(f"{options.lhotse}/supervisions_{part}.jsonl.gz: {count:,} utterances")

@@ -1,0 +1,139 @@
+"""Text that comes from outside: files are decoded and parsed with errors that name them, and shown text is harmless."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.markup import escape
+
+MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # the first bytes of a file
+NOT_FILES = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# Control characters but the line feed and the tab, and characters that turn the direction of a text.
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def no_file(path: str | os.PathLike[str]) -> str | None:
+    """What is at the path in place of a file: "missing", "a folder", "a named pipe", ...; None for a file."""
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except (OSError, ValueError) as error:  # a link to itself; a zero byte in the name
+        return getattr(error, "strerror", None) or str(error)
+    return "a folder" if kind == stat.S_IFDIR else NOT_FILES.get(kind)
+
+
+@contextmanager
+def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
+    """A text file to read, as UTF-8 with or without a byte order mark.
+
+    ValueError names the file where it is no file (reading a named pipe would wait for ever), or another encoding.
+    FileNotFoundError: it is missing.
+    """
+    if (found := no_file(path)) not in (None, "missing"):
+        raise ValueError(f"{path} is {found}, not a file: name a text file")
+    try:
+        with path.open(encoding="utf-8-sig", newline=newline) as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, path.read_bytes(), error) from error
+
+
+def read_text(path: Path) -> str:
+    """The whole text of such a file, with the errors of `opened`."""
+    with opened(path) as file:
+        return file.read()
+
+
+def decoded(data: bytes, name: object) -> str:
+    """The text of a file that was read. ValueError: it is not UTF-8; `name` is for its message."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(name, data, error) from error
+
+
+def _not_utf8(name: object, data: bytes, error: UnicodeDecodeError) -> ValueError:
+    encoding = MARKS.get(data[:2])
+    line = next((number for number, text in enumerate(io.BytesIO(data), 1) if not _is_utf8(text)), 1)
+    where, reason = (name, "it begins as UTF-16 does") if encoding else (f"{name}:{line}", error.reason)
+    remedy = f"convert it, for instance with `iconv -f {encoding or 'LATIN1'} -t UTF-8`"
+    return ValueError(f"{where}: is not UTF-8 text ({reason}): {remedy}")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def parsed(text: str, where: object, line: int | None = None) -> Any:
+    """The value of a JSON text. ValueError: it is not JSON, or nested too deep; the message begins with `where:line`.
+
+    `line`: the text's line in its file; None: the text is the whole file, and the error has the line.
+    """
+    where = where if line is None else f"{where}:{line}"
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{where}:{error.lineno}" if line is None else where
+        raise ValueError(f"{where}: is not JSON ({error.msg}): correct it") from error
+    except RecursionError as error:
+        raise ValueError(f"{where}: is nested too deep: correct it") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise ValueError(f"{where}: holds a number that is too long: correct it") from error
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that every program reads: null for NaN and infinity, which JSON does not have."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def unusable(text: str) -> str | None:
+    """What no file and no path can hold: a zero byte, or half of a surrogate pair."""
+    if "\0" in text:
+        return "a zero byte"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "a lone surrogate, which is half a character"
+    return None
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters as escapes (`\x1b`), so that no data steers a terminal. Line feeds stay."""
+    return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def rich_text(text: str) -> str:
+    """The text for rich: its markup and its control characters are shown as they are."""
+    return escape(printable(text))
+
+
+def cell(value: object) -> object:
+    """A cell of a CSV file: text that a spreadsheet would take for a formula begins with an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

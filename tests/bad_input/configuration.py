@@ -1,0 +1,123 @@
+"""Configuration files that are wrong: their form, their keys, the kinds of their values."""
+
+from __future__ import annotations
+
+from tests.bad_input.case import DRY, Case
+from tests.bad_input.corpus import CONFIG, append, both, config_with, put
+
+
+def line(name: str, words: str, *says: str) -> Case:
+    """A configuration with a wrong line at its end."""
+    place = f"config.yaml:{config_with(words)[1]}: "
+    return Case(name, tuple(place if piece is LAST else piece for piece in says), append(words), DRY)
+
+
+LAST = "the place of the last line"
+
+CASES = (
+    Case("configuration: the file is not there", "no configuration of this name", command="run nothing.yaml"),
+    Case("configuration: a folder", "is a folder", lambda folder: (folder / "configs").mkdir(), "run configs"),
+    Case("configuration: empty file", "cohort", put("config.yaml", ""), DRY),
+    Case("configuration: a list", "a configuration is a mapping", put("config.yaml", "- a\n"), DRY),
+    Case("configuration: a word", "a configuration is a mapping", put("config.yaml", "fednst\n"), DRY),
+    Case("configuration: not YAML", ("config.yaml:", "is not valid YAML"), put("config.yaml", "name: [\n"), DRY),
+    Case(
+        "configuration: Latin-1", ("config.yaml", "is not UTF-8"), put("config.yaml", CONFIG.encode() + b"# \xe9"), DRY
+    ),
+    Case("configuration: UTF-16", ("config.yaml", "UTF-16"), put("config.yaml", CONFIG.encode("utf-16")), DRY),
+    Case("configuration: bytes of a picture", "config.yaml", put("config.yaml", b"\x89PNG\r\n\x1a\n\0\0\0"), DRY),
+    Case(
+        "configuration: nested 2,000 deep",
+        ("config.yaml", "nested too deep"),
+        put("config.yaml", CONFIG + "x: " + "[" * 2000 + "]" * 2000 + "\n"),
+        DRY,
+    ),
+    Case("configuration: a key twice", "duplicate key name", put("config.yaml", CONFIG + "name: other\n"), DRY),
+    line(
+        "configuration: aliases that unfold to billions",
+        "\n".join(
+            ["x:", "  a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+            + [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+        ),
+        "config.yaml",
+        "alias",
+    ),
+    line("configuration: an alias of itself", "x: &x [*x]", "config.yaml", "alias"),
+    line(
+        "configuration: a tag of Python", "x: !!python/object/apply:os.system [ls]", "config.yaml", "is not valid YAML"
+    ),
+    line("configuration: keys that are numbers", "1: 2", LAST, "unknown key 1"),
+    line("configuration: keys that are null", "? \n: 2", "config.yaml"),
+    line("configuration: keys that are lists", "[a, b]: 2", "config.yaml"),
+    line("configuration: unknown key", "coohrt: {size: 2}", LAST, "unknown key coohrt; did you mean cohort?"),
+    line("configuration: unknown key of a section", "engine: {lane: 3}", LAST, "did you mean engine.lanes?"),
+    line("configuration: unknown kind", "strategy: by_exampels", LAST, "did you mean by_examples?"),
+    line("configuration: a kind that is a number", "strategy: {kind: 3}", LAST, "strategy.kind: 3 is not known"),
+    line("configuration: a section that is a number", "engine: 8", LAST, "engine must be a section of keys"),
+    line("configuration: a section that is a list", "evaluation: [1]", LAST, "evaluation must be a section of keys"),
+    line("configuration: a word for a number", "rounds: many", LAST, "rounds: 'many' is not of type int"),
+    line("configuration: half a round", "rounds: 2.5", LAST, "rounds: 2.5 is not of type int"),
+    line("configuration: null for a number", "rounds: null", LAST, "rounds: None is not of type int"),
+    line("configuration: a list for a number", "seed: [1, 2]", LAST, "seed: [1, 2] is not of type int"),
+    line("configuration: yes for a word", "name: yes", LAST, "write 'yes', 'no', 'on' in quotes"),
+    line("configuration: a seed beyond 64 bits", "seed: 100000000000000000000", LAST, "seed", "64 bits"),
+    line("configuration: ${name} of nothing", "seed: ${sed}", "seed", "sed"),
+    line("configuration: ${name} of itself", "seed: ${seed}", "seed"),
+    line("configuration: ${ without an end", "name: '${seed'", "config.yaml", "'${seed'"),
+    line("configuration: a resolver of OmegaConf", "name: ${oc.env:HOME_NOT}", "name"),
+    line(
+        "configuration: extends a file that is not there",
+        "extends: base.yaml",
+        "base.yaml: cannot be read",
+        "config.yaml extends it",
+    ),
+    line("configuration: extends itself", "extends: config.yaml", "config.yaml", "extends itself"),
+    line("configuration: extends a list", "extends: [a, b]", LAST, "extends"),
+    line("configuration: extends an unknown name", "extends: fednst/embeded", LAST, "fednst/embedded"),
+    line("imports: a number", "imports: [3]", LAST, "3 is no name of a module"),
+    line("imports: a relative name", "imports: [.x]", LAST, "'.x' is no name of a module"),
+    line("imports: a word", "imports: .x", LAST, "'.x' is not of type list"),
+    line("imports: an empty name", "imports: ['']", LAST, "'' is no name of a module"),
+    line("imports: a path", "imports: [a/b.py]", LAST, "'a/b.py' is no name of a module"),
+    line("imports: a module that is not there", "imports: [no_such_module]", LAST, "no_such_module cannot be imported"),
+    Case(
+        "imports: a module with a mistake",
+        ("imports: mine", "mine.py, line 1: ZeroDivisionError"),
+        both(append("imports: [mine]"), put("mine.py", "1 / 0\n")),
+        DRY,
+    ),
+    Case(
+        "imports: a module that is not Python",
+        ("imports: wrong", "wrong.py, line 1: SyntaxError"),
+        both(append("imports: [wrong]"), put("wrong.py", "def\n")),
+        DRY,
+    ),
+    line("name: a path upwards", "name: ../../evil", LAST, "name", "'../../evil'"),
+    line("name: an absolute path", "name: /srv/evil", LAST, "name", "'/srv/evil'"),
+    line("name: markup of rich with a slash", "name: 'x[/y]'", LAST, "name", "'x[/y]'"),
+    line("name: empty", "name: ''", LAST, "name"),
+    line("name: a dot", "name: .", LAST, "name"),
+    line("name: control characters", 'name: "a\\e[31mb\\n"', LAST, "name", r"'a\x1b[31mb\n'"),
+    line("name: 300 characters", f"name: {'x' * 300}", LAST, "name"),
+    line("data.options: a word", "data: {corpus: tsv, options: abc}", "data.options", "'abc'"),
+    line(
+        "data.options: a file for a list",
+        "data: {corpus: tsv, options: {clients: clients.tsv}}",
+        LAST,
+        "is not of type list",
+    ),
+    line(
+        "data.options: numbers for files", "data: {corpus: nemo, options: {train: [[1]]}}", LAST, "data.options.train"
+    ),
+    line("data.corpus: unknown", "data: {corpus: tvs}", LAST, "data.corpus: 'tvs' is not known"),
+    line("data.root: not there", "data: {corpus: tsv, root: nowhere}", LAST, "there is no folder"),
+    line("data.root: a file", "data: {corpus: tsv, root: config.yaml}", LAST, "there is no folder"),
+    line("data.root: a zero byte", 'data: {corpus: tsv, root: "a\\0b"}', LAST, "data.root"),
+    line("model.init: not there", "model: {kind: conformer, init: w.pt}", LAST, "model.init: there is no file"),
+    line("a key of an earlier version", "evaluation: {own_every: 2}", LAST, "is now evaluation.personal_every"),
+    Case(
+        "cohort larger than the population",
+        "cohort.size is 1000, but the population has only 60 clients",
+        command=f"{DRY} data.corpus=embedded cohort.size=1000",
+    ),
+)

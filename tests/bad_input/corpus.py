@@ -1,0 +1,79 @@
+"""The sound corpus and configuration that a case damages."""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+RATE = 16000
+CONFIG = """\
+name: case
+data:
+  corpus: tsv
+  root: .
+  options:
+    server: [server.tsv]
+    clients: [clients.tsv]
+    text_column: text
+model: {kind: conformer, d_model: 8, layers: 1, heads: 1, ffn: 8, kernel: 3}
+algorithm: {kind: fedavg, pretrain: {steps: 0}}
+cohort: {size: 1}
+"""
+SERVER = "path\tspeaker\ttext\tseconds\ns0.wav\tsue\tone two\t0.2\n"
+CLIENTS = "path\tspeaker\ttext\tseconds\na0.wav\tann\tone\t0.2\nb0.wav\tbob\ttwo\t0.2\n"
+AUDIO = ("s0.wav", "a0.wav", "b0.wav")
+
+
+@functools.cache
+def sound(seconds: float = 0.2, rate: int = RATE, subtype: str = "PCM_16", form: str = "WAV") -> bytes:
+    """White noise as the bytes of a file."""
+    file = io.BytesIO()
+    samples = 0.1 * np.random.default_rng(0).standard_normal(int(seconds * rate))
+    soundfile.write(file, samples, rate, subtype, format=form)
+    return file.getvalue()
+
+
+def write(folder: Path) -> Path:
+    """Three utterances, two clients, a configuration."""
+    (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    (folder / "server.tsv").write_text(SERVER, encoding="utf-8")
+    (folder / "clients.tsv").write_text(CLIENTS, encoding="utf-8")
+    for name in AUDIO:
+        (folder / name).write_bytes(sound())
+    return folder
+
+
+def put(name: str, content: str | bytes) -> Callable[[Path], object]:
+    """Write a file of the folder, in place of the one that is there."""
+    data = content.encode() if isinstance(content, str) else content
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def config_with(line: str) -> tuple[str, int]:
+    """The configuration with this line at its end, in place of the section of the same name; and its number."""
+    key = re.escape(line.partition(":")[0])
+    before = re.sub(rf"^{key}:.*\n(  .*\n)*", "", CONFIG, flags=re.MULTILINE)
+    return f"{before}{line}\n", before.count("\n") + 1
+
+
+def append(line: str) -> Callable[[Path], object]:
+    """Write such a configuration."""
+    return put("config.yaml", config_with(line)[0])
+
+
+def both(*steps: Callable[[Path], object]) -> Callable[[Path], object]:
+    """One step after the other."""
+    return lambda folder: [step(folder) for step in steps]
+
+
+def lists(corpus: str, file: str, content: str | bytes, options: str = "") -> Callable[[Path], object]:
+    """A list in another format, named as clients in the configuration."""
+    text = CONFIG.replace("corpus: tsv", f"corpus: {corpus}").replace("clients.tsv", file)
+    text = text.replace("    server: [server.tsv]\n", "").replace("    text_column: text\n", options)
+    return both(put(file, content), put("config.yaml", text))
