@@ -120,7 +120,7 @@ def test_csv_has_a_row_a_run(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.md").read_text()
     for figure in re.findall(r"\]\((figures/.*?)\)", text):
         assert (tmp_path / "out" / figure).read_bytes()[:4] == b"\x89PNG"
-    assert not [path for path in (tmp_path / "out").rglob(".*")]
+    assert [path.name for path in (tmp_path / "out").rglob(".*")] == [".fedray"], "temporary files are left"
 
 
 def test_more_groups_than_colours(tmp_path: Path) -> None:
