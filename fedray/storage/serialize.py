@@ -26,6 +26,8 @@ def _tensors(value: Any) -> Any:
         return {key: _tensors(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_tensors(item) for item in value]
+    if value == b"":
+        raise TypeError("a state holds no empty bytes, which torch.load(weights_only=True) refuses: use None or ''")
     if value is None or isinstance(value, str | int | float | bool | bytes):
         return value
     raise TypeError(f"a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")

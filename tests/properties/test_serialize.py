@@ -14,7 +14,7 @@ from fedray.storage import serialize
 
 NUMBERS = st.floats(width=32, allow_nan=False)
 LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
-LEAVES |= st.binary(max_size=20) | arrays(np.float32, array_shapes(max_dims=3, max_side=4), elements=NUMBERS)
+LEAVES |= st.binary(min_size=1, max_size=20) | arrays(np.float32, array_shapes(max_dims=3, max_side=4), elements=NUMBERS)
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=8
 )
@@ -59,3 +59,8 @@ def test_a_cut_state_is_refused(state: dict[str, Any], data: st.DataObject) -> N
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^state\.pt: "):
         serialize.loads(data, "state.pt")
+
+
+def test_what_could_be_written_but_not_read_is_refused_when_it_is_written() -> None:
+    with pytest.raises(TypeError, match="a state holds no empty bytes"):
+        serialize.dumps({"a": [b""]})
