@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from fedray.core.texts import decoded
 from fedray.storage.base import Storage
 from fedray.storage.files import StorageError, faults, write_atomically
 
@@ -54,7 +55,7 @@ class FileTables:
     def lines(self, name: str) -> Iterator[str]:
         path = self.root / name
         with faults(path, "read"):
-            yield from _lines(path)
+            yield from _lines(path, str(path))
 
     def append(self, name: str, text: str) -> None:
         path = self.root / name
@@ -97,7 +98,7 @@ class PartedTables:
 
     def lines(self, name: str) -> Iterator[str]:
         with self._whole(name) as path:
-            yield from _lines(path)
+            yield from _lines(path, self.storage.shown(name))
 
     def append(self, name: str, text: str) -> None:
         data, table = text.encode(), self._opened(name)
@@ -209,11 +210,15 @@ def _chain(parts: Iterable[tuple[int, int]], size: int) -> Iterator[tuple[int, i
         size = longest[size]
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield line[:-1]
+def _lines(path: Path, shown: str) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield line[:-1]
+    except UnicodeDecodeError:
+        decoded(path.read_bytes(), shown)  # its error names the line
+        raise
 
 
 def _write(path: Path, text: Iterable[str]) -> None:

@@ -268,11 +268,11 @@ def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
             build(folder, algorithm, labelled={})
     with pytest.raises(ValueError, match=r"threshold.last: 1.5 is a probability, from 0 to 1"):
         build(folder, {"threshold": {"last": 1.5}})
-    with pytest.raises(ValueError, match="beta must not be below 0, not -1"):
+    with pytest.raises(ValueError, match="algorithm.beta must be at least 0, not -1"):
         build(folder, {"beta": -1})
     with pytest.raises(ValueError, match="optimizer must be sgd or adam, not 'adamw'"):
         build(folder, {"client": {"optimizer": "adamw"}})
-    with pytest.raises(ValueError, match="l2 must not be below 0"):
+    with pytest.raises(ValueError, match="algorithm.client.l2 must be at least 0, not -1"):
         build(folder, {"client": {"l2": -1}})
     speech.write_corpus(tmp_path)
     with pytest.raises(ValueError, match="algorithm.kind fedstar trains classifiers: set task.kind=classification"):

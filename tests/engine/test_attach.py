@@ -31,6 +31,9 @@ from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
+SCORES = {"seed": {"round": 0}, "best": {"round": 4}}
+RESULTS = SCORES | {"rounds": 4, "traffic/total_bytes": 0, "clients/failed": 0, "time/total_s": 1.0}
+
 
 def prepared(root: Path, *rounds: int, **files: Any) -> RunFolder:
     """A run folder with checkpoints of these rounds, as far as anybody looks who does not open them."""
@@ -44,12 +47,12 @@ def prepared(root: Path, *rounds: int, **files: Any) -> RunFolder:
 
 
 @pytest.mark.parametrize(("rounds", "files", "expected"), [
-    ((0, 4), {"results_json": {"rounds": 4}}, Standing("finished", 4, {"rounds": 4})),
+    ((0, 4), {"results_json": RESULTS}, Standing("finished", 4, RESULTS)),
     ((0, 3, 4), {}, Standing("stopped", 4)),
-    ((0, 5), {"results_json": {"rounds": 4}}, Standing("stopped", 5)),  # resumed with more rounds, and stopped
+    ((0, 5), {"results_json": RESULTS}, Standing("stopped", 5)),  # resumed with more rounds, and stopped
     ((), {}, Standing("stopped", 0)),
     ((0, 2), {"driver_json": {"address": "127.0.0.1:1"}}, Standing("killed", 2)),
-    ((0, 4), {"results_json": {"rounds": 4}, "driver_json": {}}, Standing("killed", 4)),
+    ((0, 4), {"results_json": RESULTS, "driver_json": {}}, Standing("killed", 4)),
     ((0, 1), {"error_txt": "Traceback\n  ...\nRunError: failed\n"}, Standing("failed", 1, error="RunError: failed")),
 ])  # fmt: skip
 def test_what_has_become_of_a_run(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 import fedray
@@ -168,7 +169,7 @@ def test_a_schedule_warns_before_any_data_are_read(tmp_path: Path) -> None:
 def test_what_fits_together_gets_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "start.pt").touch()
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "start.pt")
     loaded, source = experiment.load(written(tmp_path, SPEECH), ["data.root=corpus", "model.init=start.pt"])
     config = experiment.check(loaded, source)
     assert (config.data.root, config.model.settings.init) == (str(tmp_path / "corpus"), str(tmp_path / "start.pt"))

@@ -14,7 +14,8 @@ from fedray.storage import serialize
 
 NUMBERS = st.floats(width=32, allow_nan=False)
 LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
-LEAVES |= st.binary(min_size=1, max_size=20) | arrays(np.float32, array_shapes(max_dims=3, max_side=4), elements=NUMBERS)
+LEAVES |= st.binary(min_size=1, max_size=20)
+LEAVES |= arrays(np.float32, array_shapes(max_dims=3, max_side=4), elements=NUMBERS)
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=8
 )

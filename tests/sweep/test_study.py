@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ray import tune
 
 from fedray.runs import places
@@ -24,10 +25,10 @@ def sweep(**changes: Any) -> Sweep:
     return replace(asked, **changes)
 
 
-def trials_of(asked: Sweep, overrides: list[str] | None = None, smoke: bool = False) -> Study:
+def trials_of(asked: Sweep, overrides: list[str] | None = None, smoke: bool = False, folder: Path = ROOT) -> Study:
     settings = [*asked.settings, *(asked.small if smoke else ())]
     bases = study.read_bases(asked, ROOT / "sweeps" / "file.py")
-    return Study("/nowhere", asked.base, bases, asked.names, settings, overrides or [], str(ROOT), asked.metric, 2)
+    return Study("/nowhere", asked.base, bases, asked.names, settings, overrides or [], str(folder), asked.metric, 2)
 
 
 @pytest.fixture
@@ -124,16 +125,15 @@ def test_smoke_plays_the_ends_of_one_key() -> None:
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = Path.is_file
-    monkeypatch.setattr(
-        Path, "is_file", lambda file: file.name == "weights.pt" or there(file)
-    )  # of `fedray pretrain`, which comes first
+def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path, tmp_path: Path) -> None:
+    pretrained = tmp_path / "runs" / "pretrained" / "weights.pt"  # `fedray pretrain` writes it first
+    pretrained.parent.mkdir(parents=True)
+    torch.save({"weight": torch.zeros(1)}, pretrained)
     asked = runpy.run_path(str(path))["SWEEP"]
     assert asked.name == path.stem and asked.question.endswith("?")
     study.check_space(asked, [])
-    trials_of(asked).check(asked.space)
-    trials_of(asked, smoke=True).check(space.smoke(asked.space))
+    trials_of(asked, folder=tmp_path).check(asked.space)
+    trials_of(asked, smoke=True, folder=tmp_path).check(space.smoke(asked.space))
     assert all(figure.described()["kind"] for figure in asked.figures)
 
 
