@@ -9,7 +9,7 @@ PARALLEL := -n 4 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos soak faults cluster-check dashboards clean
+.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos soak fuzz faults cluster-check dashboards clean
 
 $(BIN)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,9 @@ chaos: $(BIN)/.installed  ## ten minutes of faults (kills, hangs, memory, disk, 
 
 soak: $(BIN)/.installed  ## two hours of the same, which goes on where it was stopped; writes benchmarks/results/soak.md
 	$(BIN)/python -m tests.chaos --minutes 120 --keep runs/soak --page
+
+fuzz: $(BIN)/.installed  ## ten minutes of damaged files for every reader
+	$(BIN)/python -m tests.fuzz
 
 faults: $(BIN)/.installed  ## every fault on real runs; writes docs/operations/faults.md (about 6 minutes, as root)
 	$(BIN)/python -m tests.faults

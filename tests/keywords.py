@@ -56,7 +56,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         "model": {"kind": "crnn", "size": "tiny"},
         "algorithm": {"kind": "fedavg", "client": {"lr": 0.1, "batch": 4}, "pretrain": {"steps": 0}},
         "cohort": {"size": 3},
-        "engine": {"lanes": 2, "actors": 2, "cpus_per_client": 0.5},
+        "engine": {"lanes": 2, "actors": 1, "cpus_per_client": 0.5},
         "evaluation": {"shards": 2},
     }
     return {**base, **changes}

@@ -72,7 +72,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
             "schedule": {"kind": "exponential", "decay_steps": 5},
         },
         "cohort": {"size": 3},
-        "engine": {"lanes": 2, "actors": 2, "cpus_per_client": 0.5},
+        "engine": {"lanes": 2, "actors": 1, "cpus_per_client": 0.5},
         "evaluation": {"shards": 2},
     }
     return {**base, **changes}

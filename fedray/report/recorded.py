@@ -98,9 +98,10 @@ class Run:
     def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table]) -> pa.Table | None:
         if not self.folder.exists(name):
             return None
+        content = pa.BufferReader(self.folder.storage.read(name))
         try:
-            return read(pa.BufferReader(self.folder.storage.read(name)))
-        except pa.ArrowInvalid as error:
+            return read(content)
+        except (pa.ArrowException, OSError) as error:  # OSError is what pyarrow says of a Parquet file's header
             shown = self.folder.storage.shown(name)
             raise ValueError(f"{shown}: is damaged ({error}): remove it to do without") from error
 

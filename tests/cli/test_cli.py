@@ -192,6 +192,7 @@ def test_ctrl_c_then_detached_watched_and_stopped(
     same(run, straight, ROUNDS)
 
 
+@pytest.mark.long
 def test_ctrl_c_while_data_are_prepared(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
     settings = {**config, "data": {"corpus": "endless"}}
     process = terminal.start("run", write(tmp_path, settings), "--out", tmp_path / "run")

@@ -185,6 +185,7 @@ def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
         toys.run(tmp_path)
 
 
+@pytest.mark.long
 def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> None:
     """prepare: all gives the states that a first cohort gives."""
     toys.run(tmp_path, prepare="all")

@@ -39,6 +39,7 @@ def test_a_state_that_was_lost_between_two_runs(folder: Path) -> None:
         toys.run(folder, rounds=2, **ALL)
 
 
+@pytest.mark.long
 def test_a_state_that_is_damaged_is_found_when_it_is_loaded(folder: Path) -> None:
     data = bytearray(state(folder).read_bytes())
     data[len(data) // 2] ^= 1

@@ -91,6 +91,7 @@ def started(cluster: None) -> Callable[..., Pool]:
     return lambda **options: Pool(make, **({"size": 1, "replacements": 2} | options))
 
 
+@pytest.mark.long
 def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

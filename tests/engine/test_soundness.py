@@ -51,8 +51,10 @@ def shipped(cluster: None) -> None:
 @pytest.mark.parametrize(("trouble", "words"), [
     ("scalars", "6 of 6 clients failed, .*: client client-\\d\\d: ValueError: the update's delta has 1 numbers, "
      "the algorithm's layers have 1,000: return one difference for each parameter, or NOTHING"),
-    ("double", "the first: client client-\\d\\d: ValueError: the update's delta is float64 [1000], not float32"),
-    ("server", "Wrong.server_train: the update's delta has 1 numbers, the algorithm's layers have 1,000"),
+    pytest.param("double", "the first: client client-\\d\\d: ValueError: the update's delta is float64 [1000], "
+                 "not float32", marks=pytest.mark.long),
+    pytest.param("server", "Wrong.server_train: the update's delta has 1 numbers, the algorithm's layers have 1,000",
+                 marks=pytest.mark.long),
     ("state", "Wrong.server_update: the server's new state holds NaN or infinite values in params: lower the"),
 ])  # fmt: skip
 def test_the_run_ends_before_a_wrong_state_is_committed(tmp_path: Path, trouble: str, words: str) -> None:

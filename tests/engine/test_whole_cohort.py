@@ -55,9 +55,6 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], np.ndarray]]] = {
 }
 
 
-SHORT = ("layerwise_pruning", "trimmed_mean")
-
-
 def strategy(kind: str) -> Strategy:
     return STRATEGIES[kind](**KINDS[kind][0])
 
@@ -75,9 +72,9 @@ def played(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Callable[
     return folder
 
 
-# Two see the cohort in each of the two ways: coordinate by coordinate, and by weights. The others are for `make test-
-# long`.
-@pytest.fixture(params=[pytest.param(kind, marks=[] if kind in SHORT else pytest.mark.long) for kind in KINDS])
+@pytest.fixture(
+    params=[pytest.param(kind, marks=[] if kind == "layerwise_pruning" else pytest.mark.long) for kind in KINDS]
+)
 def straight(request: pytest.FixtureRequest, played: Callable[[str], Path]) -> tuple[str, Path]:
     return request.param, played(request.param)
 

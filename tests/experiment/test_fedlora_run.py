@@ -62,11 +62,11 @@ def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
     """The folder as a kill behind round 2 leaves it: the clients' optimisers go on where they were."""
-    alone = fedray.run(
-        settings(corpus, engine={"lanes": 2, "actors": 1, "cpus_per_client": 0.5}), out=tmp_path / "alone"
+    two = fedray.run(
+        settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
     ).folder
-    same(alone, straight.folder, ROUNDS)
-    shutil.rmtree(alone / "checkpoints" / f"round_{ROUNDS:06d}")
-    (alone / "results.json").unlink()
-    fedray.resume(alone, ["engine.actors=2"])
-    same(alone, straight.folder, ROUNDS)
+    same(two, straight.folder, ROUNDS)
+    shutil.rmtree(two / "checkpoints" / f"round_{ROUNDS:06d}")
+    (two / "results.json").unlink()
+    fedray.resume(two, ["engine.actors=1"])
+    same(two, straight.folder, ROUNDS)

@@ -60,5 +60,5 @@ def test_each_client_decodes_its_own_part_with_its_own_memory(corpus: Path, tmp_
     for name in ("results.json", "personal.tsv"):
         (folder / name).unlink()
     shutil.rmtree(folder / "model")
-    fedray.resume(folder, ["engine.actors=1"])
+    fedray.resume(folder, ["engine.actors=2"])
     assert (folder / "personal.tsv").read_bytes() == before

@@ -79,9 +79,9 @@ def test_the_plug_in_travels_and_the_personal_models_stay(straight: fedray.Resul
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
-    engine = {"lanes": 2, "actors": 1, "cpus_per_client": 0.5}
+    engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
     fedray.run(settings(corpus, rounds=ROUNDS - 1, engine=engine), out=tmp_path / "run")
-    fedray.resume(tmp_path / "run", [f"rounds={ROUNDS}", "engine.actors=2"])
+    fedray.resume(tmp_path / "run", [f"rounds={ROUNDS}", "engine.actors=1"])
     assert rows(tmp_path / "run") == rows(straight.folder)
     assert bits(tmp_path / "run", ROUNDS) == bits(straight.folder, ROUNDS)
     assert table(tmp_path / "run") == table(straight.folder)

@@ -49,7 +49,9 @@ def test_scores_and_predictions(straight: fedray.Result) -> None:
 
 @pytest.mark.long
 def test_any_number_of_actors_gives_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
-    again = fedray.run(keywords.settings(corpus, engine={"lanes": 2, "actors": 1}), out=tmp_path / "run")
+    again = fedray.run(
+        keywords.settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "run"
+    )
     assert rows(again.folder) == rows(straight.folder)
     assert bits(again.folder, 3) == bits(straight.folder, 3)
 

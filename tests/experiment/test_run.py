@@ -80,7 +80,7 @@ def test_two_runs_and_any_number_of_actors_give_the_same_bits(
 
     before = cached()
     assert {"features", "init", "prepared"} <= {path.relative_to(cache).parts[0] for path in before}
-    engine = {"lanes": 2, "actors": 1}
+    engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
     again = fedray.run(speech.settings(corpus, engine=engine), out=tmp_path / "run")
     assert cached() == before
     assert rows(again.folder) == rows(straight.folder)
@@ -194,6 +194,7 @@ def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) 
     assert result.results["best"]["test/wer_lm"] >= 0 and (result.folder / "model" / "tokeniser.model").exists()
 
 
+@pytest.mark.long
 def test_a_run_starts_from_weights_of_ones_own(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
     """With the exported model as `model.init`, the new run's seed model scores as the old run's best model."""
     base = speech.settings(corpus, rounds=1)
