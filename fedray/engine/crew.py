@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from fedray.core.types import RunError
-from fedray.engine.deaths import DEATHS, Cause, Death, eviction
+from fedray.engine.deaths import DEATHS, Cause, Death, death_of, eviction
 from fedray.engine.jobs import Reference
 from fedray.engine.nodes import kill_on, kills_in, read_on
 
@@ -67,19 +67,26 @@ class Crew:
         return actor.handle.ping.remote(folder)
 
     def _await_all(self) -> None:
-        """Wait until every actor has answered. RunError: one cannot start; its jobs would wait for ever."""
-        ready, waiting = ray.wait(list(self.starting), num_returns=len(self.starting), timeout=READY_SECONDS)
-        if waiting:
-            raise RunError(
-                f"{len(waiting)} of {self.size} client actors did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks the cores, GPUs or memory that engine.actors, cpus_per_client and gpus_per_client ask for, or "
-                "others hold them (see `ray status`)"
-            )
-        for reference in ready:
-            try:
-                self.admit(reference)
-            except DEATHS as error:
-                raise RunError(f"a client actor died while it started: {eviction(error) or error}") from error
+        """Wait until every actor has answered; one for which memory does not suffice is replaced, or left out.
+
+        RunError: one cannot start; its jobs would wait for ever.
+        """
+        while self.starting:
+            ready, waiting = ray.wait(list(self.starting), num_returns=len(self.starting), timeout=READY_SECONDS)
+            if waiting:
+                raise RunError(
+                    f"{len(waiting)} of {self.size} client actors did not start within {READY_SECONDS:.0f} s: the "
+                    "cluster lacks the cores, GPUs or memory that engine.actors, cpus_per_client and gpus_per_client "
+                    "ask for, or others hold them (see `ray status`)"
+                )
+            for reference in ready:
+                actor, _ = self.starting[reference]
+                try:
+                    self.admit(reference)
+                except DEATHS as error:
+                    if eviction(error) is None:
+                        raise RunError(f"a client actor died while it started: {error}") from error
+                    self.bury(actor, death_of(error))
 
     def admit(self, reference: Reference) -> None:
         """Take in an actor that has answered. Raises what it answered otherwise."""

@@ -24,6 +24,7 @@ from fedray.storage.base import Storage
 from fedray.storage.files import StorageError, faults, in_place_of, sync, write_atomically
 
 MANIFEST = "manifest.json"
+FILE = re.compile(r"[\w.-]+", re.ASCII)
 LARGE = 100_000  # bytes of a table of clients from which a checkpoint writes what has changed alone
 
 
@@ -209,6 +210,8 @@ class Checkpoints:
         manifest = self.storage.shown(f"{folder}/{MANIFEST}")
         try:
             hashes = dict(json.loads(self.storage.read(f"{folder}/{MANIFEST}")))
+            if odd := [name for name in hashes if not FILE.fullmatch(str(name))]:
+                raise ValueError(f"it names {odd[0]!r}, which is no file of a checkpoint")
         except (FileNotFoundError, ValueError, TypeError) as error:
             raise ValueError(f"{manifest}: the checkpoint is incomplete ({error})") from error
         found = {}

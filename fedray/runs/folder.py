@@ -191,7 +191,7 @@ class RunFolder:
                 return
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 shown = self.storage.shown(name)
                 raise ValueError(
                     f"{shown}:{number}: is not a row of JSON ({error}): remove the line to go on without it"

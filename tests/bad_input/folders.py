@@ -141,6 +141,18 @@ CASES = (
         run(metrics__jsonl='{"round": 1, "train/loss": "x"}\n'),
         REPORT,
     ),
+    Case(
+        "report: metrics.jsonl nested 100,000 deep",
+        "done/metrics.jsonl:1",
+        run(metrics__jsonl="[" * 100_000 + "\n"),
+        REPORT,
+    ),
+    Case(
+        "report: clients.parquet with another header",
+        ("done/clients.parquet", "is damaged"),
+        run(clients__parquet=b"PAR1" + b"\xff" * 20 + b"\x0c\x00\x00\x00PAR1"),
+        REPORT,
+    ),
     Case("report: metrics.jsonl in Latin-1", "done/metrics.jsonl", run(metrics__jsonl=b"\xe9\n"), REPORT),
     Case("report: predictions.tsv cut", "done/predictions.tsv", run(predictions__tsv="utterance\tmod"), REPORT),
     Case(

@@ -111,7 +111,7 @@ def test_an_actor_that_the_memory_monitor_ends_is_replaced(
 
 
 @pytest.mark.parametrize(("call", "words"), [
-    (0, "a client actor died while it started: Ray's memory monitor ended it"),
+    (0, r"engine\.replacements allows no further one \(0 were replaced\): Ray's memory monitor ended it"),
     (1, r"engine\.replacements allows no further one \(0 were replaced\): Ray's memory monitor ended it"),
 ])  # fmt: skip
 def test_without_replacements_it_ends_the_run(
@@ -120,6 +120,19 @@ def test_without_replacements_it_ends_the_run(
     evicting(monkeypatch, call)
     with pytest.raises(RunError, match=words):
         started(replacements=0).run({0: Double(1)})
+
+
+def test_where_memory_does_not_suffice_for_all_fewer_start(
+    started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both answers of a pool of two (0, 1): the first is replaced, the second is not."""
+    evicting(monkeypatch, 0, 1)
+    said: list[str] = []
+    pool = started(size=2, warn=said.append)
+    assert pool.size == pool.crew.replaced == 1 and len(pool.crew.actors) == 1
+    assert "Memory ran out 2 times, so that 1 actor goes on, to the same bits: set engine.actors=1" in said[1]
+    assert pool.run({0: Double(1), 1: Double(2)}) == {0: 2, 1: 4}
+    pool.close()
 
 
 def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Pool]) -> None:

@@ -57,8 +57,11 @@ class Worker:
     since: float = field(default_factory=time.monotonic)
 
 
-def fuzz(seed: int, seconds: float, processes: int, keep: Path) -> tuple[int, list[str]]:
-    """Read damaged files for so long; the number of files, and the findings, one a line. Files of findings stay."""
+def fuzz(seed: int, seconds: float, processes: int, keep: Path, most: int = 100) -> tuple[int, list[str]]:
+    """Read damaged files for so long, or until there are `most` findings; the number of files, and the findings.
+
+    Files of findings stay in `keep`.
+    """
     targets()  # processes inherit them
     context, findings, done, end = multiprocessing.get_context("fork"), [], 0, time.monotonic() + seconds
     scratch = tempfile.TemporaryDirectory(prefix="fedray-fuzz-", ignore_cleanup_errors=True)
@@ -71,11 +74,11 @@ def fuzz(seed: int, seconds: float, processes: int, keep: Path) -> tuple[int, li
         return Worker(process, mine, number)
 
     workers = [start(number) for number in range(processes)]
-    while time.monotonic() < end:
+    while time.monotonic() < end and len(findings) < most:
         for place, worker in enumerate(workers):
             words: str | None = None
             try:
-                while worker.words.poll(0.02) and time.monotonic() < end:
+                while len(findings) < most and worker.words.poll(0.02) and time.monotonic() < end:
                     worker.number, words = worker.words.recv()
                     worker.since, done = time.monotonic(), done + (words is None)
                     if words is not None:

@@ -175,6 +175,16 @@ def test_files_that_are_missing_or_cut_short_are_named(tmp_path: Path) -> None:
         read("huggingface", hub / "en")
 
 
+def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    """fuzz found it; a damaged offset ended the process."""
+    text = pa.Array.from_buffers(pa.string(), 4, pa.array([b"\xf7", b"a", b"b", b"c"]).buffers())
+    folder = saved(tmp_path / "saved", table(text=text))
+    with pytest.raises(
+        ValueError, match=r"data-00000-of-00002.arrow cannot be read: it is cut short or damaged \(.*UTF8"
+    ):
+        read("huggingface", folder, **OPTIONS)
+
+
 def test_a_row_that_is_gone_is_an_error_of_the_audio(tmp_path: Path) -> None:
     file = parquet(tmp_path / "train.parquet", table())
     assert audio.duration(packed_path(file, "audio", 3)) == 0.5

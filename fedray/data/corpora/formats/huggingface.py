@@ -158,6 +158,7 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
     columns: dict[str, list[str]] = {option: [] for option in ("path", *named)}
     try:
         for chunk in chunks:
+            chunk.validate(full=True)  # a damaged offset would end this process
             columns["path"] += _paths(file, chunk[audio], audio, len(columns["path"]))
             for option, name in named.items():
                 columns[option] += _texts(file, chunk[name], name, option, classes[option], len(columns[option]))
