@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 AUDIO = ("numpy", "scipy", "soundfile", "torch", "torchaudio")  # what features are computed with
-LEARNING = (*AUDIO, "faiss-cpu", "faiss-gpu", "sentencepiece", "speechbrain", "transformers")
+LEARNING = (*AUDIO, "faiss-cpu", "faiss-gpu", "numba", "sentencepiece", "speechbrain", "transformers")
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from fedray.models.padding import Reflect, Silence, padding
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
+COMPILED = ("RoPEMHA", "RelPosMHAXL")
 SHORTEST = 3  # frames: two reflecting convolutions need them
 LONGEST = 2500  # positions in SpeechBrain's table of absolute positions: 100 s of speech, or 2500 tokens of the decoder
 
@@ -56,6 +57,9 @@ class ConformerSettings:
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
+    # On a CPU the encoder trains twice as fast in compiled loops (not with regularMHA). false: SpeechBrain's modules,
+    # as on a GPU.
+    kernels: bool = True
 
     def __post_init__(self) -> None:
         if self.front not in FRONTS:
@@ -118,10 +122,24 @@ class Conformer(nn.Module):
             raise ValueError(
                 f"an utterance of {int(lengths.min())} frames is too short: the conformer needs {SHORTEST}"
             )
+        if self.settings.kernels and self.settings.attention in COMPILED and on_cpu(features):
+            return self._encode_compiled(features, lengths)
         with self._padding_masked(lengths):
             frames = self.front(features)
             lengths = subsampled(lengths)
             return self.transformer.encode(frames, lengths / frames.shape[1]), lengths
+
+    def _encode_compiled(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        from fedray.models import kernels  # numba takes half a second
+
+        share = self.settings.dropout if self.training else 0.0
+        if self.settings.front == "conv1d":
+            frames = kernels.front(self.front, features, lengths, share)
+        else:
+            with self._padding_masked(lengths):
+                frames = self.front(features)
+        lengths = subsampled(lengths)
+        return kernels.encode(self.transformer, frames.flatten(2), lengths, share), lengths
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of utterances of one length -> log-probabilities [B, ceil(T / 4), vocabulary]."""
@@ -180,6 +198,11 @@ class Conformer(nn.Module):
                 if isinstance(module, ConvolutionModule):
                     hooks.callback(module.conv.register_forward_pre_hook(Silence(lengths)).remove)
             yield
+
+
+def on_cpu(features: Tensor) -> bool:
+    """Whether compiled loops can take these features."""
+    return features.device.type == "cpu" and features.dtype == torch.float32
 
 
 def halved(lengths: Tensor) -> Tensor:
