@@ -26,12 +26,13 @@ def _cache() -> bool:
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
-    folder = Path(compiler.CACHE_DIR or cache_root() / "kernels") / digest
+    kept = compiler.CACHE_DIR  # type: ignore[attr-defined]  # numba sets it from NUMBA_CACHE_DIR
+    folder = Path(kept or cache_root() / "kernels") / digest
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return False
-    compiler.CACHE_DIR = str(folder)
+    compiler.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     return os.access(folder, os.W_OK)
 
 
