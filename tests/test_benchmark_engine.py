@@ -78,11 +78,10 @@ def test_both_sides_recognise_the_same(name: str, tmp_path: Path) -> None:
 
 def test_a_recogniser_learns_in_bare_speechbrain() -> None:
     """The steps that the floor counts are steps that learn: the loss on one client falls."""
-    workload = workloads.RECOGNITION["conformer"]
-    torch.manual_seed(0)
+    workload = workloads.RECOGNITION["crdnn"]
     model, data = workload.net(), [part[:6] for part in workload.data(0)]
     losses = [workloads.train(workload, model, data) for _ in range(4)]
-    assert losses[-1] < losses[0]
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_the_floor_shares_the_steps_out() -> None:
