@@ -59,8 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def stamp(sizes: Sizes) -> dict[str, Any]:
     """Machine, versions and date of a part."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return study.machine() | {"memory_gib": round(memory), "pairs": sizes.pairs, "rounds": sizes.rounds}
+    return study.machine() | {"pairs": sizes.pairs, "rounds": sizes.rounds}
 
 
 def merge(numbers: dict[str, Any], part: str, measured: dict[str, Any], stamped: dict[str, Any]) -> None:

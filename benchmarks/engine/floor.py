@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.engine import workloads
-from benchmarks.engine.workloads import WORKLOADS, Keywords, Recognition
+from benchmarks.engine.workloads import WORKLOADS, Keywords, Recognition, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def play(workload: Keywords | Recognition, rounds: int, part: int = 0, parts: int = 1) -> list[float]:
+def play(workload: Workload, rounds: int, part: int = 0, parts: int = 1) -> list[float]:
     """Seconds of each round. With `parts`, this process trains its share of the cohort: as many steps as the others."""
     torch.set_num_threads(1)
     personal, shared = None, workload
@@ -55,7 +55,7 @@ def play(workload: Keywords | Recognition, rounds: int, part: int = 0, parts: in
     return seconds
 
 
-def share(workload: Keywords | Recognition, cohort: list[int], part: int, parts: int) -> list[int]:
+def share(workload: Workload, cohort: list[int], part: int, parts: int) -> list[int]:
     """The clients of part `part`: the one with the most steps goes to the part with the fewest, and so on."""
     found: list[list[int]] = [[] for _ in range(parts)]
     loads = [0] * parts
@@ -66,10 +66,9 @@ def share(workload: Keywords | Recognition, cohort: list[int], part: int, parts:
     return found[part]
 
 
-def measure(workload: Keywords | Recognition, rounds: int, processes: int = 1) -> list[list[float]]:
+def measure(workload: Workload, rounds: int, processes: int = 1) -> list[list[float]]:
     """Seconds of each round in each of `processes` new processes, which train shares of the cohort side by side."""
-    kind = type(workload).__name__
-    command = [sys.executable, "-m", "benchmarks.engine.floor", json.dumps([kind, asdict(workload)]), str(rounds)]
+    command = [sys.executable, "-m", "benchmarks.engine.floor", text_of(workload), str(rounds)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
@@ -83,8 +82,13 @@ def measure(workload: Keywords | Recognition, rounds: int, processes: int = 1) -
     return [json.loads(text.splitlines()[-1]) for text in printed]
 
 
-def workload_of(text: str) -> Keywords | Recognition:
-    """A workload from its name, or from the JSON that `measure` writes."""
+def text_of(workload: Workload) -> str:
+    """A workload as JSON, for the command line."""
+    return json.dumps([type(workload).__name__, asdict(workload)])
+
+
+def workload_of(text: str) -> Workload:
+    """A workload from its name or its JSON."""
     if text in WORKLOADS:
         return WORKLOADS[text]
     kind, fields = json.loads(text)

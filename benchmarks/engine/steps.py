@@ -24,7 +24,7 @@ import torch
 
 from benchmarks import study
 from benchmarks.engine import runs, stores, workloads
-from benchmarks.engine.workloads import WORKLOADS, Keywords, Recognition
+from benchmarks.engine.workloads import WORKLOADS, Keywords, Workload
 from fedray.core.types import Client, Received
 from fedray.engine import work
 
@@ -36,14 +36,14 @@ CLOCKS = {"wall": time.perf_counter, "CPU": time.process_time}
 class Sides:
     """The training of a client, by its number, on both sides, which start from the same weights."""
 
-    workload: Keywords | Recognition
+    workload: Workload
     fedray: Callable[[int], object]
     bare: Callable[[int], object]
 
 
 def sides(model: str, folder: Path) -> Sides:
     workload = WORKLOADS[model]
-    _, program = runs.build(folder, stores.write(folder / model, workload), workload, 1, 1)
+    _, program = runs.build(folder, stores.write(folder, workload), workload, 1, 1)
     algorithm, data = program.algorithm, program.data
     state, _ = work.init(program, lambda: work.server(program, None, "cpu", algorithm.assets(data), lambda *_: None))
     broadcast = algorithm.broadcast(state, 0)

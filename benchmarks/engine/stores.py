@@ -23,13 +23,16 @@ FIRST = 0x4E00  # token 1 as a character: the next tokens follow in the order of
 
 
 def write(folder: Path, workload: Workload) -> Utterances:
-    """The workload's pool as a feature store in `folder` with its manifest, written once."""
+    """The workload's pool as a feature store below `folder` with its manifest, written once."""
     if isinstance(workload, Recognition):
+        folder = folder / workload.model
         features, tokens = workload.utterances()
         texts = ["".join(chr(FIRST + token - 1) for token in spoken) for spoken in tokens]
         return _store(folder, features, {"seconds": workloads.seconds(), "text": texts})
     clips, classes = workloads.pool()
-    return _store(folder, clips.astype(np.float16), {"seconds": np.ones(POOL), "label": [LABELS[i] for i in classes]})
+    return _store(
+        folder / "keywords", clips.astype(np.float16), {"seconds": np.ones(POOL), "label": [LABELS[i] for i in classes]}
+    )
 
 
 def _store(folder: Path, features: Sequence[np.ndarray] | np.ndarray, columns: dict[str, Any]) -> Utterances:

@@ -230,4 +230,4 @@ RECOGNITION = {
     "conformer": Recognition("Conformer", "conformer", 40, 100, 28, 12, epochs=2, lr=0.25),
     "crdnn": Recognition("CRDNN", "crdnn", 32, 50, 200, 4, epochs=5, lr=0.3),
 }
-WORKLOADS: dict[str, Keywords | Recognition] = {**KEYWORDS, **RECOGNITION}
+WORKLOADS: dict[str, Workload] = {**KEYWORDS, **RECOGNITION}
