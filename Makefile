@@ -3,13 +3,14 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 # Tests wait for Ray much of the time, so there are more processes than cores. When a test ends its process, the others do
 # not wait for it.
 PARALLEL := -n 4 --dist loadfile --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine chaos soak fuzz faults cluster-check dashboards clean
+.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
 
 $(BIN)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +55,14 @@ study-fedmlac: $(BIN)/.demo  ## FedMLAC and its baselines on keywords, three see
 
 bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 16 minutes on two idle cores)
 	$(BIN)/python -m benchmarks.engine.engine
+
+$(PEERS)/.installed: benchmarks/engine/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+bench-peers: $(BIN)/.installed $(PEERS)/.installed  ## fedray beside pfl-research and Flower (ARGS="--turns 1"), in their own environment
+	$(BIN)/python -m benchmarks.engine.peers $(ARGS)
 
 chaos: $(BIN)/.installed  ## ten minutes of faults (kills, hangs, memory, disk, clock, network): all runs must have the same bits
 	$(BIN)/python -m tests.chaos

@@ -91,6 +91,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "ray": ray.__version__,

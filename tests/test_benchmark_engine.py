@@ -7,16 +7,17 @@ from __future__ import annotations
 import json
 import re
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks import study
-from benchmarks.engine import engine, floor, lane_profile, page, parts, runs
+from benchmarks.engine import engine, floor, lane_profile, page, parts, runs, steps, stores, workloads
 from fedray.data.features.dataset import batches
 
 
@@ -27,30 +28,82 @@ def bench(tmp_path: Path) -> Any:
 
 def test_both_sides_train_the_same(tmp_path: Path) -> None:
     """The same models, clips, classes and sizes of batches; so the same number of steps."""
-    clips, classes = floor.pool()
-    stored = runs.write_clips(tmp_path / "clips")
+    clips, classes = workloads.pool()
     for model, expected in (("base", 178_083), ("lite", 28_067), ("mutual", 28_067)):
-        workload = replace(floor.WORKLOADS[model], clients=6)
-        config, program = runs.build(tmp_path, stored, workload, 1, 1)
+        workload = replace(workloads.KEYWORDS[model], clients=6)
+        config, program = runs.build(tmp_path, stores.write(tmp_path / "clips", workload), workload, 1, 1)
         task, client = program.algorithm.task, program.data.load("client-0005")
-        assert (
-            task.flat("cpu").layout.size
-            == expected
-            == sum(p.numel() for p in floor.net(workload.shared()).parameters())
-        )
-        assert config.algorithm.settings.client.clip is None and config.algorithm.settings.client.lr == floor.LR
+        assert task.flat("cpu").layout.size == expected == sum(p.numel() for p in workload.shared().net().parameters())
+        local = config.algorithm.settings.client
+        assert local.clip is None and (local.lr, local.epochs) == (workload.lr, workload.epochs)
         rows = (5 * 7 + np.arange(20) * 13) % 2000
         np.testing.assert_array_equal(task.targets(client), classes[rows])
         # half a unit in the last of float16's eleven digits
-        found = list(batches(client, config.algorithm.settings.client.batch, None))
+        found = list(batches(client, local.batch, None))
         np.testing.assert_allclose(
             np.concatenate([batch.features for batch in found]), clips[rows], rtol=2**-11, atol=2**-24
         )
-        assert (
-            [len(batch) for batch in found]
-            == [16, 4]
-            == [len(clips[rows][start : start + floor.BATCH]) for start in (0, 16)]
-        )
+        assert [len(batch) for batch in found] == [16, 4] and workloads.steps(workload, 5) == 2
+
+
+@pytest.mark.parametrize("name", workloads.RECOGNITION)
+def test_both_sides_recognise_the_same(name: str, tmp_path: Path) -> None:
+    """The same network, utterances, tokens and steps; and the same loss, where no padding and no dropout differ."""
+    workload = workloads.RECOGNITION[name]
+    config, program = runs.build(tmp_path, stores.write(tmp_path / "pool", workload), workload, 1, 1)
+    task, local = program.algorithm.task, config.algorithm.settings.client
+    assert task.tokeniser.size == workload.tokens and config.cohort.size == workload.clients
+    assert [getattr(local, key) for key in ("lr", "batch", "epochs", "clip")] == [
+        getattr(workload, key) for key in ("lr", "batch", "epochs", "clip")
+    ]
+    ours, bare = task.flat("cpu").model.eval(), workload.net().eval()
+    ours.load_state_dict(bare.state_dict())
+    client = program.data.load("client-0005")
+    features, lengths, tokens, sizes = workload.data(5)
+    np.testing.assert_array_equal(client.lengths, lengths)
+    targets = task.targets(client)
+    assert [tokens[i, :size].tolist() for i, size in enumerate(sizes.tolist())] == targets
+    assert workloads.steps(workload, 5) == workload.epochs * len(list(batches(client, local.batch, None)))
+    for batch in batches(client, 1, None):
+        (at,) = batch.positions.tolist()
+        one = [part[at : at + 1] for part in (features, lengths, tokens, sizes)]
+        assert torch.equal(one[0][:, : lengths[at]], batch.features)
+        expected = workload.loss(bare, *one).item()
+        assert task.loss(ours, batch, [targets[at]]).item() == pytest.approx(expected, rel=1e-4)
+        break
+    counts = [len(workload.rows(number)) for number in range(workload.clients)]
+    assert min(counts) >= 3 and max(counts) <= 40 and np.median(counts) == pytest.approx(10, abs=2)
+    assert workloads.seconds().mean() == pytest.approx(2.6, abs=0.05)
+
+
+def test_a_recogniser_learns_in_bare_speechbrain() -> None:
+    """The steps that the floor counts are steps that learn: the loss on one client falls."""
+    workload = workloads.RECOGNITION["crdnn"]
+    model, data = workload.net(), [part[:6] for part in workload.data(0)]
+    losses = [workloads.train(workload, model, data) for _ in range(4)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_floor_shares_the_steps_out() -> None:
+    workload = workloads.RECOGNITION["conformer"]
+    cohort = workloads.chosen(workload, 0)
+    parts = [floor.share(workload, cohort, part, 4) for part in range(4)]
+    assert sorted(sum(parts, [])) == sorted(cohort) == list(range(workload.clients))
+    loads = [sum(workloads.steps(workload, client) for client in part) for part in parts]
+    assert max(loads) - min(loads) <= 2 * workload.epochs
+    tiny = replace(workloads.KEYWORDS["mutual"], cohort=2)
+    assert floor.workload_of(json.dumps(["Keywords", asdict(tiny)])) == tiny
+    assert len(floor.play(tiny, 2)) == 2
+
+
+@pytest.mark.parametrize("model", ["lite", "mutual", "crdnn"])
+def test_steps_are_timed_on_both_sides(model: str, tmp_path: Path) -> None:
+    found = steps.measure(steps.sides(model, tmp_path), clients=1)
+    assert {side: {clock: len(ms) for clock, ms in clocks.items()} for side, clocks in found.items()} == {
+        side: {"wall": 1, "CPU": 1} for side in ("fedray", "bare")
+    }
+    shown = steps.row("a", {"fedray": {"CPU": [1.0, 3.0]}, "bare": {"CPU": [2.0, 2.0]}}, ["CPU"])
+    assert shown["bare (CPU ms a step)"] == "2.00" and shown["fedray / bare (CPU)"].startswith("1.000 [")
 
 
 @pytest.mark.long
@@ -89,7 +142,7 @@ def test_the_parts_and_their_page(bench: Any, monkeypatch: pytest.MonkeyPatch, t
     numbers: dict[str, Any] = {}
     for name in parts.PARTS:
         measured = parts.floor(bench, ["base", "lite"]) if name == "floor" else parts.PARTS[name](bench)
-        engine.merge(numbers, name, measured, engine.stamp(bench.sizes, None))
+        engine.merge(numbers, name, measured, engine.stamp(bench.sizes))
     base = numbers["floor"]["base"]
     assert base["floor_s"] == 1.0 / 2 and base["seconds"]["fedray"] == mean([0.55, 0.65])
     assert base["ratio"]["fedray"] == pytest.approx(0.6 / 0.5)

@@ -4,7 +4,6 @@
     python -m benchmarks.engine.engine --quick          # CRNN-Base against the floor (2 minutes); writes nothing
     python -m benchmarks.engine.engine --only cohort    # one part; merged into the page
     python -m benchmarks.engine.engine --only floor --models lite wide
-    python -m benchmarks.engine.engine --only floor --peers ~/peers --bench ~/bench    # and pfl-research and Flower
 
 Parts: floor, phases, population, cohort, size, speakers. Nothing else should run on the machine meanwhile.
 """
@@ -21,9 +20,8 @@ from typing import Any
 
 from benchmarks import study
 from benchmarks.engine import page, parts
-from benchmarks.engine.floor import WORKLOADS
 from benchmarks.engine.parts import PARTS, QUICK, TINY, Bench, Sizes
-from benchmarks.engine.peers import Peers
+from benchmarks.engine.workloads import KEYWORDS
 
 NUMBERS = study.RESULTS / "engine.json"
 
@@ -32,22 +30,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only CRNN-Base against the floor; writes nothing")
     parser.add_argument("--only", choices=PARTS, help="one part")
-    parser.add_argument("--models", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="of the part floor")
-    parser.add_argument("--peers", type=Path, help="a virtual environment with pfl and flwr")
-    parser.add_argument("--bench", type=Path, help="the folder with pfl_run.py and flower_run.py")
+    parser.add_argument("--models", nargs="+", choices=KEYWORDS, default=list(KEYWORDS), help="of the part floor")
     parser.add_argument("--work", type=Path, help="folder of the runs (default: a temporary one)")
     parser.add_argument(
         "--tiny", action="store_true", help="sizes that take seconds, to try the program; writes nothing"
     )
     chosen = parser.parse_args(arguments)
-    if (chosen.peers is None) != (chosen.bench is None):
-        parser.error("--peers and --bench belong together")
-    peers = Peers(chosen.peers.absolute(), chosen.bench.absolute()) if chosen.peers else None
     os.environ["OMP_NUM_THREADS"] = "1"
     cores = study.machine()["cores"]
     sizes = TINY if chosen.tiny else QUICK if chosen.quick else Sizes()
     with tempfile.TemporaryDirectory(prefix="fedray-bench-", dir=chosen.work) as work:
-        bench = Bench(Path(work), sizes, cores, peers)
+        bench = Bench(Path(work), sizes, cores)
         if chosen.quick:
             print(verdict(parts.floor(bench, ["base"], side_by_side=False)["base"]))
             return
@@ -55,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name in [chosen.only] if chosen.only else PARTS:
             bench.say(f"part {name}")
             measured = parts.floor(bench, chosen.models) if name == "floor" else PARTS[name](bench)
-            merge(numbers, name, measured, stamp(sizes, peers if name == "floor" else None))
+            merge(numbers, name, measured, stamp(sizes))
             if not chosen.tiny:  # after each part, in case the next one fails
                 page.write(numbers, NUMBERS.parent)
     if chosen.tiny:
@@ -64,14 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(verdict(measured))
 
 
-def stamp(sizes: Sizes, peers: Peers | None) -> dict[str, Any]:
+def stamp(sizes: Sizes) -> dict[str, Any]:
     """Machine, versions and date of a part."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return (
-        study.machine()
-        | {"memory_gib": round(memory), "pairs": sizes.pairs, "rounds": sizes.rounds}
-        | ({"peers": peers.versions()} if peers else {})
-    )
+    return study.machine() | {"pairs": sizes.pairs, "rounds": sizes.rounds}
 
 
 def merge(numbers: dict[str, Any], part: str, measured: dict[str, Any], stamped: dict[str, Any]) -> None:

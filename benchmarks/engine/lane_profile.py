@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from benchmarks.engine import floor
-from benchmarks.engine.floor import Workload
+from benchmarks.engine.workloads import Keywords
 from fedray.core.parameters import FlatModel
 from fedray.core.sums import WeightedSum
 from fedray.engine import lane_training, work
@@ -120,6 +120,6 @@ def lane_ms(program: Program, clients: int, repeats: int) -> dict[str, float]:
     return {phase: 1000 * median(seconds[phase] for seconds in found[1:]) / clients for phase in (*TIMED, REST)}
 
 
-def floor_ms(workload: Workload, rounds: int) -> float:
+def floor_ms(workload: Keywords, rounds: int) -> float:
     """Milliseconds a client of the bare steps in this process."""
     return 1000 * median(floor.play(workload, rounds + 1)[1:]) / workload.cohort

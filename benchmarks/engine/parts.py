@@ -14,12 +14,11 @@ from statistics import mean, median
 from typing import Any
 
 from benchmarks.engine import floor as bare
-from benchmarks.engine import lane_profile, toys
+from benchmarks.engine import lane_profile, stores, toys
 from benchmarks.engine import runs as fedray_runs
 from benchmarks.engine import speakers as speech
-from benchmarks.engine.floor import WORKLOADS, Workload
-from benchmarks.engine.peers import SCRIPTS, Peers
 from benchmarks.engine.runs import Played
+from benchmarks.engine.workloads import KEYWORDS, Keywords
 from fedray.engine.settings import EngineSettings
 
 # Phase of a round -> its key in metrics.jsonl, and whether it is a sum over all actors.
@@ -56,8 +55,8 @@ class Sizes:
     size_rounds: int = 4
     speakers: int = 4000
 
-    def workload(self, model: str) -> Workload:
-        workload = WORKLOADS[model]
+    def workload(self, model: str) -> Keywords:
+        workload = KEYWORDS[model]
         return replace(workload, clients=self.clients, cohort=workload.cohort * self.cohort // 100)
 
 
@@ -66,10 +65,10 @@ TINY = Sizes(1, 3, 16, 5, 32, 2, (10, 1000), 4, (2, 8), (1000, 10_000), (4, 8), 
 
 
 class Bench:
-    """The folder, the sizes and the peers of a measurement."""
+    """The folder and the sizes of a measurement."""
 
-    def __init__(self, work: Path, sizes: Sizes, cores: int, peers: Peers | None = None) -> None:
-        self.work, self.sizes, self.cores, self.peers = work, sizes, cores, peers
+    def __init__(self, work: Path, sizes: Sizes, cores: int) -> None:
+        self.work, self.sizes, self.cores = work, sizes, cores
         self._runs, self._since = 0, time.monotonic()
 
     def say(self, text: str) -> None:
@@ -85,8 +84,8 @@ class Bench:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def fedray(self, workload: Workload, rounds: int, scored: int = 0, period: float | None = None) -> Played:
-        clips = fedray_runs.write_clips(self.work / "clips")
+    def fedray(self, workload: Keywords, rounds: int, scored: int = 0, period: float | None = None) -> Played:
+        clips = stores.write(self.work / "clips", workload)
         with self.folder() as folder, fedray_runs.ray_here():
             return fedray_runs.play(fedray_runs.assignment(folder, clips, workload, rounds, self.cores, scored), period)
 
@@ -97,7 +96,7 @@ class Bench:
 
 
 def floor(bench: Bench, models: Sequence[str], side_by_side: bool = True) -> dict[str, Any]:
-    """Each model: floor, fedray and the peers (if given) in turns."""
+    """Each model: floor and fedray in turns."""
     return {model: _pairs(bench, model, side_by_side) for model in models}
 
 
@@ -110,8 +109,6 @@ def _pairs(bench: Bench, model: str, side_by_side: bool) -> dict[str, Any]:
         if side_by_side:
             parts = bare.measure(replace(workload, lean=model != "wide"), rounds, cores)  # fedray has no wide model
             seconds.setdefault(BARE, []).append(list(chain.from_iterable(run[1:] for run in parts)))
-        for peer in SCRIPTS if bench.peers else ():
-            seconds.setdefault(peer, []).append(bench.peers.measure(peer, model, workload, rounds, cores))
         shown = "  ".join(f"{name} {median(runs[-1]):.3f}" for name, runs in seconds.items())
         bench.say(f"{workload.title}, pair {pair + 1} of {bench.sizes.pairs}: seconds a round: {shown}")
     floors = [median(run) / cores for run in seconds["one core"]]
@@ -126,7 +123,7 @@ def _pairs(bench: Bench, model: str, side_by_side: bool) -> dict[str, Any]:
         "title": workload.title,
         "cohort": workload.cohort,
         "clips": workload.clips,
-        "parameters": sum(parameter.numel() for parameter in bare.net(workload).parameters()),
+        "parameters": sum(parameter.numel() for parameter in workload.net().parameters()),
         "floor_s": found["one core"] / cores,
         "seconds": {name: value for name, value in found.items() if name != "one core"},
         "ratios": ratios,
@@ -147,7 +144,7 @@ def phases(bench: Bench) -> dict[str, Any]:
         if values:
             found[phase] = median(values) / (cores if summed else 1)
     bench.say(f"phases of a round: {', '.join(f'{phase} {1000 * value:.1f} ms' for phase, value in found.items())}")
-    clips = fedray_runs.write_clips(bench.work / "clips")
+    clips = stores.write(bench.work / "clips", workload)
     clients = max(1, workload.cohort // EngineSettings().lanes)
     with bench.folder() as folder:
         _, program = fedray_runs.build(folder, clips, workload, 1, cores)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -13,20 +12,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import psutil
 import ray
 import yaml
 
-from benchmarks.engine import floor, toys
-from benchmarks.engine.floor import BINS, FRAMES, POOL, Workload
+from benchmarks.engine import networks, toys
+from benchmarks.engine.stores import configuration, federation
 from benchmarks.engine.toys import Wide
+from benchmarks.engine.workloads import Workload
 from fedray import experiment
 from fedray.config.schema import plain
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.store import FeatureStore
-from fedray.data.federation.speech_data import SpeechData
-from fedray.data.manifest import Manifest
 from fedray.engine import driver as drivers
 from fedray.engine import session
 from fedray.engine.driver import Assignment
@@ -35,58 +31,6 @@ from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.models import MODELS
 from fedray.runs.client_states import ClientStore
-
-LABELS = [f"{i:02d}" for i in range(floor.CLASSES)]
-# Width, hidden and bidirectional of fedray's models; `Wide` stands for every other shape.
-OURS = {(64, 128, True): "base", (32, 64, False): "lite"}
-
-
-def write_clips(folder: Path) -> Utterances:
-    """The pool of clips as a feature store with its manifest, written once."""
-    clips, classes = floor.pool()
-    frames = folder / "frames.f16"
-    if not frames.exists():
-        folder.mkdir(parents=True)
-        np.save(folder / "offsets.npy", np.arange(POOL + 1, dtype=np.int64) * FRAMES)
-        (folder / "store.json").write_text(json.dumps({"bins": BINS, "broken": {}}), encoding="utf-8")
-        clips.astype(np.float16).tofile(frames)
-    columns = {
-        "utterance": [f"clip-{i:04d}" for i in range(POOL)],
-        "path": [str(frames.resolve())] * POOL,
-        "seconds": np.ones(POOL),
-        "speaker": ["nobody"] * POOL,
-        "label": [LABELS[i] for i in classes],
-    }
-    return Utterances(Manifest.from_columns(columns, str(folder)), FeatureStore(folder), np.arange(POOL))
-
-
-def federation(clips: Utterances, workload: Workload, scored: int = 0) -> SpeechData:
-    """The workload's clients; the first `scored` clips are the development set."""
-    rows = {f"client-{client:04d}": workload.rows(client) for client in range(workload.clients)}
-    return SpeechData(clips, rows, {"dev": clips.take(np.arange(scored))} if scored else {}, None)
-
-
-def configuration(workload: Workload, rounds: int, actors: int) -> dict[str, Any]:
-    """The workload as the contents of a YAML file."""
-    workload, whole = workload.shared(), workload
-    shape = (workload.width, workload.hidden, workload.bidirectional)
-    client = {"lr": floor.LR, "batch": floor.BATCH, "epochs": 1, "clip": None}
-    wide = {"kind": "wide", "width": workload.width, "hidden": workload.hidden, "bidirectional": workload.bidirectional}
-    return {
-        "name": "engine",
-        "rounds": rounds,
-        "task": {"kind": "classification", "classes": LABELS},
-        "model": {"kind": "crnn", "size": OURS[shape]} if shape in OURS else wide,
-        "algorithm": {
-            "kind": "fedmlac",
-            "sizes": [OURS[whole.width, whole.hidden, whole.bidirectional]],
-            "client": client,
-        }
-        if whole.mutual
-        else {"kind": "fedavg", "client": client, "pretrain": {"steps": 0}},
-        "cohort": {"size": workload.cohort},
-        "engine": {"actors": actors},
-    }
 
 
 def build(
@@ -123,7 +67,7 @@ def ray_here() -> Iterator[None]:
     """Start Ray for a measurement and stop it after; a Ray that runs already stays."""
     there = ray.is_initialized()
     session.connect()
-    for module in (floor, toys):
+    for module in (networks, toys):
         session.ship(module)
     try:
         yield

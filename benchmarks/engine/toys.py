@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.engine.floor import Net
+from benchmarks.engine.networks import CRNN
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
@@ -36,14 +36,13 @@ class WideSettings:
     init: str | None = None
 
 
-class Wide(Net):
+class Wide(CRNN):
     """The workload's network at any width, as a user's model."""
 
     Settings: ClassVar[type] = WideSettings
 
     def __init__(self, settings: WideSettings, bins: int, classes: int) -> None:
-        super().__init__(settings.width, settings.hidden, settings.bidirectional)
-        assert (self.conv[0].in_channels, self.out.out_features) == (bins, classes)
+        super().__init__(settings.width, settings.hidden, settings.bidirectional, bins, classes)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         return super().forward(features)
