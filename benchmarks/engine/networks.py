@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import torch
 from torch import Tensor, nn
 
 
@@ -26,9 +27,10 @@ class CRNN(nn.Module):
         """[B, T, bins] -> logits [B, classes]."""
         frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
         if self.lean:
-            from fedray.models.recurrent import gru
+            from fedray.models.kernels.recurrent import recurrent
 
-            return self.out(gru(self.rnn, frames).mean(1))
+            lengths = torch.full((len(frames),), frames.shape[1])
+            return self.out(recurrent(self.rnn, frames, lengths).mean(1))
         return self.out(self.rnn(frames)[0].mean(1))
 
 

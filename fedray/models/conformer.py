@@ -25,6 +25,7 @@ from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
 
 from fedray.core.ranges import Count, Natural, Part
+from fedray.models.kernels import on_cpu
 from fedray.models.padding import Reflect, Silence, padding
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
@@ -130,7 +131,7 @@ class Conformer(nn.Module):
             return self.transformer.encode(frames, lengths / frames.shape[1]), lengths
 
     def _encode_compiled(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        from fedray.models import kernels  # numba takes half a second
+        from fedray.models.kernels import conformer as kernels
 
         share = self.settings.dropout if self.training else 0.0
         if self.settings.front == "conv1d":
@@ -198,11 +199,6 @@ class Conformer(nn.Module):
                 if isinstance(module, ConvolutionModule):
                     hooks.callback(module.conv.register_forward_pre_hook(Silence(lengths)).remove)
             yield
-
-
-def on_cpu(features: Tensor) -> bool:
-    """Whether compiled loops can take these features."""
-    return features.device.type == "cpu" and features.dtype == torch.float32
 
 
 def halved(lengths: Tensor) -> Tensor:

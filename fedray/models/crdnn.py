@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from fedray.core.ranges import Count, Natural, Part
+from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
-from fedray.models.padding import Reflect
+from fedray.models.padding import Reflect, padding
 
 RNNS = {"lstm": LSTM, "gru": GRU}
 KERNEL = (3, 3)  # frames, bins: the only size that `Reflect` supports
@@ -58,6 +59,8 @@ class CRDNNSettings:
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
+    # On a CPU the recurrent layers run in compiled loops. false: torch's, as on a GPU.
+    kernels: bool = True
 
     def __post_init__(self) -> None:
         if self.rnn not in RNNS:
@@ -180,6 +183,15 @@ class CRDNN(nn.Module):
                     hooks.callback(module.register_forward_pre_hook(Reflect(lengths)).remove)
             maps = encoder["time_pooling"](encoder["CNN"](features))
         lengths = lengths // pooling
+        if self.settings.kernels and on_cpu(features):
+            from fedray.models.kernels import recurrent as kernels
+
+            states = kernels.recurrent(encoder["RNN"].rnn, maps.flatten(2), lengths)
+            speech = ~padding(lengths, maps.shape[1])
+            frames = encoder["DNN"](states[speech][None])[0]  # without padding, which batch norm would count
+            hidden = frames.new_zeros(*speech.shape, frames.shape[1])
+            hidden[speech] = frames
+            return hidden, lengths
         packed = pack_padded_sequence(maps.flatten(2), lengths.cpu(), batch_first=True, enforce_sorted=False)
         recurrent, _ = encoder["RNN"].rnn(packed)
         # The frames of speech, without padding.

@@ -17,8 +17,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from fedray.core.ranges import Part
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
+from fedray.models.kernels import on_cpu
 from fedray.models.padding import padding
-from fedray.models.recurrent import gru
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,8 @@ class CRNN(nn.Module):
         logits: Tensor
         if shortest == features.shape[1]:  # without padding, no masks are needed
             frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
-            # PyTorch's GRU is slow on a CPU, most of all in the backward pass.
-            trains = torch.is_grad_enabled() and frames.device.type == "cpu"
-            logits = self.out((gru(self.rnn, frames) if trains else self.rnn(frames)[0]).mean(1))
+            hidden = self._compiled(frames, None) if on_cpu(frames) else self.rnn(frames)[0]
+            logits = self.out(hidden.mean(1))
             return logits
         frames = _silenced(features.transpose(1, 2), lengths)
         for layer in self.conv:
@@ -94,10 +93,21 @@ class CRNN(nn.Module):
             if isinstance(layer, nn.MaxPool1d):
                 lengths = lengths // 2  # pooling drops an odd last frame
                 frames = _silenced(frames, lengths)
-        packed = pack_padded_sequence(frames.transpose(1, 2), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros after each clip's end
+        frames = frames.transpose(1, 2)
+        if on_cpu(frames):
+            behind = padding(lengths, frames.shape[1])[..., None]
+            hidden = self._compiled(frames, lengths).masked_fill(behind, 0.0)
+        else:
+            packed = pack_padded_sequence(frames, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros after each clip's end
         logits = self.out(hidden.sum(1) / lengths[:, None])
         return logits
+
+    def _compiled(self, frames: Tensor, lengths: Tensor | None) -> Tensor:
+        """The GRU's states of frames [B, T, D]; `lengths` None: without padding."""
+        from fedray.models.kernels.recurrent import recurrent
+
+        return recurrent(self.rnn, frames, torch.full((len(frames),), frames.shape[1]) if lengths is None else lengths)
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of clips of one length -> logits [B, classes]."""

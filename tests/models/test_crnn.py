@@ -71,12 +71,12 @@ def test_a_clip_does_not_hear_its_batch(size: str) -> None:
         torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
 
 
-def test_equal_lengths_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, features = network("base"), torch.randn(3, 98, BINS)
-    monkeypatch.setattr("fedray.models.crnn.pack_padded_sequence", None)
-    torch.testing.assert_close(model(features, torch.full((3,), 98)), plain(model, features))
-    with pytest.raises(TypeError):
-        model(features, torch.tensor([98, 97, 98]))
+@pytest.mark.parametrize("lengths", [[98, 98, 98], [98, 97, 50]])
+def test_without_compiled_loops(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, features, counts = network("base"), torch.randn(3, 98, BINS), torch.tensor(lengths)
+    compiled = model(features, counts)
+    monkeypatch.setattr("fedray.models.crnn.on_cpu", lambda frames: False)
+    torch.testing.assert_close(model(features, counts), compiled)
 
 
 def test_dropout_stands_once_behind_the_convolutions() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedray.models.kernels.attention import RelativeAttention, RotaryAttention
 from fedray.models.kernels.convolution import Convolution, Halving
 from fedray.models.kernels.feed_forward import FeedForward
-from fedray.models.kernels.rows import Drop, arrays, dropout, drops, norm, norm_back
+from fedray.models.kernels.rows import Drop, Dropout, drops, norm, norm_back
 
 SLOPE = 0.01  # of torch's LeakyReLU
 
@@ -92,20 +92,3 @@ class LayerNorm(torch.autograd.Function):
         flat = to_x.view(rows.shape)
         to_weight, to_bias = norm_back(gradient.reshape(rows.shape), rows, weight, means, inverse, flat)
         return to_x, to_weight, to_bias, None
-
-
-class Dropout(torch.autograd.Function):
-    """Dropout whose mask is computed again in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, drop: Drop) -> Tensor:
-        ctx.drop, out = drop, torch.empty_like(x)
-        dropout(*arrays(x, out), *drop)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        g = gradient.contiguous()
-        out = torch.empty_like(g)
-        dropout(*arrays(g, out), *ctx.drop)
-        return out, None

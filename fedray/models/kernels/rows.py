@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,23 @@ def drops(share: float, count: int) -> list[Drop]:
 def arrays(*tensors: Tensor) -> list[np.ndarray]:
     """The memory of contiguous tensors on the CPU."""
     return [(tensor.detach() if tensor.requires_grad else tensor).numpy() for tensor in tensors]
+
+
+class Dropout(torch.autograd.Function):
+    """Dropout whose mask is computed again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, drop: Drop) -> Tensor:
+        ctx.drop, out = drop, torch.empty_like(x)
+        dropout(*arrays(x, out), *drop)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        g = gradient.contiguous()
+        out = torch.empty_like(g)
+        dropout(*arrays(g, out), *ctx.drop)
+        return out, None
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:

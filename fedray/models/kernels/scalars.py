@@ -76,14 +76,15 @@ def sigmoid(x):
     return F(0.5) * (t * p / q) + F(0.5)
 
 
-@njit(**INLINE)
+# Without reassociation, which would join the two parts of log 2.
+@njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_model="numpy", cache=OPTIONS["cache"])
 def exponential(values, count, powers, bits):
     """exp of `count` values up to 0, in place. `powers` and `bits` are one buffer, as float32 and as int32."""
     for j in range(count):
         x = max(values[j], F(-87))
         n = np.floor(x * F(1.44269504088896341) + F(0.5))
         bits[j] = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))  # 2^n
-        r = x - n * F(0.693147180559945309)
+        r = (x - n * F(0.693359375)) + n * F(2.12194440e-4)
         p = F(1.9875691500e-4)
         p = p * r + F(1.3981999507e-3)
         p = p * r + F(8.3334519073e-3)

@@ -1,0 +1,175 @@
+"""Loops over time of a GRU and an LSTM, in one direction.
+
+Gates are computed from `sums`, which hold the input's part and the biases; the state's part is added step by step.
+Time comes first: [T, B, ...].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from fedray.models.kernels.scalars import OPTIONS, F, sigmoid
+
+
+@njit(**OPTIONS)
+def multiply(left, right, out):
+    """`out` = left [B, K] @ right [K, N] for a small B: faster than BLAS, which copies `right` in every step."""
+    rows, inner = left.shape
+    width = right.shape[1]
+    whole = inner // 4 * 4
+    out[:] = F(0)
+    for b in range(0, rows - 1, 2):
+        to, also = out[b], out[b + 1]
+        for k in range(0, whole, 4):
+            x0, x1, x2, x3 = left[b, k], left[b, k + 1], left[b, k + 2], left[b, k + 3]
+            y0, y1, y2, y3 = left[b + 1, k], left[b + 1, k + 1], left[b + 1, k + 2], left[b + 1, k + 3]
+            w0, w1, w2, w3 = right[k], right[k + 1], right[k + 2], right[k + 3]
+            for j in range(width):
+                to[j] += x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j]
+                also[j] += y0 * w0[j] + y1 * w1[j] + y2 * w2[j] + y3 * w3[j]
+        for k in range(whole, inner):
+            for j in range(width):
+                to[j] += left[b, k] * right[k, j]
+                also[j] += left[b + 1, k] * right[k, j]
+    if rows % 2:
+        to = out[rows - 1]
+        for k in range(0, whole, 4):
+            x0, x1, x2, x3 = left[-1, k], left[-1, k + 1], left[-1, k + 2], left[-1, k + 3]
+            w0, w1, w2, w3 = right[k], right[k + 1], right[k + 2], right[k + 3]
+            for j in range(width):
+                to[j] += x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j]
+        for k in range(whole, inner):
+            for j in range(width):
+                to[j] += left[-1, k] * right[k, j]
+
+
+@njit(**OPTIONS)
+def turned(x, lengths, backwards, out):
+    """Time first, [B, T, D] -> [T, B, D]; `backwards` turns each row around within its length, and leaves the padding.
+
+    A second turn brings back the first order: `turned_back`.
+    """
+    batch, time, _ = x.shape
+    for b in range(batch):
+        count = lengths[b]
+        for t in range(time):
+            out[count - 1 - t if backwards and t < count else t, b] = x[b, t]
+
+
+@njit(**OPTIONS)
+def turned_back(x, lengths, backwards, out, first):
+    """[T, B, D] -> columns of `out` [B, T, ...] from `first` on, in the order from before `turned`."""
+    time, batch, width = x.shape
+    for b in range(batch):
+        count = lengths[b]
+        for t in range(time):
+            out[b, t, first : first + width] = x[count - 1 - t if backwards and t < count else t, b]
+
+
+@njit(**OPTIONS)
+def gru(sums, recurrent, bias, states, hidden):
+    """`sums` [T, B, 3 H] in the order r, z, n become gates; `states` [T + 1, B, H] begin with zeros.
+
+    `recurrent` is W_hh transposed [H, 3 H]; `hidden` [T, B, H] keeps W_hn h + b_hn.
+    """
+    time, batch, _ = sums.shape
+    size = states.shape[2]
+    product = np.empty((batch, 3 * size), np.float32)
+    for t in range(time):
+        multiply(states[t], recurrent, product)
+        for b in range(batch):
+            gates, p, before, after, m = sums[t, b], product[b], states[t, b], states[t + 1, b], hidden[t, b]
+            for i in range(size):
+                r = sigmoid(gates[i] + p[i])
+                z = sigmoid(gates[size + i] + p[size + i])
+                own = p[2 * size + i] + bias[i]
+                n = F(2) * sigmoid(F(2) * (gates[2 * size + i] + r * own)) - F(1)
+                gates[i] = r
+                gates[size + i] = z
+                gates[2 * size + i] = n
+                m[i] = own
+                after[i] = n + z * (before[i] - n)
+
+
+@njit(**OPTIONS)
+def gru_back(gradient, gates, weights, states, hidden, to_sums, to_products):
+    """The backward pass: `gradient` [T, B, H] of the states -> those of the input's sums and of the state's products.
+
+    `weights` is W_hh [3 H, H]. Both results are [T, B, 3 H]: they differ in n, where r comes between.
+    """
+    time, batch, _ = gates.shape
+    size = states.shape[2]
+    carried = np.zeros((batch, size), np.float32)
+    product = np.zeros((batch, size), np.float32)
+    for t in range(time - 1, -1, -1):
+        for b in range(batch):
+            gate, before, m = gates[t, b], states[t, b], hidden[t, b]
+            sums, products, kept = to_sums[t, b], to_products[t, b], carried[b]
+            for i in range(size):
+                g = gradient[t, b, i] + kept[i] + product[b, i]
+                r, z, n = gate[i], gate[size + i], gate[2 * size + i]
+                to_n = g * (F(1) - z) * (F(1) - n * n)
+                to_z = g * (before[i] - n) * z * (F(1) - z)
+                to_r = to_n * m[i] * r * (F(1) - r)
+                sums[i] = to_r
+                sums[size + i] = to_z
+                sums[2 * size + i] = to_n
+                products[i] = to_r
+                products[size + i] = to_z
+                products[2 * size + i] = to_n * r
+                kept[i] = g * z
+        multiply(to_products[t], weights, product)
+
+
+@njit(**OPTIONS)
+def lstm(sums, recurrent, states, cells):
+    """`sums` [T, B, 4 H] in the order i, f, g, o become gates; `states` and `cells` [T + 1, B, H] begin with zeros.
+
+    `recurrent` is W_hh transposed [H, 4 H].
+    """
+    time, batch, _ = sums.shape
+    size = states.shape[2]
+    product = np.empty((batch, 4 * size), np.float32)
+    for t in range(time):
+        multiply(states[t], recurrent, product)
+        for b in range(batch):
+            gates, p, cell, after, state = sums[t, b], product[b], cells[t, b], cells[t + 1, b], states[t + 1, b]
+            for k in range(size):
+                i = sigmoid(gates[k] + p[k])
+                f = sigmoid(gates[size + k] + p[size + k])
+                g = F(2) * sigmoid(F(2) * (gates[2 * size + k] + p[2 * size + k])) - F(1)
+                o = sigmoid(gates[3 * size + k] + p[3 * size + k])
+                c = f * cell[k] + i * g
+                gates[k] = i
+                gates[size + k] = f
+                gates[2 * size + k] = g
+                gates[3 * size + k] = o
+                after[k] = c
+                state[k] = o * (F(2) * sigmoid(F(2) * c) - F(1))
+
+
+@njit(**OPTIONS)
+def lstm_back(gradient, gates, weights, cells, to_sums):
+    """The backward pass: `gradient` [T, B, H] of the states -> that of the sums [T, B, 4 H].
+
+    `weights` is W_hh [4 H, H].
+    """
+    time, batch, _ = gates.shape
+    size = cells.shape[2]
+    carried = np.zeros((batch, size), np.float32)
+    product = np.zeros((batch, size), np.float32)
+    for t in range(time - 1, -1, -1):
+        for b in range(batch):
+            gate, before, after, sums, kept = gates[t, b], cells[t, b], cells[t + 1, b], to_sums[t, b], carried[b]
+            for k in range(size):
+                i, f, g, o = gate[k], gate[size + k], gate[2 * size + k], gate[3 * size + k]
+                to_state = gradient[t, b, k] + product[b, k]
+                c = F(2) * sigmoid(F(2) * after[k]) - F(1)
+                to_cell = kept[k] + to_state * o * (F(1) - c * c)
+                sums[k] = to_cell * g * i * (F(1) - i)
+                sums[size + k] = to_cell * before[k] * f * (F(1) - f)
+                sums[2 * size + k] = to_cell * i * (F(1) - g * g)
+                sums[3 * size + k] = to_state * c * o * (F(1) - o)
+                kept[k] = to_cell * f
+        multiply(to_sums[t], weights, product)
