@@ -154,6 +154,12 @@ CASES = (
         REPORT,
     ),
     Case("report: metrics.jsonl in Latin-1", "done/metrics.jsonl", run(metrics__jsonl=b"\xe9\n"), REPORT),
+    Case(
+        "report: predictions.tsv without rows",
+        ("done/predictions.tsv", "lists no utterances"),
+        run(predictions__tsv="\t".join(NEEDED) + "\n"),
+        REPORT,
+    ),
     Case("report: predictions.tsv cut", "done/predictions.tsv", run(predictions__tsv="utterance\tmod"), REPORT),
     Case(
         "report: predictions.tsv in Latin-1", "done/predictions.tsv", run(predictions__tsv=b"utterance\n\xe9\n"), REPORT
