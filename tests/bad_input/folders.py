@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from fedray.report.predictions import NEEDED
 from tests.bad_input.case import RUN, Case, answer
 from tests.bad_input.corpus import CONFIG, both, put
 
