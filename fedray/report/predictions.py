@@ -49,6 +49,8 @@ class Predictions:
             raise ValueError(f"{shown}: {str(error).splitlines()[0]}: {remedy}") from error
         if missing := [name for name in NEEDED if name not in table.column_names]:
             raise ValueError(f"{shown}: has no column {', '.join(missing)}: {remedy}")
+        if not table.num_rows:
+            raise ValueError(f"{shown}: lists no utterances: {remedy}")
         found = cls(table)
         if any(table[name].null_count for name in ("words", "errors") if name in table.column_names):
             raise ValueError(f"{shown}: a row has no words or errors: {remedy}")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from fedray.report.predictions import NEEDED
 from tests.bad_input.case import RUN, Case, answer
 from tests.bad_input.corpus import CONFIG, both, put
 
@@ -154,6 +155,12 @@ CASES = (
         REPORT,
     ),
     Case("report: metrics.jsonl in Latin-1", "done/metrics.jsonl", run(metrics__jsonl=b"\xe9\n"), REPORT),
+    Case(
+        "report: predictions.tsv without rows",
+        ("done/predictions.tsv", "lists no utterances"),
+        run(predictions__tsv="\t".join(NEEDED) + "\n"),
+        REPORT,
+    ),
     Case("report: predictions.tsv cut", "done/predictions.tsv", run(predictions__tsv="utterance\tmod"), REPORT),
     Case(
         "report: predictions.tsv in Latin-1", "done/predictions.tsv", run(predictions__tsv=b"utterance\n\xe9\n"), REPORT

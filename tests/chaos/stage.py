@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.power.shim import Shim
 from tests.stores import CREDENTIALS
@@ -24,29 +25,33 @@ class Line:
     """A TCP line to a port of this machine, on a port of its own. While it is cut, nobody gets through."""
 
     def __init__(self, to: int) -> None:
-        self._to, self._open, self._sockets = to, True, set[socket.socket]()
+        self._to, self.whole, self._sockets = to, True, set[socket.socket]()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, seconds: float) -> None:
         """Cut the line, and mend it after some seconds."""
-        self._open = False
+        self.whole = False
         for one in list(self._sockets):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         threading.Timer(seconds, self._mend).start()
 
     def _mend(self) -> None:
-        self._open = True
+        self.whole = True
 
     def _accept(self) -> None:
         while True:
             caller, _ = self._server.accept()
-            if not self._open:
+            if not self.whole:
                 caller.close()
                 continue
-            called = socket.create_connection(("127.0.0.1", self._to))
+            try:
+                called = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                caller.close()
+                continue
             self._sockets |= {caller, called}
             for one, other in ((caller, called), (called, caller)):
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
@@ -72,7 +77,7 @@ class Stage:
     def start(self, folder: Path, options: dict[str, Any], log: Path) -> subprocess.Popen[bytes]:
         """A run in a process group of its own, which obeys the shim."""
         command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
-        environment = {**os.environ, **CREDENTIALS, **self.shim.environment, "RAY_memory_monitor_refresh_ms": "0"}
+        environment = {**os.environ, **self.shim.environment, "RAY_memory_monitor_refresh_ms": "0"}
         environment |= {"AWS_MAX_ATTEMPTS": "1"}
         with log.open("ab") as out:
             return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment)
@@ -97,6 +102,7 @@ def stage(scratch: Path) -> Iterator[Stage]:
                     break
                 assert time.monotonic() < until, "no S3 server"
                 time.sleep(0.2)
-            yield Stage(scratch, Shim(scratch / "shim"), Line(port))
+            with mock.patch.dict(os.environ, CREDENTIALS):
+                yield Stage(scratch, Shim(scratch / "shim"), Line(port))
         finally:
             server.kill()

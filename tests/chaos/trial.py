@@ -16,7 +16,7 @@ import psutil
 from fedray.core.types import RunError
 from fedray.runs.folder import RunFolder
 from tests.chaos.faults import FAULTS, Fault, Scene, kill_all, processes
-from tests.chaos.stage import Stage
+from tests.chaos.stage import Line, Stage
 from tests.engine.runs import rows
 
 ROUNDS = 6
@@ -66,7 +66,7 @@ def trial(name: str, kind: int, stage: Stage, dice: random.Random) -> Found:
     folder.mkdir(exist_ok=True)
     place = stage.bucket(name) if dice.random() < 0.25 else str(folder / "run")
     run = RunFolder(place)
-    while not finished(run):
+    while not finished(run, stage.line):
         chosen = dice.choice([name for name, fault in FAULTS.items() if possible(fault, workload, place)])
         fault, killed_in, struck = FAULTS[chosen], -1, 0
         two = fault.needs == "two nodes"
@@ -79,7 +79,7 @@ def trial(name: str, kind: int, stage: Stage, dice: random.Random) -> Found:
         process = stage.start(folder / "run", options, log)
         scene = Scene(process, folder / "run", stage, dice)
         try:
-            for _ in moments(process, run, dice, found):
+            for _ in moments(process, run, stage.line, dice, found):
                 done = rounds_done(run)
                 if done < fault.after or (fault.blames and killed_in == (killed_in := done)):
                     continue  # a client at work at two strikes in a round is blamed, rightly
@@ -112,7 +112,9 @@ def possible(fault: Fault, workload: dict[str, Any], place: str) -> bool:
     return fault.needs == "any" or (fault.needs == "bucket") == place.startswith("s3:")
 
 
-def moments(process: subprocess.Popen[bytes], run: RunFolder, dice: random.Random, found: Found) -> Iterator[None]:
+def moments(
+    process: subprocess.Popen[bytes], run: RunFolder, line: Line, dice: random.Random, found: Found
+) -> Iterator[None]:
     """Random moments of a run, until it has ended. Between them the driver is measured."""
     first = True
     while True:
@@ -123,7 +125,7 @@ def moments(process: subprocess.Popen[bytes], run: RunFolder, dice: random.Rando
                 return
             measure(process, found)
             time.sleep(0.1)
-        if finished(run):
+        if finished(run, line):
             return
         yield
 
@@ -137,11 +139,15 @@ def measure(process: subprocess.Popen[bytes], found: Found) -> None:
         pass
 
 
-def finished(run: RunFolder) -> bool:
+def finished(run: RunFolder, line: Line) -> bool:
+    """Whether the run has its results. Nobody knows while the way to the bucket is cut."""
     try:
         return run.exists("results.json")
-    except (OSError, RunError):  # the way to the bucket is cut
-        return False
+    except RunError:
+        if not line.whole:
+            return False
+        time.sleep(1.0)  # it was cut a moment ago
+        return run.exists("results.json")
 
 
 def rounds_done(run: RunFolder) -> int:
