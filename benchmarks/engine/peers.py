@@ -247,7 +247,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--tiny needs --out: its numbers say nothing")
     if min(chosen.turns, chosen.rounds - 1) < 1:
         parser.error("--turns must be at least 1, and --rounds at least 2")
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")  # for all of them
     cores = study.machine()["cores"]
     given = {name: tiny(WORKLOADS[name]) if chosen.tiny else WORKLOADS[name] for name in chosen.workloads}
     with tempfile.TemporaryDirectory(prefix="fedray-bench-") as work:
