@@ -17,7 +17,9 @@ from tests import speech
 @pytest.fixture
 def made(tmp_path: Path, cluster: None) -> tuple:
     speech.write_corpus(tmp_path / "tones", speakers=4)
-    loaded, source = launch.load(speech.settings(tmp_path / "tones", cohort={"size": 1}))
+    loaded, source = launch.load(
+        speech.settings(tmp_path / "tones", cohort={"size": 1}, engine={"lanes": 2, "actors": 2})
+    )
     data, _ = builders.build_data(loaded, source)
     return loaded, builders.build_program(loaded, data, RunFolder(tmp_path / "run"), 0.0)
 

@@ -19,12 +19,12 @@ from fedray.models.kernels.attention_loops import (
     softmax_dropout,
     softmax_dropout_back,
 )
-from fedray.models.kernels.rows import Drop, arrays, norm, norm_back
+from fedray.models.kernels.rows import Drop, Part, arrays, norm, norm_back
 
 Lengths = np.ndarray  # int64 [B], frames of each utterance
 
 
-class RelativeAttention(torch.autograd.Function):
+class RelativeAttention(Part):
     """x + attention(norm(x)) with relative positions (Dai et al., Transformer-XL), [B, T, D].
 
     `positions` [2 T - 1, D] are the embeddings of the distances, `u` and `v` the biases of SpeechBrain's RelPosMHAXL,
@@ -78,7 +78,7 @@ class RelativeAttention(torch.autograd.Function):
                 to_v.view(shape), to_w_out, to_b_out, None, None, None, None)  # fmt: skip
 
 
-class RotaryAttention(torch.autograd.Function):
+class RotaryAttention(Part):
     """x + attention(norm(x)) with rotary positions (Su et al., RoFormer), as SpeechBrain's RoPEMHA, [B, T, D]."""
 
     @staticmethod

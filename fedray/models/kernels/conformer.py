@@ -16,7 +16,7 @@ from torch import Tensor
 from fedray.models.kernels.attention import RelativeAttention, RotaryAttention
 from fedray.models.kernels.convolution import Convolution, Halving
 from fedray.models.kernels.feed_forward import FeedForward
-from fedray.models.kernels.rows import Drop, Dropout, drops, norm, norm_back
+from fedray.models.kernels.rows import Drop, Dropout, Part, drops, norm, norm_back
 
 SLOPE = 0.01  # of torch's LeakyReLU
 
@@ -76,7 +76,7 @@ def _distances(time: int, width: int) -> Tensor:
     return RelPosEncXL(width)(torch.empty(1, time, width))[0].contiguous()
 
 
-class LayerNorm(torch.autograd.Function):
+class LayerNorm(Part):
     """Layer norm over the last dimension."""
 
     @staticmethod

@@ -21,10 +21,10 @@ from fedray.models.kernels.convolution_loops import (
     norm_leaky_dropout,
     norm_leaky_dropout_back,
 )
-from fedray.models.kernels.rows import Drop, arrays, norm, norm_back
+from fedray.models.kernels.rows import Drop, Part, arrays, norm, norm_back
 
 
-class Convolution(torch.autograd.Function):
+class Convolution(Part):
     """x + dropout(W_2 silu(norm(depthwise(glu(W_1 norm(x)))))), [B, T, D]; padding frames stay as they are."""
 
     @staticmethod
@@ -79,7 +79,7 @@ class Convolution(torch.autograd.Function):
                 to_weight_2, to_bias_2, to_w_2, to_b_2, None, None)  # fmt: skip
 
 
-class Halving(torch.autograd.Function):
+class Halving(Part):
     """dropout(leaky(norm(conv(x)))): a convolution over 3 frames with stride 2, [B, T, C] -> [B, ceil(T / 2), D].
 
     Padding frames have no part in it: utterances end in a reflection.

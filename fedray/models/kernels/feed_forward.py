@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from fedray.models.kernels.rows import (
     Drop,
+    Part,
     add_dropout,
     arrays,
     dropout,
@@ -20,7 +21,7 @@ from fedray.models.kernels.rows import (
 )
 
 
-class FeedForward(torch.autograd.Function):
+class FeedForward(Part):
     """x + 1/2 dropout(W_2 dropout(silu(W_1 norm(x)))), rows [N, D]."""
 
     @staticmethod

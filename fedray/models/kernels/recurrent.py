@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedray.models.kernels.recurrent_loops import gru, gru_back, lstm, lstm_back, turned, turned_back
-from fedray.models.kernels.rows import Dropout, arrays, drops
+from fedray.models.kernels.rows import Dropout, Part, arrays, drops
 
 
 def recurrent(module: nn.GRU | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def recurrent(module: nn.GRU | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tens
     return x
 
 
-class _Recurrent(torch.autograd.Function):
+class _Recurrent(Part):
     """One layer. A subclass computes one direction, forward and backward, with time first."""
 
     @classmethod

@@ -12,6 +12,20 @@ from torch import Tensor
 from fedray.models.kernels.scalars import OPTIONS, F, keeps, sigmoid
 
 
+class Part(torch.autograd.Function):
+    """A part of a model that computes its own gradients: call `Part.apply(*inputs)`."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        """The outputs of the inputs; `ctx` keeps what `backward` needs."""
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        """The gradients of the inputs from those of the outputs; None for inputs that have none."""
+        raise NotImplementedError
+
+
 class Drop(NamedTuple):
     """A dropout: its mask follows from the seed."""
 
@@ -37,7 +51,7 @@ def arrays(*tensors: Tensor) -> list[np.ndarray]:
     return [(tensor.detach() if tensor.requires_grad else tensor).numpy() for tensor in tensors]
 
 
-class Dropout(torch.autograd.Function):
+class Dropout(Part):
     """Dropout whose mask is computed again in the backward pass."""
 
     @staticmethod
