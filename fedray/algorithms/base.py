@@ -167,9 +167,13 @@ class FederatedSGD(TaskAlgorithm):
     settings: SGDSettings
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        """theta_t and eta_C^t, the clients' learning rate, which is constant within the round."""
-        rate = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)
-        return Broadcast(state.params, {"lr/client": rate})
+        """theta_t and eta_C^t, the clients' learning rate, which is constant within the round.
+
+        Frozen running statistics are constant in all rounds: clients leave them out of their updates.
+        """
+        rate, layout = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds), self.task.layout
+        constant = layout.size - layout.trainable if self.settings.buffers == "frozen" else 0
+        return Broadcast(state.params, {"lr/client": rate}, constant)
 
     def paced_by(self) -> str | None:
         factor = self.settings.schedule.factor
