@@ -19,7 +19,7 @@ def free_memory(device: str) -> str:
 def matmul(device: str) -> str:
     """A product of small whole numbers, which is exact in every precision."""
     a = torch.arange(64 * 64, device=device).remainder(5).float().view(64, 64)
-    _same(a @ a.T, (a.cpu().long() @ a.cpu().long().T).float())
+    check_same(a @ a.T, (a.cpu().long() @ a.cpu().long().T).float())
     return "exact"
 
 
@@ -36,7 +36,7 @@ def ctc(device: str) -> str:
         assert here.grad is not None
         return here.grad
 
-    _same(gradient(device), gradient("cpu"))
+    check_same(gradient(device), gradient("cpu"))
     return "loss and gradient agree with the processor's"
 
 
@@ -51,15 +51,15 @@ def gru(device: str) -> str:
         assert isinstance(module.weight_hh_l0.grad, torch.Tensor)
         return module.weight_hh_l0.grad.clone()
 
-    _same(gradient(device), gradient("cpu"))
+    check_same(gradient(device), gradient("cpu"))
     return "a step agrees with the processor's"
 
 
-def _same(there: torch.Tensor, here: torch.Tensor) -> None:
+def check_same(there: torch.Tensor, here: torch.Tensor) -> None:
     """RuntimeError: the numbers differ by more than rounding, TF32 included."""
     error = float((there.cpu() - here).norm() / here.norm())
     if not error < 1e-2:
-        raise RuntimeError(f"the result differs from the processor's by {100 * error:.2g} %")
+        raise RuntimeError(f"the result differs from the processor's by {100 * error:.3g} %")
 
 
 TRIALS: dict[str, Callable[[str], str]] = {

@@ -42,6 +42,7 @@ class Check(Protocol):
     TITLE: str
     ABOUT: str  # what the table shows, and what fails
     OPENS_DEVICE: bool  # False: only processes that the check starts use the device
+    SECONDS: float  # what would begin later is left out
 
     def items(self, where: Where) -> Iterator[Item]: ...
 

@@ -1,7 +1,12 @@
-"""What a machine without network lacks beside torch, torchaudio, numpy, scipy, pyarrow, transformers: small wheels."""
+"""Small wheels for a machine without network that has torch, torchaudio, numpy, scipy, pyarrow and transformers.
+
+`python -m tests.gpu.wheels download DIR` here downloads what it may lack, all but Ray, and `python -m tests.gpu.wheels
+install DIR` there installs what it does lack.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import re
 import subprocess
@@ -60,7 +65,7 @@ def install(folder: Path) -> int:
     """Install the wheels of packages that this Python lacks. What is there stays, whatever its version."""
     found = sorted(folder.glob("*.whl"))
     if not found:
-        print(f"{folder} holds no wheels: make it with `python -m tests.gpu --wheels {folder}`", file=sys.stderr)
+        print(f"{folder} holds no wheels: make it with `python -m tests.gpu.wheels download {folder}`", file=sys.stderr)
         return 1
     missing = [path for path in found if not _there(path.name.partition("-")[0])]
     print(f"installing {', '.join(path.name.partition('-')[0] for path in missing) or 'nothing'}")
@@ -83,3 +88,19 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.wheels")
+    parser.add_argument("what", choices=("download", "install"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--python", default="3.12", help="the Python of the other machine")
+    parser.add_argument("--also", nargs="*", default=[], help="further packages to download, such as scipy")
+    arguments = parser.parse_args()
+    if arguments.what == "install":
+        return install(arguments.folder)
+    return download(arguments.folder, arguments.python, arguments.also)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,4 +2,16 @@
 
 from __future__ import annotations
 
-CHECKS = ("device", "models", "features", "algorithms", "learning", "memory", "speed", "sharing", "profile", "graphs")
+CHECKS = (
+    "device",
+    "models",
+    "features",
+    "algorithms",
+    "learning",
+    "memory",
+    "speed",
+    "sharing",
+    "profile",
+    "graphs",
+    "half",
+)

@@ -10,6 +10,7 @@ from tests.gpu.record import Item, Values, Where
 TITLE = "The device"
 ABOUT = "The operations that `fedray doctor` tries. A row fails if its operation does."
 OPENS_DEVICE = True
+SECONDS = 60
 
 
 def items(where: Where) -> Iterator[Item]:
