@@ -1,7 +1,12 @@
-"""Trials of a device: the operations without which no run works there. `fedray doctor` plays them on a GPU."""
+"""Trials of a device: the operations without which no run works there. `fedray doctor` plays them on each GPU.
+
+`python -m fedray.engine.device_trials cuda:0` prints a line of JSON for each: its name, whether it worked, in words.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 
 import torch
@@ -12,7 +17,7 @@ def free_memory(device: str) -> str:
     """Free and total memory of a GPU, in words."""
     if device == "cpu":
         return "main memory"
-    free, total = torch.cuda.mem_get_info()
+    free, total = torch.cuda.mem_get_info(device)
     return f"{free / 1e9:,.1f} GB free of {total / 1e9:,.1f} GB"
 
 
@@ -68,3 +73,17 @@ TRIALS: dict[str, Callable[[str], str]] = {
     "CTC loss": ctc,
     "GRU": gru,
 }
+
+
+def main(device: str) -> None:
+    """Play all trials; an error of one is told, and the others are played all the same."""
+    for name, trial in TRIALS.items():
+        try:
+            worked, text = True, trial(device)
+        except Exception as error:  # whatever the device raises
+            worked, text = False, " ".join(str(error).split())[:200] or type(error).__name__
+        print(json.dumps([name, worked, text]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

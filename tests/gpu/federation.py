@@ -18,7 +18,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
 from fedray.core.strategies import STRATEGIES, Strategy
-from fedray.core.types import Broadcast, Change, ServerState, State, Update
+from fedray.core.types import Broadcast, Change, Client, ServerState, State, Update
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.aggregation import TrainedLanes, aggregation_of
@@ -124,6 +124,13 @@ class Federation:
     def score(self, final: bool = False) -> Metrics:
         """The scores of the global model on dev."""
         return Evaluate("dev", 0, 1, self.done, final).run(self.place, self._broadcast()).metrics
+
+    def personal(self, client: str) -> Mapping[str, Metrics]:
+        """The scores on dev of a client's personal model, after its last round."""
+        program = self.place.program
+        name = Client(client, program.data.load(client), 0, self.kept.states.get(client))
+        received = self.place.receive(self._broadcast(), self.done)
+        return self.algorithm.evaluate_personal(name, received, {"dev": program.data.evaluation("dev")})
 
     def numbers(self) -> dict[str, np.ndarray]:
         """All that a run would keep: parameters, the server's extra state, and the clients' states, by name."""
