@@ -120,18 +120,18 @@ class Memory:
 
 def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
     """Build a FAISS index of the keys, with as many lists and code words as there are keys to train them with."""
-    faiss = _faiss()
+    library = _faiss()
     size, dimensions = keys.shape
     lists = min(settings.lists, size // KEYS_A_LIST)
     index: Any  # the classes of FAISS have no types
     if size < max(settings.exact_below, KEYS_A_LIST):
-        index = faiss.IndexFlatL2(dimensions)
+        index = library.IndexFlatL2(dimensions)
     elif size < max(settings.compressed_from, KEYS_A_LIST << CODE_BITS):
-        index = faiss.index_factory(dimensions, f"IVF{lists},Flat")
+        index = library.index_factory(dimensions, f"IVF{lists},Flat")
         index.train(keys)
     else:
         codes = code_bytes(dimensions, settings.code_bytes)
-        index = faiss.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
+        index = library.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
         index.do_polysemous_training = False  # it takes most of the time, for a filter that fedray does not use
         index.pq.cp.niter = ITERATIONS
         index.train(keys)

@@ -9,9 +9,9 @@ CHECKS = (
     "algorithms",
     "learning",
     "memory",
-    "speed",
-    "sharing",
     "profile",
     "graphs",
     "half",
+    "speed",
+    "sharing",
 )

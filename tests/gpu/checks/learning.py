@@ -22,7 +22,7 @@ from tests.gpu.toys import Size, federation
 TITLE = "Runs that learn"
 ABOUT = (
     "Scores on dev before and after some rounds, seed model and pseudo-labels included, all on the device. A row fails "
-    "where the training loss does not fall, or the score is no better than before."
+    "where the training loss does not fall, or the score is not clearly better than chance."
 )
 OPENS_DEVICE = True
 SECONDS = 120
@@ -47,12 +47,13 @@ STUDENT: dict[str, Any] = {
         "pretrain": {"steps": 150, "lr": 3e-3, "warmup": 20, "batch": 8},
     },
 }
+LEAST_ACCURACY, MOST_ERRORS = 25.0, 40.0  # percent; chance is 17 in accuracy, and above 80 in characters
 REAL = {"fsdd": {"sample_rate": 8000}}
 
 
 def items(where: Where) -> Iterator[Item]:
     rounds, few = (2, True) if where.tiny else (10, False)
-    words = Size(clients=4 if few else 10, utterances=12 if few else 40, words=6, equal=True, noise=2.0)
+    words = Size(clients=4 if few else 10, utterances=12 if few else 40, words=6, equal=True, noise=1.5)
     yield "fedavg, keywords of patterns", lambda: _learn(KEYWORDS, federation(words), rounds, "accuracy", where)
     letters = Size(clients=2 if few else 6, utterances=8 if few else 60, letters=(6, 12), noise=1.0)
     student = STUDENT | ({"algorithm": STUDENT["algorithm"] | {"pretrain": {"steps": 20, "warmup": 5}}} if few else {})
@@ -71,8 +72,8 @@ def _learn(values: dict[str, Any], data: SpeechData, rounds: int, score: str, wh
         losses.append(played.round()["loss"])
     found |= {"a round, s": (time.perf_counter() - since) / rounds, f"{score} after": played.score(final=True)[score]}
     found |= {"first loss": losses[0], "last loss": losses[-1]}
-    sign = 1 if score == "accuracy" else -1
-    better = sign * found[f"{score} after"] > sign * found[f"{score} before"]
+    reached = found[f"{score} after"]
+    better = reached > LEAST_ACCURACY if score == "accuracy" else reached < MOST_ERRORS
     if not where.tiny and not (losses[-1] < losses[0] and better):
         raise Missed("it has not learnt", found)
     return found

@@ -23,7 +23,7 @@ FRACTIONS = (0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125)
 
 
 def items(where: Where) -> Iterator[Item]:
-    sizes = (2,) if where.tiny else (6, 16, 32)
+    sizes = (2,) if where.tiny else (6, 32)
     for name in ("crnn base", "conformer embedded", "conformer-s", "crdnn common_voice"):
         for batch in sizes:
             yield f"{name}, batch {batch}", lambda name=name, batch=batch: _peak(name, batch, where)

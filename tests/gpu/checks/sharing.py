@@ -87,7 +87,7 @@ class Crew:
 
     def __init__(self, where: Where, count: int) -> None:
         """RuntimeError: a process did not start."""
-        self.seconds = 0.1 if where.tiny else 2.5
+        self.seconds = 0.1 if where.tiny else 1.5
         self.lines: list[Connection] = []
         self.processes = []
         self.alone: dict[str, float] = {}
