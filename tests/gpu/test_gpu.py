@@ -27,7 +27,6 @@ ABSENT = (
     "mlflow",
     "matplotlib",
     "tensorboardX",
-    "jinja2",
     "shtab",
     "wandb",
     "optuna",
