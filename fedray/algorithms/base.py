@@ -130,8 +130,14 @@ class TaskAlgorithm(Algorithm):
     def init(self, server: Server) -> ServerState:
         return seed_model(self.seed_task, server, self.settings.pretrain)
 
+    @property
+    def constant(self) -> int:
+        """Numbers at the end of the parameters that no round changes: frozen parameters and running statistics."""
+        layout = self.task.layout
+        return layout.size - (layout.trainable if getattr(self.settings, "buffers", "") == "frozen" else layout.moving)
+
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        return Broadcast(state.params)
+        return Broadcast(state.params, constant=self.constant)
 
     @property
     def best(self) -> tuple[str, str]:  # type: ignore[override]
@@ -169,7 +175,7 @@ class FederatedSGD(TaskAlgorithm):
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         """theta_t and eta_C^t, the clients' learning rate, which is constant within the round."""
         rate = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)
-        return Broadcast(state.params, {"lr/client": rate})
+        return Broadcast(state.params, {"lr/client": rate}, self.constant)
 
     def paced_by(self) -> str | None:
         factor = self.settings.schedule.factor
@@ -236,8 +242,7 @@ def seed_model(task: Task, server: Server, settings: PretrainSettings) -> Server
     if not len(server.data):
         raise ValueError("there is no utterance to train the seed model on")
     model, targets = LocalModel(task, initial, server.device), task.targets(server.data)
-    optimizer = AdamW(model.flat, settings, settings.steps, {})
-    generator = np.random.default_rng(server.seed)
+    optimizer, generator = AdamW(model.flat, settings, settings.steps, {}), np.random.default_rng(server.seed)
     with model.training():
         while model.steps < settings.steps:
             for _, loss in model.losses(server.data, targets, settings.batch, generator):

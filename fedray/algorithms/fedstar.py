@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +101,7 @@ class FedSTAR(FederatedSGD):
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         sent = super().broadcast(state, round)
         tau = self.settings.threshold.at(round, self.rounds)
-        return Broadcast(sent.params, {**sent.settings, "threshold": tau})
+        return replace(sent, settings={**sent.settings, "threshold": tau})
 
     def paced_by(self) -> str | None:
         return (

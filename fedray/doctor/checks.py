@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import warnings
 from dataclasses import dataclass, field
@@ -131,6 +134,7 @@ def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
     for index in range(count):
         card = torch.cuda.get_device_properties(index)
         found.lines.append((f"GPU {index}", f"{card.name}, {size(card.total_memory)}"))
+        try_device(found, f"cuda:{index}")
     if not count:
         found.lines.append(("none", "torch.cuda sees no GPU; everything runs on the processor"))
     if driver.exists() and not count:
@@ -138,6 +142,27 @@ def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
         why = f" ({' '.join(str(said[0].message).split())})" if said else ""
         found.problem(f"there is an NVIDIA driver, but torch {torch.__version__} sees no GPU{why}: {remedy}")
     return found
+
+
+def try_device(found: Findings, device: str, seconds: float = 120.0) -> None:
+    """Free memory, a matrix product, CTC and a GRU on a device; one that fails is a problem that stops a run.
+
+    In a process of its own: here, the device stays free for client actors.
+    """
+    command = [sys.executable, "-m", "fedray.engine.device_trials", device]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        found.problem(f"{device} did not finish a few small operations within {seconds:.0f} s: reset it", stops=True)
+        return
+    trials = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    found.lines += [(f"  {name}", text) for name, worked, text in trials if worked]
+    failed = [f"{name}: {text}" for name, worked, text in trials if not worked]
+    if done.returncode:
+        failed.append(f"the process ended with status {done.returncode} ({done.stderr.strip()[-200:]})")
+    for text in failed:
+        remedy = "see `python -m tests.gpu` in a clone, or set engine.gpus_per_client=0"
+        found.problem(f"{device} fails a trial ({text}): {remedy}", stops=True)
 
 
 def versions() -> Findings:

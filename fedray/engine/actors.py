@@ -13,6 +13,7 @@ import ray
 import torch
 
 from fedray.core.types import RunError
+from fedray.engine import devices
 from fedray.engine.deaths import doom
 from fedray.engine.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs import Job, Result_co, Workplace
@@ -44,11 +45,7 @@ class ClientActor:
 
         `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress.
         """
-        torch.set_num_threads(1)  # two threads a process are slower on small models, and give other bits
-        # On a GPU some backward passes (CTC) have no deterministic kernel.
-        torch.use_deterministic_algorithms(True, warn_only=gpus > 0)
-        # A debugging aid that writes every new tensor twice.
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        devices.set_up(gpus)
         if dedicated:
             program = replace(program, states=DedicatedStates(program.states))
         self.gpus, self.driver, self.run_folder = gpus, driver, scratch(run)
@@ -67,9 +64,7 @@ class ClientActor:
                     f"Ray counts {ray.get_gpu_ids()} as this actor's GPUs, but torch finds none: "
                     "set engine.gpus_per_client=0"
                 )
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-            self.place.device = "cuda"  # Ray shows this process only the GPU that it books
-            torch.cuda.set_per_process_memory_fraction(min(1.0, self.gpus))
+            self.place.device = devices.take(self.gpus)  # Ray shows this process only the GPU that it books
         node = ray.get_runtime_context().get_node_id()
         if folder is not None:
             self._probe(open_storage(folder), node)

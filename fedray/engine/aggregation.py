@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeVar, final
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ from fedray.core.types import NOTHING, Layer, RunError, Vector
 from fedray.engine.held import CombineBlock, Distances, HeldUpdates, MeasureBlock
 from fedray.engine.holding import Holder
 from fedray.engine.lanes import Lane, LaneResult
-from fedray.engine.pool import Pool
+
+if TYPE_CHECKING:  # an actor takes updates without Ray
+    from fedray.engine.pool import Pool
 
 Take = Callable[[str, Vector, float], None]  # (client, flat update, log-weight): takes a sound update
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)

@@ -11,9 +11,10 @@ from typing import Any
 import ray
 
 from fedray.core.types import RunError
-from fedray.engine.deaths import DEATHS, Cause, Death, death_of, eviction
+from fedray.engine.deaths import Cause, Death
 from fedray.engine.jobs import Reference
 from fedray.engine.nodes import kill_on, kills_in, read_on
+from fedray.engine.ray_deaths import DEATHS, death_of, eviction
 
 READY_SECONDS = 120.0
 SHORT_OF_MEMORY = 2  # deaths for memory in a run, from which on each leaves one actor less

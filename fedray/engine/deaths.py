@@ -1,14 +1,12 @@
-"""Why client actors end, and which errors of a job mean that its actor must end."""
+"""Why client actors end, and which errors of a job mean that its actor must end. Without Ray: see `ray_deaths`."""
 
 from __future__ import annotations
 
 import errno
-import re
 from dataclasses import dataclass
 from enum import Enum
 
 import torch
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError
 
 NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator", "CUDA error: out of memory", "ALLOC_FAILED")
 NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
@@ -43,9 +41,6 @@ class Doomed(Exception):
         return self.death.why
 
 
-DEATHS = (RayActorError, OutOfMemoryError, Doomed)  # what Ray raises for a job whose actor is gone, or must go
-
-
 def doom(error: BaseException) -> Doomed | None:
     """What an error on an actor means for it; None: the actor can go on."""
     found: BaseException | None = error
@@ -61,21 +56,3 @@ def doom(error: BaseException) -> Doomed | None:
             return Doomed(Death(Cause.GPU, f"its GPU context is broken ({said})"))
         found = found.__cause__
     return None
-
-
-def death_of(error: RayError | Doomed) -> Death:
-    """What one of `DEATHS` tells."""
-    if isinstance(error, Doomed):
-        return error.death
-    if words := eviction(error):
-        return Death(Cause.MEMORY, words)
-    return Death(Cause.CRASH, " ".join(str(error).partition("class_name")[0].split())[:300])
-
-
-def eviction(error: BaseException) -> str | None:
-    """In words, why Ray's memory monitor ended an actor, of which Ray writes a page; None: it did not."""
-    if not isinstance(error, OutOfMemoryError):
-        return None
-    found = re.search(r"[\d.]+ ?GB used / [\d.]+ ?GB limit", str(error))
-    used = f" ({found.group()})" if found else ""
-    return f"Ray's memory monitor ended it, since its node ran low on memory{used}: a lower engine.actors needs less"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
-import ray
 
 from fedray.core.packing import Packing
 from fedray.core.strategies import Coordinatewise, TwoPhase, Weights, squared_distances
 from fedray.core.sums import LayeredSum
 from fedray.core.types import Layer, Vector
 from fedray.engine.jobs import Job, Reference, Workplace
-from fedray.engine.pool import Pool
+
+if TYPE_CHECKING:  # an actor holds updates without Ray
+    from fedray.engine.pool import Pool
 
 BLOCK_BYTES = 64e6  # of all clients' numbers that one job combines
 Distances = npt.NDArray[np.float64]  # [clients, clients]
@@ -103,7 +104,7 @@ class HeldUpdates:
 
     def probe(self, strategy: TwoPhase, mean: Vector | None) -> dict[str, Mapping[str, float]]:
         """The strategy's scalars of each client's update."""
-        inputs = (ray.put(mean),)
+        inputs = (self.pool.put(mean),)
         jobs = {
             lane: ProbeLane(strategy, self.round, lane, self.packing, inputs=inputs, holder=holder)
             for lane, holder in self.holders.items()
@@ -112,7 +113,7 @@ class HeldUpdates:
 
     def fold(self, weights: Weights) -> tuple[Vector | None, int]:
         """The weighted mean, and the bytes that passed through the driver."""
-        inputs = (ray.put(weights),)
+        inputs = (self.pool.put(weights),)
         jobs = {
             lane: FoldLane(self.round, lane, self.packing, inputs=inputs, holder=holder)
             for lane, holder in self.holders.items()

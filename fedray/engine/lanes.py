@@ -12,7 +12,6 @@ from fedray.core.packing import Packing
 from fedray.core.sums import PartialSum
 from fedray.engine.deaths import Cause, Death
 from fedray.engine.holding import local_disk
-from fedray.engine.nodes import read_on
 from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
@@ -58,6 +57,8 @@ class Lane:
 
     def client_at_work(self, node: str) -> str | None:
         """The client that the marker on a node names, if the marker is of this very attempt."""
+        from fedray.engine.nodes import read_on  # here: the driver alone asks, and a lane is trained without Ray
+
         text = None if self.marker is None else read_on(node, self.marker)
         before, found, client = (text or "").partition(f"{self.round} {self.attempt} ")
         return client if found and not before else None

@@ -10,7 +10,7 @@ import statistics
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
@@ -18,9 +18,11 @@ from fedray.core.types import Broadcast, Client, Received, RunError, State
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Workplace
 from fedray.engine.lanes import DEATHS_ALLOWED, Failure
-from fedray.engine.pool import Pool
 from fedray.engine.work import Program, hydrate
 from fedray.runs.client_states import Written
+
+if TYPE_CHECKING:  # an actor scores without Ray
+    from fedray.engine.pool import Pool
 
 PIECE = 8  # clients a job; never from the hardware
 States = Sequence[tuple[str, Written | None]]  # clients with the names of their states

@@ -14,9 +14,10 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError
 
 from fedray.core.types import RunError
 from fedray.engine.crew import READY_SECONDS, Actor, Crew
-from fedray.engine.deaths import DEATHS, Cause, Death, death_of
+from fedray.engine.deaths import Cause, Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Reference
+from fedray.engine.ray_deaths import DEATHS, death_of
 
 ATTENTIVE_SECONDS = 5.0  # longer pauses of this loop are its own (a process that was stopped), and no actor's silence
 STRIKES = 3  # deaths of the same job for memory, or by a broken GPU context, until the run ends
@@ -102,6 +103,10 @@ class Pool:
 
     def lives(self, number: int | None) -> bool:
         return number in self.crew.actors
+
+    def put(self, value: Any) -> Reference:
+        """The value in the object store, as an input of several jobs."""
+        return ray.put(value)
 
     def run(
         self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None

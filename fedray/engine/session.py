@@ -23,8 +23,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
-from fedray.engine.deaths import DEATHS, eviction
 from fedray.engine.driver import Assignment
+from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.resources import Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display

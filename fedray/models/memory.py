@@ -17,15 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedray.core.ranges import Count, Natural
+
+if TYPE_CHECKING:
+    import faiss
 
 Keys = npt.NDArray[np.float32]  # [pairs, dimensions]
 Tokens = npt.NDArray[np.int64]
@@ -90,7 +92,7 @@ class Memory:
         """
         if not len(self):
             return np.full((len(queries), k), np.inf, np.float32), np.zeros((len(queries), k), np.int64)
-        _one_thread()
+        _faiss()
         distances, found = self.index.search(np.ascontiguousarray(queries, np.float32), k)
         missing = found < 0
         tokens = self.tokens[np.where(missing, 0, found)]
@@ -98,7 +100,7 @@ class Memory:
 
     def state(self) -> dict[str, Any]:
         """The memory as a client's state: tensors and strings."""
-        index = torch.from_numpy(faiss.serialize_index(self.index).copy())
+        index = torch.from_numpy(_faiss().serialize_index(self.index).copy())
         return {"index": index, "tokens": torch.from_numpy(self.tokens), "model": self.model}
 
     @classmethod
@@ -111,25 +113,25 @@ class Memory:
             raise ValueError(f"this memory is of the model {state['model']}, not of {model}: build it again")
         memory = cls.__new__(cls)
         memory.tokens, memory.model, memory.settings = np.asarray(state["tokens"]), model, settings
-        memory.index = faiss.deserialize_index(np.asarray(state["index"]))
+        memory.index = _faiss().deserialize_index(np.asarray(state["index"]))
         _probe(memory.index, settings)
         return memory
 
 
 def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
     """Build a FAISS index of the keys, with as many lists and code words as there are keys to train them with."""
-    _one_thread()
+    library = _faiss()
     size, dimensions = keys.shape
     lists = min(settings.lists, size // KEYS_A_LIST)
     index: Any  # the classes of FAISS have no types
     if size < max(settings.exact_below, KEYS_A_LIST):
-        index = faiss.IndexFlatL2(dimensions)
+        index = library.IndexFlatL2(dimensions)
     elif size < max(settings.compressed_from, KEYS_A_LIST << CODE_BITS):
-        index = faiss.index_factory(dimensions, f"IVF{lists},Flat")
+        index = library.index_factory(dimensions, f"IVF{lists},Flat")
         index.train(keys)
     else:
         codes = code_bytes(dimensions, settings.code_bytes)
-        index = faiss.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
+        index = library.index_factory(dimensions, f"IVF{lists},PQ{codes}x{CODE_BITS}")
         index.do_polysemous_training = False  # it takes most of the time, for a filter that fedray does not use
         index.pq.cp.niter = ITERATIONS
         index.train(keys)
@@ -139,12 +141,17 @@ def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
     return built
 
 
-def _one_thread() -> None:
-    """Have FAISS use one thread, as torch does on actors: more give other bits, and OMP_NUM_THREADS may not be set.
+def _faiss() -> Any:
+    """FAISS, which uses one thread, as torch does on actors: more give other bits, and OMP_NUM_THREADS may not be set.
 
-    FAISS has its own OpenMP, which keeps the number for each thread that calls it.
+    FAISS has its own OpenMP, which keeps the number for each thread that calls it. ImportError where it is missing.
     """
+    try:
+        import faiss  # here: it is large, and only memories need it
+    except ImportError as error:
+        raise ImportError("memories need FAISS: pip install faiss-cpu (or faiss-gpu; never both)") from error
     faiss.omp_set_num_threads(1)
+    return faiss
 
 
 def code_bytes(dimensions: int, wanted: int | None) -> int:

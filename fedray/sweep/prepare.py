@@ -17,8 +17,8 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import cohort as cohorts
 from fedray.engine import driver as drivers
 from fedray.engine import session
-from fedray.engine.deaths import DEATHS, eviction
 from fedray.engine.driver import Assignment
+from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.telemetry.progress import Display
 from fedray.experiment import Config, build_data, build_program
 from fedray.runs import places

@@ -27,7 +27,7 @@ from fedray.core.parallel import serial
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine import session
-from fedray.engine.deaths import DEATHS, eviction
+from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.telemetry.trackers import Card
 from fedray.runs import places
 from fedray.runs.client_states import ClientStore

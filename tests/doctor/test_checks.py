@@ -164,3 +164,15 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
     assert checks.container(tmp_path, "5:cpu,cpuacct:/not/seen\n4:memory:/not/seen\n", 8e9) == (0.5, 2e9)
     write("cpu/cpu.cfs_quota_us", "-1\n")
     assert checks.container(tmp_path, "5:cpu,cpuacct:/\n", 8e9) == (None, None)
+
+
+def test_a_device_is_tried_and_one_that_fails_stops_a_run() -> None:
+    """On the processor, and on a GPU that is not there."""
+    found = checks.Findings()
+    checks.try_device(found, "cpu")
+    assert [label.strip() for label, _ in found.lines] == ["free memory", "matrix product", "CTC loss", "GRU"]
+    assert not found.problems
+    checks.try_device(found, "cuda:77")
+    assert len(found.lines) == 4 and len(found.problems) == 4 and all(problem.stops for problem in found.problems)
+    checks.try_device(found, "cpu", seconds=0.01)
+    assert "did not finish" in found.problems[-1].text

@@ -1,0 +1,23 @@
+"""How a process that trains clients sets up torch, and takes its share of a GPU."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+
+def set_up(gpus: float) -> None:
+    """One thread, and the same bits every time, as far as the device allows. `gpus`: of this process."""
+    torch.set_num_threads(1)  # two threads a process are slower on small models, and give other bits
+    # On a GPU some backward passes (CTC) have no deterministic kernel.
+    torch.use_deterministic_algorithms(True, warn_only=gpus > 0)
+    # A debugging aid that writes every new tensor twice.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def take(gpus: float) -> str:
+    """Take this share of the GPU's memory, before anything is computed there; returns the name of the device."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.cuda.set_per_process_memory_fraction(min(1.0, gpus))
+    return "cuda"

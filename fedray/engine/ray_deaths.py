@@ -1,0 +1,29 @@
+"""What Ray raises for a job whose actor has ended, and why the actor ended."""
+
+from __future__ import annotations
+
+import re
+
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError
+
+from fedray.engine.deaths import Cause, Death, Doomed
+
+DEATHS = (RayActorError, OutOfMemoryError, Doomed)  # what Ray raises for a job whose actor is gone, or must go
+
+
+def death_of(error: RayError | Doomed) -> Death:
+    """What one of `DEATHS` tells."""
+    if isinstance(error, Doomed):
+        return error.death
+    if words := eviction(error):
+        return Death(Cause.MEMORY, words)
+    return Death(Cause.CRASH, " ".join(str(error).partition("class_name")[0].split())[:300])
+
+
+def eviction(error: BaseException) -> str | None:
+    """In words, why Ray's memory monitor ended an actor, of which Ray writes a page; None: it did not."""
+    if not isinstance(error, OutOfMemoryError):
+        return None
+    found = re.search(r"[\d.]+ ?GB used / [\d.]+ ?GB limit", str(error))
+    used = f" ({found.group()})" if found else ""
+    return f"Ray's memory monitor ended it, since its node ran low on memory{used}: a lower engine.actors needs less"

@@ -1,0 +1,79 @@
+"""Every algorithm on a device that is not there: nothing forgets to move a tensor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedray.engine import device_trials
+from tests.gpu.checks import algorithms
+from tests.gpu.federation import Federation, sections
+from tests.gpu.pretend import DEVICE, pretending
+from tests.gpu.toys import Size, federation
+from tests.whisper import BINS, write_checkpoint
+
+SMALL = Size(clients=2, utterances=3, letters=(3, 5), words=3, alphabet=3)
+SLOW = ("crdnn",)  # here, its LSTM is a hundred small operations a frame
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(case, id=name, marks=[pytest.mark.long] * any(slow in name for slow in SLOW))
+        for name, case in algorithms.cases().items()
+    ]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_an_algorithm_moves_all_that_it_computes_with(case: dict[str, Any]) -> None:
+    data = federation(Size(**{**vars(SMALL), "labelled": case.pop("labelled", None)}))
+    case = {"model": algorithms.CONFORMER, "task": {"kind": "recognition"}, "rounds": 1} | case
+    case["algorithm"] = {**case["algorithm"], "pretrain": {"steps": 2, "warmup": 1, "batch": 2}}
+    play(case, data)
+
+
+def test_attention_search_moves_all_that_it_computes_with() -> None:
+    task = {"kind": "recognition", "ctc_weight": 0.3, "decode": {"search": "attention", "beam": 2}}
+    model = {**algorithms.CONFORMER, "decoder_layers": 1}
+    play({"model": model, "task": task, "algorithm": {"kind": "fedavg", "pretrain": {"steps": 0}}}, federation(SMALL))
+
+
+def test_whisper_moves_all_that_it_computes_with(tmp_path: Path) -> None:
+    task = {"kind": "recognition", "tokens": "pretrained", "ctc_weight": 0.0}
+    task["decode"] = {"search": "attention", "beam": 2, "ctc_weight": 0.0}
+    values = {
+        "model": {"kind": "whisper", "folder": str(write_checkpoint(tmp_path / "whisper"))},
+        "task": task,
+        "features": {"kind": "whisper", "bins": BINS, "normalise": "none"},
+        "algorithm": {"kind": "fedavg", "pretrain": {"steps": 0}},
+    }
+    play(values, federation(Size(**{**vars(SMALL), "bins": BINS, "clients": 1})))
+
+
+def play(values: dict[str, Any], data: Any) -> None:
+    with pretending():
+        played = Federation(sections(values), data, DEVICE)
+        assert played.place.program.algorithm.task.flat(DEVICE).values.device.type == DEVICE
+        assert played.round()
+        assert played.score(final=True)
+        played.personal("c0")
+
+
+def test_the_pretended_device_refuses_what_a_gpu_refuses() -> None:
+    with pretending():
+        there, here = torch.arange(6.0, device=DEVICE).view(2, 3), torch.ones(2, 3)
+        with pytest.raises(RuntimeError, match="expected all tensors to be on the same device"):
+            there + here
+        with pytest.raises(RuntimeError, match="expected all tensors to be on the same device"):
+            torch.cat([there, here])
+        with pytest.raises(RuntimeError, match="generator"):
+            torch.randn(3, device=DEVICE, generator=torch.Generator())
+        with pytest.raises(RuntimeError, match="numpy"):
+            there.numpy()
+        assert (there + torch.tensor(1.0)).cpu().tolist() == [[1, 2, 3], [4, 5, 6]]
+        assert there[torch.tensor([1])].tolist() == [[3, 4, 5]] and int(there.max()) == 5
+        for name, trial in device_trials.TRIALS.items():
+            if name != "free memory":
+                trial(DEVICE)
