@@ -31,10 +31,10 @@ HEAD = f"""# The engine: how close to the floor, and how flat
 
 The floor is the same gradient steps and the same average in bare torch, in one process with one thread, divided by the
 number of cores: the time of this machine if a framework cost nothing. fedray is below the floor where its GRU
-(fedray/models/recurrent.py) is faster than torch's on the CPU. The cost of the engine is the difference to fedray's
-steps without the engine, one process a core. All times are measured from outside: a round lasts from the end of the
-previous round to its end, with checkpoint, row of metrics and events. `{COMMAND}` repeats the benchmark, `--only` one
-part of it.
+(fedray/models/kernels/recurrent.py) is faster than torch's on the CPU. The cost of the engine is the difference to
+fedray's steps without the engine, one process a core. All times are measured from outside: a round lasts from the end
+of the previous round to its end, with checkpoint, row of metrics and events. `{COMMAND}` repeats the benchmark,
+`--only` one part of it.
 
 ![The ratio to the floor, what a client costs, memory, bytes through the driver](engine.png)"""
 
