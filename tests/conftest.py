@@ -23,6 +23,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The files that take longest, first: a process that gets one at the end keeps all waiting.
+LONGEST = ("engine/test_engine.py", "engine/test_deaths.py", "experiment/", "engine/", "power/", "docs/", "cli/", "runs/")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((at for at, part in enumerate(LONGEST) if part in item.nodeid), len(LONGEST)))
+
+
 @pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
     """What a test registers, as users do, is gone after it."""

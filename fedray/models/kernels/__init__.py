@@ -3,9 +3,10 @@
 Its loops are compiled by numba. Import its files when they are needed: numba takes half a second.
 """
 
-from torch import Tensor, float32
+import torch
+from torch import Tensor
 
 
 def on_cpu(x: Tensor) -> bool:
     """Whether these parts can take such a tensor."""
-    return x.device.type == "cpu" and x.dtype == float32
+    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
