@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # The files that take longest, first: a process that gets one at the end keeps all waiting.
-LONGEST = ("engine/test_engine.py", "engine/test_deaths.py", "experiment/", "engine/", "power/", "docs/", "cli/", "runs/")
+LONGEST = ("engine/test_engine", "engine/test_deaths", "experiment/", "engine/", "power/", "docs/", "cli/", "runs/")
 
 
 @pytest.hookimpl(trylast=True)
