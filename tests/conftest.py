@@ -6,10 +6,12 @@ import getpass
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.stores import s3
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -54,6 +56,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.environ.pop("FEDRAY_CACHE")
     if before is not None:
         os.environ["FEDRAY_CACHE"] = before
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[], str]]:
+    """Each call gives the URI of a new empty folder of a real S3 server."""
+    with s3() as new:
+        yield new
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import random
 import re
 import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -97,7 +98,9 @@ def bench(scratch: Path) -> Iterator[Bench]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scratch", type=Path, default=Path("/tmp/fedray-full-disk"), help="keeps what is done")
+    parser.add_argument(
+        "--scratch", type=Path, default=Path(tempfile.gettempdir()) / "fedray-full-disk", help="keeps what is done"
+    )
     parser.add_argument("--players", type=int, default=2, help="runs at a time")
     options = parser.parse_args()
     found = everything(options.scratch, options.players)

@@ -129,14 +129,15 @@ def test_jobs_start_in_their_order_on_whoever_is_free() -> None:
 def test_an_estimate_is_what_the_run_then_takes(cluster: None, cache: Path, tmp_path: Path) -> None:
     """Traffic and client states to the byte; the measurements leave no files; a cached seed model costs nothing."""
     speech.write_corpus(tmp_path)
-    config, source = experiment.load(speech.settings(tmp_path, rounds=3, evaluation={"every": 2, "shards": 2}))
+    settings = speech.settings(tmp_path, rounds=3, evaluation={"every": 2, "shards": 2}, engine={"actors": 2})
+    config, source = experiment.load(settings)
     before = set(cache.rglob("*"))
     found, measured, shares, steps = estimate.estimate(config, source, print)
     assert all(path.relative_to(cache).parts[0] == "features" for path in set(cache.rglob("*")) - before)
     assert (shares.actors, steps) == (2, 30) and min(
         measured.step, measured.train, measured.prepare, measured.server
     ) > 0
-    run = fedray.run(speech.settings(tmp_path, rounds=3, evaluation={"every": 2, "shards": 2}), out=tmp_path / "run")
+    run = fedray.run(settings, out=tmp_path / "run")
     assert (found.up, found.down) == (run.results["traffic/up_bytes"], run.results["traffic/down_bytes"])
     sizes = {
         name: [file.stat().st_size for file in (tmp_path / "run" / name).rglob("*.*")]

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +20,7 @@ from fedray.core.types import ServerState
 from fedray.runs.folder import ClientRecord, Progress, RunFolder, read_clients, write_clients
 from fedray.storage import serialize
 from fedray.storage.files import StorageError
-from tests.stores import s3, small_disk
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
+from tests.stores import small_disk
 
 
 @pytest.fixture(params=["disk", "s3"])

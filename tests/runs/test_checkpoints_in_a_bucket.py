@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,6 @@ from fedray.runs.folder import RunFolder
 from fedray.storage.base import Storage
 from fedray.storage.files import StorageError
 from tests.runs.test_checkpoints import progress
-from tests.stores import s3
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
 
 
 def dying(storage: Storage, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: int) -> None:

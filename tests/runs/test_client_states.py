@@ -7,7 +7,6 @@ import os
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,7 @@ from fedray.core.types import RunError
 from fedray.engine.telemetry.events import KEPT, Events
 from fedray.runs.client_states import ClientStore, Written, folder_name
 from fedray.storage.files import StorageError
-from tests.stores import s3, small_disk
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
+from tests.stores import small_disk
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -6,19 +6,12 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedray.runs.folder import RunFolder
-from tests.stores import s3
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +14,8 @@ from fedray.core.types import ServerState
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.runs.retention import Retention
-from tests.stores import s3
 
 MANY, COHORT = 10_000, 20
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +16,6 @@ from fedray.runs.folder import RunFolder
 from fedray.storage.opening import open_storage
 from tests import small_corpus
 from tests.engine import toys
-from tests.stores import s3
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +16,6 @@ from fedray.runs.client_states import ClientStore, Written
 from fedray.runs.folder import ClientRecord, RunFolder
 from fedray.runs.retention import Retention
 from tests.runs.test_checkpoints import named, progress
-from tests.stores import s3
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,6 @@ from fedray.runs.folder import FAILURES, METRICS, RunFolder
 from fedray.storage.base import Storage
 from fedray.storage.files import StorageError
 from fedray.storage.local import LocalStorage
-from tests.stores import s3
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
 
 
 class Counting(LocalStorage):

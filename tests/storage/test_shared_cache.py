@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,7 @@ from fedray.storage.base import Storage
 from fedray.storage.cache import available, cached, entry_name, fetch, share
 from fedray.storage.files import StorageError
 from fedray.storage.opening import open_storage
-from tests.stores import s3, small_disk
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
+from tests.stores import small_disk
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -6,7 +6,7 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,7 @@ from fedray.storage.bucket import ObjectStorage
 from fedray.storage.files import StorageError, faults, in_place_of, write_atomically
 from fedray.storage.local import LocalStorage
 from fedray.storage.opening import open_storage
-from tests.stores import s3, small_disk
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Callable[[], str]]:
-    with s3() as new:
-        yield new
+from tests.stores import small_disk
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fedray.models.kernels.scalars import OPTIONS, F, keeps, sigmoid
+from fedray.models.kernels.scalars import OPTIONS, F, keeps, moments, sigmoid
 
 EPSILON = F(1e-5)
 
@@ -44,15 +44,7 @@ def depthwise(frames, taps, bias, weight, shift, lengths, sums, means, inverse, 
                 frame, tap = frames[b, t + k], taps[k]
                 for c in range(width):
                     z[c] += frame[c] * tap[c]
-            total = F(0)
-            for c in range(width):
-                total += z[c]
-            mean = total / F(width)
-            square = F(0)
-            for c in range(width):
-                d = z[c] - mean
-                square += d * d
-            r = F(1) / np.sqrt(square / F(width) + EPSILON)
+            mean, r = moments(z, EPSILON)
             means[b, t] = mean
             inverse[b, t] = r
             for c in range(width):
@@ -188,15 +180,7 @@ def norm_leaky_dropout(x, weight, bias, slope, means, inverse, out, seed, thresh
     """Dropout of the leaky ReLU of the layer norm of rows."""
     rows, width = x.shape
     for row in range(rows):
-        total = F(0)
-        for c in range(width):
-            total += x[row, c]
-        mean = total / F(width)
-        square = F(0)
-        for c in range(width):
-            d = x[row, c] - mean
-            square += d * d
-        r = F(1) / np.sqrt(square / F(width) + EPSILON)
+        mean, r = moments(x[row], EPSILON)
         means[row] = mean
         inverse[row] = r
         for c in range(width):

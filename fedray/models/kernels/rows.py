@@ -9,7 +9,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from fedray.models.kernels.scalars import OPTIONS, F, keeps, sigmoid
+from fedray.models.kernels.scalars import OPTIONS, F, keeps, moments, sigmoid
 
 
 class Part(torch.autograd.Function):
@@ -89,15 +89,7 @@ def layer_norm(x, weight, bias, epsilon, out, means, inverse):
     """Layer norm of each row; `means` and `inverse` standard deviations stay for the backward pass."""
     rows, width = x.shape
     for row in range(rows):
-        total = F(0)
-        for column in range(width):
-            total += x[row, column]
-        mean = total / F(width)
-        square = F(0)
-        for column in range(width):
-            d = x[row, column] - mean
-            square += d * d
-        r = F(1) / np.sqrt(square / F(width) + epsilon)
+        mean, r = moments(x[row], epsilon)
         for column in range(width):
             out[row, column] = (x[row, column] - mean) * r * weight[column] + bias[column]
         means[row] = mean

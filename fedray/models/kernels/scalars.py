@@ -76,6 +76,20 @@ def sigmoid(x):
     return F(0.5) * (t * p / q) + F(0.5)
 
 
+@njit(**INLINE)
+def moments(row, epsilon):
+    """The mean and the inverse standard deviation of a row."""
+    total = F(0)
+    for c in range(len(row)):
+        total += row[c]
+    mean = total / F(len(row))
+    square = F(0)
+    for c in range(len(row)):
+        d = row[c] - mean
+        square += d * d
+    return mean, F(1) / np.sqrt(square / F(len(row)) + epsilon)
+
+
 # Without reassociation, which would join the two parts of log 2.
 @njit(fastmath={"contract", "nnan", "ninf", "nsz", "arcp"}, error_model="numpy", cache=OPTIONS["cache"])
 def exponential(values, count, powers, bits):
