@@ -6,7 +6,7 @@ A new algorithm derives from `FederatedSGD` and writes `client_train`; `scaffold
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +35,7 @@ from fedray.core.types import (
     Vector,
 )
 from fedray.data.features.dataset import Utterances
+from fedray.training import together
 from fedray.training.local import AdamW, ClientSettings, LocalModel, PretrainSettings
 from fedray.training.task import Task
 
@@ -107,6 +108,11 @@ class TaskAlgorithm(Algorithm):
 
     def client_update(self, client: Client, received: Received) -> Update:
         return self.client_train(client, received).update
+
+    def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update | Exception]:
+        if received.together == 1:
+            return super().lane_update(clients, received)
+        return together.train(clients, received.together, lambda client: self.client_update(client, received))
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, 0.0))

@@ -120,8 +120,11 @@ class Algorithm(ABC):
     def client_update(self, client: Client, received: Received) -> Update:
         """Train on one client. Runs on a client actor."""
 
-    def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update]:
-        """Train a lane: one update for each client, in the clients' order. The engine calls this hook."""
+    def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update | Exception]:
+        """Train a lane: for each client, in the clients' order, its update, or the error of a client that failed.
+
+        The engine calls this hook. Up to `received.together` clients may be trained side by side.
+        """
         for client in clients:
             yield self.client_update(client, received)
 

@@ -118,6 +118,11 @@ class FlatModel:
         """The trainable part of `values`, [trainable]: what gradients and optimisers change."""
         return self.values[: self.layout.trainable]
 
+    def backward(self, loss: torch.Tensor) -> None:
+        """Set `gradient` to that of a loss."""
+        self.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+
     def load(self, vector: Vector) -> None:
         """Load a vector [size], and reset all other buffers to their initial values: no client affects the next."""
         self.layout.check(vector)

@@ -61,6 +61,7 @@ class Received:
     assets: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
     vectors: Mapping[str, Vector] = field(default_factory=dict)
+    together: int = 1  # clients of a lane that may be trained side by side
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class TrainLane(LaneJob[LaneResult]):
         """`first`: the broadcast of round 0. `take`: takes the updates instead of this actor's sum or holder."""
         round, algorithm = self.lane.round, place.program.algorithm
         allowed = sizes(place.layers, broadcast)
-        book = LaneBook(place, self.lane, place.receive(broadcast, round), place.receive(first, 0), allowed)
+        received = replace(place.receive(broadcast, round), together=self.lane.together)
+        book = LaneBook(place, self.lane, received, place.receive(first, 0), allowed)
         take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
         while not book.closed:
             with book.blaming_clients():
@@ -153,11 +154,16 @@ class LaneBook:
                     self._out.append((name, prepared))
                     yield client
 
-    def accept(self, update: Update, take: Take) -> None:
-        """Check the update of the next client in training, write the client's state, hand the update on."""
+    def accept(self, update: Update | Exception, take: Take) -> None:
+        """Check the update of the next client in training, write the client's state, hand the update on.
+
+        An error instead of an update is the client's failure.
+        """
         self._lap("train")
         client, prepared = self._out.pop(0)
         with self._blaming(client):
+            if isinstance(update, Exception):
+                raise update
             self._accept(client, update, prepared, take)
         self._lap("fold")
 

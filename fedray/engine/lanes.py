@@ -34,6 +34,7 @@ class Lane:
     marker: Path | None = None
     deaths: Mapping[str, int] = field(default_factory=dict)  # client -> actors that died while the client was at work
     alone: bool = False  # no other lane is trained meanwhile
+    together: int = 1  # clients that may be trained side by side
 
     @contextmanager
     def marking(self) -> Iterator[Callable[[str], None]]:
@@ -78,6 +79,8 @@ class Lane:
         following = replace(following, deaths={**self.deaths, client: deaths})
         if deaths <= DEATHS_ALLOWED:
             return following
+        if self.together > 1:  # it may have been another client of its group
+            return replace(following, together=1)
         if death.cause is Cause.MEMORY and not death.alone:
             return replace(following, alone=True)
         why = f"{death.cause.value.format(deaths)}: left out of this round"

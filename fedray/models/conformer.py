@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from fedray.core.ranges import Count, Natural, Part
 from fedray.models.kernels import on_cpu
-from fedray.models.padding import Reflect, Silence, padding
+from fedray.models.padding import Reflect, Silence, extremes, padding
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
@@ -89,6 +89,7 @@ class Conformer(nn.Module):
     # For example.py: how SpeechBrain's parts encode one utterance.
     example: ClassVar[str] = 'model["transformer"].encode(model["front"](mels[None]))'
     shortest: ClassVar[int] = SHORTEST
+    clients_together: ClassVar[str] = "any shapes"
     longest: ClassVar[int] = 4 * LONGEST  # of an ONNX model, which holds tables of positions of this length
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int) -> None:
@@ -119,10 +120,9 @@ class Conformer(nn.Module):
 
         Hidden states are [B, ceil(T / 4), d_model]. ValueError for an utterance that is too short.
         """
-        if int(lengths.min()) < SHORTEST:
-            raise ValueError(
-                f"an utterance of {int(lengths.min())} frames is too short: the conformer needs {SHORTEST}"
-            )
+        shortest, _ = extremes(lengths)
+        if shortest < SHORTEST:
+            raise ValueError(f"an utterance of {shortest} frames is too short: the conformer needs {SHORTEST}")
         if self.settings.kernels and self.settings.attention in COMPILED and on_cpu(features):
             return self._encode_compiled(features, lengths)
         with self._padding_masked(lengths):

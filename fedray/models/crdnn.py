@@ -26,7 +26,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from fedray.core.ranges import Count, Natural, Part
 from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
-from fedray.models.padding import Reflect, padding
+from fedray.models.padding import Reflect, extremes, padding, several_clients
+from fedray.models.unpacked import norm_of_speech, recurrent
 
 RNNS = {"lstm": LSTM, "gru": GRU}
 KERNEL = (3, 3)  # frames, bins: the only size that `Reflect` supports
@@ -96,6 +97,8 @@ class CRDNN(nn.Module):
     recipe: ClassVar[tuple[str, ...]] = ("encoder", "embedding", "decoder", "ctc_head", "attention_head")
     # For example.py: how SpeechBrain's parts encode one utterance.
     example: ClassVar[str] = 'model["encoder"](mels[None])'
+
+    clients_together: ClassVar[str] = "equal batches"  # batch norm counts all utterances of a batch
 
     def __init__(self, settings: CRDNNSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
@@ -172,10 +175,9 @@ class CRDNN(nn.Module):
         Hidden states are [B, T // time_pooling, dnn_neurons]. ValueError for an utterance that is too short.
         """
         pooling = self.settings.time_pooling
-        if int(lengths.min()) < self.shortest:
-            raise ValueError(
-                f"an utterance of {int(lengths.min())} frames is too short: the CRDNN needs {self.shortest}"
-            )
+        shortest, _ = extremes(lengths)
+        if shortest < self.shortest:
+            raise ValueError(f"an utterance of {shortest} frames is too short: the CRDNN needs {self.shortest}")
         encoder = self.encoder
         with ExitStack() as hooks:
             for module in encoder["CNN"].modules():
@@ -183,6 +185,8 @@ class CRDNN(nn.Module):
                     hooks.callback(module.register_forward_pre_hook(Reflect(lengths)).remove)
             maps = encoder["time_pooling"](encoder["CNN"](features))
         lengths = lengths // pooling
+        if several_clients():
+            return self._dense(recurrent(encoder["RNN"].rnn, maps.flatten(2), lengths), lengths), lengths
         if self.settings.kernels and on_cpu(features):
             from fedray.models.kernels import recurrent as kernels
 
@@ -193,10 +197,18 @@ class CRDNN(nn.Module):
             hidden[speech] = frames
             return hidden, lengths
         packed = pack_padded_sequence(maps.flatten(2), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        recurrent, _ = encoder["RNN"].rnn(packed)
+        states, _ = encoder["RNN"].rnn(packed)
         # The frames of speech, without padding.
-        dense = PackedSequence(encoder["DNN"](recurrent.data[None])[0], *recurrent[1:])
+        dense = PackedSequence(encoder["DNN"](states.data[None])[0], *states[1:])
         return pad_packed_sequence(dense, batch_first=True, total_length=maps.shape[1])[0], lengths
+
+    def _dense(self, states: Tensor, lengths: Tensor) -> Tensor:
+        """The encoder's last part on states [B, T, D] with padding, which batch norm does not count."""
+        speech = ~padding(lengths, states.shape[1])
+        for block in self.encoder["DNN"].children():
+            normed = norm_of_speech(block["norm"].norm, block["linear"](states), speech)
+            states = block["dropout"](block["act"](normed))
+        return states.where(speech[..., None], 0.0)
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of utterances of one length -> log-probabilities [B, T // time_pooling, vocabulary]."""

@@ -18,7 +18,8 @@ from fedray.core.ranges import Part
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.kernels import on_cpu
-from fedray.models.padding import padding
+from fedray.models.padding import extremes, padding, several_clients
+from fedray.models.unpacked import recurrent
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class CRNN(nn.Module):
     """A classifier: log-mels [frames, bins] in, one logit for each class out. Each convolution halves the frames."""
 
     Settings: ClassVar[type] = CRNNSettings
+    clients_together: ClassVar[str] = "any shapes"
 
     def __init__(self, settings: CRNNSettings, bins: int, classes: int) -> None:
         super().__init__()
@@ -76,7 +78,7 @@ class CRNN(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Features [B, T, bins] and lengths [B] in frames -> logits [B, classes]."""
-        shortest = int(lengths.min())
+        shortest, _ = extremes(lengths)
         if shortest < self.shortest:
             raise ValueError(
                 f"a clip of {shortest} frames is too short: crnn {self.settings.size} needs {self.shortest}"
@@ -94,9 +96,10 @@ class CRNN(nn.Module):
                 lengths = lengths // 2  # pooling drops an odd last frame
                 frames = _silenced(frames, lengths)
         frames = frames.transpose(1, 2)
-        if on_cpu(frames):
+        if on_cpu(frames) or several_clients():
             behind = padding(lengths, frames.shape[1])[..., None]
-            hidden = self._compiled(frames, lengths).masked_fill(behind, 0.0)
+            states = recurrent(self.rnn, frames, lengths) if several_clients() else self._compiled(frames, lengths)
+            hidden = states.masked_fill(behind, 0.0)
         else:
             packed = pack_padded_sequence(frames, lengths.cpu(), batch_first=True, enforce_sorted=False)
             hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros after each clip's end
@@ -105,9 +108,11 @@ class CRNN(nn.Module):
 
     def _compiled(self, frames: Tensor, lengths: Tensor | None) -> Tensor:
         """The GRU's states of frames [B, T, D]; `lengths` None: without padding."""
-        from fedray.models.kernels.recurrent import recurrent
+        from fedray.models.kernels import recurrent as kernels
 
-        return recurrent(self.rnn, frames, torch.full((len(frames),), frames.shape[1]) if lengths is None else lengths)
+        return kernels.recurrent(
+            self.rnn, frames, torch.full((len(frames),), frames.shape[1]) if lengths is None else lengths
+        )
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of clips of one length -> logits [B, classes]."""

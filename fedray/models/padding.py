@@ -6,8 +6,33 @@ the utterance. Hooks on the convolutions fill the padding with what an utterance
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
+
+_KNOWN: list[tuple[int, int]] = []
+
+
+@contextmanager
+def known_lengths(shortest: int, longest: int) -> Iterator[None]:
+    """While open, a model's lengths are those of several clients, of which `torch.func.vmap` shows no numbers."""
+    _KNOWN.append((shortest, longest))
+    try:
+        yield
+    finally:
+        _KNOWN.pop()
+
+
+def several_clients() -> bool:
+    """Whether a model computes the outputs of several clients."""
+    return bool(_KNOWN)
+
+
+def extremes(lengths: Tensor) -> tuple[int, int]:
+    """The smallest and the largest of lengths [B]; among those of all clients where there are several."""
+    return _KNOWN[-1] if _KNOWN else (int(lengths.min()), int(lengths.max()))
 
 
 class Reflect:

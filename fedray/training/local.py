@@ -20,7 +20,9 @@ from fedray.core.settings import positive
 from fedray.core.types import State, Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
+from fedray.training.stack import Row
 from fedray.training.task import Targets, Task
+from fedray.training.together import flat_model
 
 OPTIMIZERS = ("sgd", "adam")
 Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
@@ -162,7 +164,7 @@ class LocalModel:
     def __init__(self, task: Task, start: Vector, device: str, frozen: bool = False) -> None:
         """`start`: theta_t. `frozen`: batch norm keeps its running statistics, and `delta` leaves them out."""
         self.task, self.start, self.device, self.frozen = task, start, device, frozen
-        self.flat = task.flat(device)
+        self.flat = flat_model(task, device, frozen)
         self.flat.load(start)
         self.steps = 0
 
@@ -177,6 +179,8 @@ class LocalModel:
     def training(self) -> AbstractContextManager[None]:
         """Switch to training mode, in which frozen running statistics stay as they are."""
         self.flat.model.train()
+        if isinstance(self.flat, Row):
+            return nullcontext()  # each call sees to it
         return frozen_statistics(self.flat.model) if self.frozen else nullcontext()
 
     def logits(self, batch: Batch) -> Tensor:
@@ -190,8 +194,7 @@ class LocalModel:
 
     def descend(self, loss: Tensor, optimizer: Optimizer) -> float:
         """Take one step down the gradient of `loss`, and return the loss. ValueError when it is NaN or infinite."""
-        self.flat.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.flat.backward(loss)
         value = finite(float(loss.detach()))
         optimizer.step()
         self.steps += 1

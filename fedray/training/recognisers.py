@@ -40,6 +40,24 @@ class Recogniser(Protocol):
         ...
 
 
+def by_ctc(model: Recogniser, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """CTC's log-probabilities and their lengths."""
+    hidden, lengths = model.encode(features, lengths)
+    return model.ctc(hidden), lengths
+
+
+def by_attention(model: Recogniser, features: Tensor, lengths: Tensor, tokens_bos: Tensor) -> tuple[Tensor]:
+    """The decoder's log-probabilities."""
+    hidden, lengths = model.encode(features, lengths)
+    return (model.attend(hidden, lengths, tokens_bos),)
+
+
+def by_both(model: Recogniser, features: Tensor, lengths: Tensor, tokens_bos: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The decoder's log-probabilities, CTC's and the lengths of these."""
+    hidden, lengths = model.encode(features, lengths)
+    return model.attend(hidden, lengths, tokens_bos), model.ctc(hidden), lengths
+
+
 def teacher_forced(
     targets: Sequence[Sequence[int]], bos: int, eos: int, device: str | torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:

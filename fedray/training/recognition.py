@@ -37,7 +37,8 @@ from fedray.storage.files import write_atomically
 from fedray.training.decoding.beam import BeamSearch, LexiconSearch
 from fedray.training.decoding.search import DecodeSettings, GreedySearch, Hypothesis, Search
 from fedray.training.recogniser_checks import check_model, check_seconds, check_tokens
-from fedray.training.recognisers import Recogniser, teacher_forced
+from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, teacher_forced
+from fedray.training.stack import answer
 from fedray.training.task import Targets, Task
 
 EVALUATION_BATCH = 32
@@ -141,20 +142,21 @@ class Recognition(Task):
     def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
         """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances."""
         assert not isinstance(targets, np.ndarray)
-        recogniser = cast(Recogniser, model)
         nu, device = self.settings.ctc_weight, batch.features.device
-        hidden, lengths = recogniser.encode(batch.features, batch.lengths)
         sizes = torch.tensor([len(target) for target in targets], device=device)
         loss = torch.zeros((), device=device)
-        if nu > 0:
-            log_probs = recogniser.ctc(hidden).transpose(0, 1)
-            flat = torch.tensor([token for target in targets for token in target], device=device)
-            loss = nu * ctc_loss(log_probs, flat, lengths, sizes, blank=0, zero_infinity=True)
         if nu < 1:
-            before, after, counted = teacher_forced(targets, recogniser.bos, recogniser.eos, device)
-            log_probs = recogniser.attend(hidden, lengths, before).transpose(1, 2)
+            before, after, counted = teacher_forced(targets, model.bos, model.eos, device)
+            outputs = answer(model, by_both if nu else by_attention, batch.features, batch.lengths, before)
+            log_probs = outputs[0][:, : after.shape[1]].transpose(1, 2)
             losses = nll_loss(log_probs, after, reduction="none")
-            loss = loss + (1 - nu) * ((losses * counted).sum(1) / (sizes + 1)).mean()
+            loss = (1 - nu) * ((losses * counted).sum(1) / (sizes + 1)).mean()
+        else:
+            outputs = answer(model, by_ctc, batch.features, batch.lengths)
+        if nu > 0:
+            log_probs, lengths = outputs[-2:]
+            flat = torch.tensor([token for target in targets for token in target], device=device)
+            loss = nu * ctc_loss(log_probs.transpose(0, 1), flat, lengths, sizes, blank=0, zero_infinity=True) + loss
         return loss
 
     def greedy(self) -> Search:

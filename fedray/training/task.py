@@ -123,9 +123,13 @@ class Task(ABC):
     def flat(self, device: str) -> FlatModel:
         """This process' model on a device; load parameters before each use."""
         if device not in self._flats:
-            model, kept = self._built()
-            self._flats[device] = FlatModel(model.to(device), keep=kept.__contains__)
+            self._flats[device] = self.built(device)
         return self._flats[device]
+
+    def built(self, device: str) -> FlatModel:
+        """A new model on a device."""
+        model, kept = self._built()
+        return FlatModel(model.to(device), keep=kept.__contains__)
 
     @property
     def layout(self) -> Layout:

@@ -98,13 +98,19 @@ class Federation:
         self.state = start or Init().run(self.place)[0]
         self.first = self.algorithm.broadcast(self.state, 0)
         self.done = 0
+        self.together = 1  # clients trained side by side
         self.written: dict[str, Written] = {}
 
     def round(self) -> Metrics:
         """Play a round; the metrics of its clients. RuntimeError: a client failed."""
         broadcast = self._broadcast()
         data = self.place.program.data
-        lane = Lane(0, self.done, tuple((client, self.written.get(client)) for client in data.client_ids()))
+        lane = Lane(
+            0,
+            self.done,
+            tuple((client, self.written.get(client)) for client in data.client_ids()),
+            together=self.together,
+        )
         result = TrainLane(lane).run(self.place, broadcast, self.first)
         for failure in result.failures:
             raise RuntimeError(f"client {failure.client} failed: {failure.reason}\n{failure.traceback}")

@@ -6,7 +6,11 @@ Its loops are compiled by numba. Import its files when they are needed: numba ta
 import torch
 from torch import Tensor
 
+from fedray.models.padding import several_clients
+
 
 def on_cpu(x: Tensor) -> bool:
     """Whether these parts can take such a tensor."""
+    if several_clients():
+        return False
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

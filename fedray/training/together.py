@@ -1,0 +1,190 @@
+"""Clients of a lane trained side by side: their models take a step as one batch of models.
+
+An algorithm's code stays that of one client. Each client is trained in a thread of its own, and one thread runs at a
+time, until its client needs the outputs of its model or their gradients. When all wait, equal calls are made as one, by
+`torch.func.vmap` over the stacked parameters, and the threads go on. So a client's steps are those of a client alone,
+up to the rounding of floats and up to dropout, whose masks are drawn for all models of a call at once.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedray.core.types import Client, Update
+from fedray.training.stack import Answer, Call, Gradients, Row, Stack
+from fedray.training.task import Task
+
+_THREAD = threading.local()
+
+
+def flat_model(task: Task, device: str, frozen: bool) -> Any:
+    """The model of a client in training: a row of its group's, or this process' model where a client trains alone.
+
+    `frozen`: running statistics of batch norm stay as they are.
+    """
+    member: Member | None = getattr(_THREAD, "member", None)
+    return task.flat(device) if member is None else member.row(task, device, frozen)
+
+
+def train(clients: Iterator[Client], size: int, update: Callable[[Client], Update]) -> Iterator[Update | Exception]:
+    """Train clients, up to `size` side by side. Yields each one's update or error, in their order.
+
+    A client is taken from `clients` when a place is free, with the global generators seeded for it.
+    """
+    group = Group(size)
+    try:
+        while True:
+            while group.has_room() and (client := next(clients, None)) is not None:
+                group.start(client, update)
+            if not group.members:
+                return
+            group.step()
+            yield from group.done()
+    finally:
+        group.abandon()
+
+
+class Abandoned(BaseException):
+    """Ends the thread of a client whose lane is given up."""
+
+
+class Member(threading.Thread):
+    """The training of one client. Its generators of random numbers are its own."""
+
+    def __init__(self, group: Group, place: int, work: Callable[[], Update]) -> None:
+        super().__init__(daemon=True)
+        self.group, self.place, self.work = group, place, work
+        self.result: Update | BaseException | None = None
+        self.call: Call | Gradients | None = None  # what it waits for
+        self._generators = generators()
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+
+    def run(self) -> None:
+        _THREAD.member = self
+        self._go.acquire()
+        try:
+            self.result = self.work()
+        except BaseException as error:
+            self.result = error
+        finally:
+            self._back.release()
+
+    def resume(self) -> None:
+        """Let the client train until it waits for a call, or ends. Runs in the group's thread."""
+        restore(self._generators)
+        self.call = None
+        self._go.release()
+        self._back.acquire()
+        self._generators = generators()
+
+    def wait(self, call: Call | Gradients) -> None:
+        """Wait until the group has made a call. Runs in the client's thread."""
+        self.call = call
+        self._back.release()
+        self._go.acquire()
+        if call.error is not None:
+            raise call.error
+
+    def row(self, task: Task, device: str, frozen: bool) -> Row:
+        """The client's model for a task."""
+        return Row(self.group.stack(task, device), self.place, frozen, self.wait)
+
+
+class Group:
+    """Up to `size` clients in training, and up to twice as many whose updates have not been taken yet."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.members: deque[Member] = deque()  # in the clients' order
+        self._stacks: dict[tuple[int, str], Stack] = {}
+
+    def has_room(self) -> bool:
+        """Whether one more client can start."""
+        return len(self.members) < 2 * self.size and len(self._training()) < self.size
+
+    def start(self, client: Client, update: Callable[[Client], Update]) -> None:
+        """Begin a client's training."""
+        taken = {member.place for member in self._training()}
+        place = next(place for place in range(self.size) if place not in taken)
+        member = Member(self, place, lambda: update(client))
+        self.members.append(member)
+        member.start()
+        member.resume()
+
+    def step(self) -> None:
+        """Make the calls that the clients wait for, and let them go on."""
+        waiting = self._training()
+        calls: dict[Any, list[Call]] = {}
+        gradients: dict[Answer, list[Gradients]] = {}
+        for member in waiting:
+            if isinstance(member.call, Call):
+                calls.setdefault(member.call.key, []).append(member.call)
+            elif member.call is not None:
+                gradients.setdefault(member.call.answer, []).append(member.call)
+        for alike in calls.values():
+            forward(alike)
+        for answer, of_answer in gradients.items():
+            answer.backward(of_answer)
+        for member in waiting:
+            member.resume()
+
+    def done(self) -> Iterator[Update | Exception]:
+        """The results of the clients before the first one in training."""
+        while self.members and self.members[0].result is not None:
+            result = self.members.popleft().result
+            if not isinstance(result, Update | Exception):
+                assert result is not None
+                raise result
+            yield result
+
+    def stack(self, task: Task, device: str) -> Stack:
+        """The models of all clients for a task."""
+        key = (id(task), device)
+        if key not in self._stacks:
+            self._stacks[key] = Stack(task, device, self.size)
+        return self._stacks[key]
+
+    def abandon(self) -> None:
+        """End the threads of clients in training."""
+        for member in self._training():
+            assert member.call is not None
+            member.call.error = Abandoned()
+            member.resume()
+
+    def _training(self) -> list[Member]:
+        return [member for member in self.members if member.result is None]
+
+
+def forward(calls: list[Call]) -> None:
+    """Make calls as one. If that fails, make each alone, so that an error is its client's."""
+    try:
+        calls[0].stack.forward(calls)
+    except Exception as error:
+        if len(calls) == 1:
+            calls[0].error = error
+        else:
+            for call in calls:
+                forward([call])
+
+
+def generators() -> tuple[Any, ...]:
+    """The states of the global generators of torch, numpy and Python."""
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+    return torch.get_rng_state(), cuda, np.random.get_state(), random.getstate()
+
+
+def restore(states: tuple[Any, ...]) -> None:
+    """Set the global generators to these states."""
+    cpu, cuda, numpy, python = states
+    torch.set_rng_state(cpu)
+    if cuda is not None:
+        torch.cuda.set_rng_state(cuda)
+    np.random.set_state(numpy)
+    random.setstate(python)
