@@ -10,7 +10,7 @@ PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test test-long lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
+.PHONY: demo test test-long test-nightly lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
 
 $(BIN)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two co
 
 test-long: $(BIN)/.installed  ## the longest tests (about 12 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m long
+
+test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about 12 minutes on two cores)
+	$(BIN)/python -m pytest $(PARALLEL) -m nightly
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -26,7 +26,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # The files that take longest, first: a process that gets one at the end keeps all waiting.
-LONGEST = ("engine/test_engine", "engine/test_deaths", "experiment/", "engine/", "power/", "docs/", "cli/", "runs/")
+LONGEST = (
+    *("sweep/test_sweeps", "cli/test_cli", "engine/test_gcs", "engine/test_engine", "engine/test_deaths"),
+    *("engine/test_nodes", "test_package", "experiment/", "engine/", "power/", "docs/", "cli/", "runs/"),
+)
 
 
 @pytest.hookimpl(trylast=True)

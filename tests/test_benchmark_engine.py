@@ -106,7 +106,7 @@ def test_steps_are_timed_on_both_sides(model: str, tmp_path: Path) -> None:
     assert shown["bare (CPU ms a step)"] == "2.00" and shown["fedray / bare (CPU)"].startswith("1.000 [")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_quick_ends_with_the_ratio(
     cluster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,7 +118,7 @@ def test_quick_ends_with_the_ratio(
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_travels_runs_on_actors(cluster: None, bench: Any) -> None:
     wide = bench.fedray(replace(bench.sizes.workload("wide"), width=8, hidden=8), rounds=3)
     assert len(wide.seconds) == 2 and min(wide.seconds) > 0 and [row["clients/ok"] for row in wide.rows] == [2, 2, 2]
@@ -130,7 +130,7 @@ def test_what_travels_runs_on_actors(cluster: None, bench: Any) -> None:
     assert min(toy.memory.values()) > 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_parts_and_their_page(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     memory = {"this process": 10**8, "driver": 2 * 10**8, "client actors": 3 * 10**8, "Ray": 4 * 10**8}
     row = {"time/round_s": 0.5, "time/train_s": 0.4, "time/train_actors_s": 0.6, "engine/driver_bytes": 5e6}

@@ -11,7 +11,7 @@ from benchmarks import study
 from benchmarks.engine import growth
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_run_of_many_rounds_is_flat(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "RESULTS", tmp_path)
     monkeypatch.setattr(growth, "POINTS", 6)

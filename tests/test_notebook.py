@@ -20,7 +20,7 @@ SMALLER = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_cell_shows_what_it_should(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDRAY_RUNS", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(NOTEBOOK.parents[2]), os.environ.get("PYTHONPATH", ""))))

@@ -85,7 +85,7 @@ def test_what_is_no_run_is_refused(name: str, says: str, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["fednst/embedded", *KINDS])
 def test_the_test_of_a_project_passes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: None
@@ -98,7 +98,7 @@ def test_the_test_of_a_project_passes(
     test_my_algorithm.test_a_run_ends_with_a_score(tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_project_runs_and_sweeps(tmp_path: Path, cache: Path) -> None:
     """As its README says, on a smaller corpus."""
     project.write(tmp_path / "mine", "fednst/embedded")

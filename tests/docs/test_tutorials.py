@@ -18,9 +18,11 @@ import pytest
 from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
-LONG = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result")  # half a minute and more
+MARKS = {"sweep": [pytest.mark.long]} | dict.fromkeys(
+    ("on-a-cluster", "weighting-rule", "from-a-result"), [pytest.mark.nightly]
+)
 PAGES = [
-    pytest.param(page, id=page.stem, marks=[pytest.mark.long] if page.stem in LONG else [])
+    pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, []))
     for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 ]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)

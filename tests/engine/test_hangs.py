@@ -124,7 +124,7 @@ def test_a_client_that_hangs_is_named_and_the_run_can_be_stopped(
     goes_on(tmp_path, straight)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_at_once_is_at_once_before_anybody_is_known_to_hang(straight: Path, tmp_path: Path) -> None:
     assignment = given(tmp_path, "stop")
     patient = replace(assignment.plan, engine=replace(assignment.plan.engine, hang_warning_s=600.0))
@@ -161,7 +161,7 @@ def test_a_driver_that_does_not_answer_is_killed(
     goes_on(tmp_path, straight)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_driver_that_answers_and_does_not_end_is_killed(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,7 +159,7 @@ class TestWandB:
                     yield Record.FromString(text)
                     text = b""
 
-    @pytest.mark.long
+    @pytest.mark.nightly
     def test_an_offline_run_that_was_resumed(self, straight: Path, tmp_path: Path) -> None:
         play(tmp_path / "run", WandB(), rounds=2)
         first = json.loads((tmp_path / "run" / "tracker.json").read_text())

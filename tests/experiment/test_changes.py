@@ -96,7 +96,7 @@ def test_more_rounds_under_a_schedule_are_refused(cut: Path) -> None:
         fedray.resume(cut, ["rounds=3"])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_accepted_is_told_by_the_report(cut: Path, straight: Path) -> None:
     edit(cut, numpy="1.0")
     assert cli.main(["resume", str(cut), "--accept-changes"]) == 0

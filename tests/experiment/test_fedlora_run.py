@@ -57,7 +57,7 @@ def test_the_bytes_are_those_of_the_adapters_and_once_of_the_model(straight: fed
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:

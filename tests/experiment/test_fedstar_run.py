@@ -65,7 +65,7 @@ def test_each_round_says_what_was_kept_and_how_much_of_it_was_right(straight: fe
     assert 0.26 == played[0]["threshold"] < played[1]["threshold"] < played[2]["threshold"] < 0.3
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, weights: Path, tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ def test_each_round_says_the_wer_on_the_central_set_and_who_counts(straight: fed
     assert (straight.folder / "model" / "example.py").exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:

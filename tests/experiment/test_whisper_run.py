@@ -15,7 +15,7 @@ from tests.algorithms.test_whisper_algorithms import ADAPTERS, settings
 pytest.importorskip("transformers")
 from tests.whisper import write_checkpoint
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.nightly]
 
 
 def test_both_methods(tmp_path: Path) -> None:

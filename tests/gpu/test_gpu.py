@@ -96,7 +96,7 @@ def test_ray_is_not_needed_to_play_rounds(tmp_path: Path) -> None:
     assert "'same bits': 'yes'" in done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_program_without_ray(tmp_path: Path) -> None:
     """Every check in its process, real speech included where there is some, and the processes that share a device."""
     command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--tiny", "--minutes", "20", "--out", "page"]

@@ -107,7 +107,7 @@ def test_also_when_each_folder_and_each_file_loses_something_else(played: Played
     assert sum(1 for _ in crashes(played, tmp_path, losses)) > 200
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_run_that_goes_on_has_the_same_bits(played: Played, tmp_path: Path) -> None:
     """Resumed at a few moments, after the worst."""
     worst, every = dict(list(LOSSES.items())[:2]), len(played.calls) // 5 + 1

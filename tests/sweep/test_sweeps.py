@@ -63,7 +63,7 @@ def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.Captu
     assert "engine.actors=8 of engine.cpus_per_client=1 need 8 cores" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_population_based_training_goes_on_from_the_better_half(place: Path) -> None:
     """The trial that learns nothing takes over the other's checkpoints, in new run folders."""
     space = {"algorithm.client.lr": tune.grid_search([1e-6, 0.2])}

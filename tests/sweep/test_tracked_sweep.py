@@ -13,7 +13,7 @@ from tests import speech
 from tests.sweep.tones import SWEEP
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.filterwarnings("ignore")  # MLflow's own, about SQLAlchemy
 def test_trials_are_nested_under_their_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

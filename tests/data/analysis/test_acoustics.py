@@ -90,7 +90,7 @@ def test_all_at_once_and_what_is_too_short() -> None:
         acoustics.measure(waveform[:800])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_processes_that_compile_librosa_at_once_leave_a_cache_that_can_be_read(tmp_path: Path) -> None:
     code = (
         "import numpy as np; from fedray.data.analysis import acoustics; "
