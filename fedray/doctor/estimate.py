@@ -74,8 +74,9 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     program = build_program(config, data, folder, shares.gpus)
     began = connected + time.perf_counter() - since
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
-    shares = share(config.engine, session.resources(), population, actor_bytes(program))
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
+    together = config.engine.together(shares.gpus > 0)
+    shares = share(config.engine, session.resources(), population, actor_bytes(program, together))
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
         short = program if known else _shortened(config, program, data, folder, shares)

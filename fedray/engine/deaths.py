@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 from enum import Enum
 
-import torch
-
-NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator", "CUDA error: out of memory", "ALLOC_FAILED")
-NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
+from fedray.core.exhaustion import exhausted
 
 
 class Cause(Enum):
@@ -48,11 +44,10 @@ def doom(error: BaseException) -> Doomed | None:
         if isinstance(found, Doomed):
             return found
         said = f"{type(found).__name__}: {found}"[:300]
-        told = isinstance(found, RuntimeError)
-        full = isinstance(found, MemoryError | torch.OutOfMemoryError) or getattr(found, "errno", None) == errno.ENOMEM
-        if full or told and any(words in str(found) for words in NO_MEMORY):
-            return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): a lower engine.actors needs less"))
-        if told and any(words in str(found) for words in NO_GPU):
-            return Doomed(Death(Cause.GPU, f"its GPU context is broken ({said})"))
+        match exhausted(found):
+            case "memory":
+                return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): a lower engine.actors needs less"))
+            case "gpu":
+                return Doomed(Death(Cause.GPU, f"its GPU context is broken ({said})"))
         found = found.__cause__
     return None

@@ -45,6 +45,7 @@ class Plan:
     cohort: CohortSettings
     engine: EngineSettings
     evaluation: EvaluationSettings
+    together: int = 1  # clients of a lane that are trained side by side, of `engine.vectorise`
 
 
 class Rounds:
@@ -139,7 +140,8 @@ class Rounds:
             states = tuple(
                 (name, progress.clients[name].state if name in progress.clients else None) for name in clients
             )
-            lanes.append(Lane(number, t, states, personal=personal, marker=self.markers / f"lane_{number}"))
+            marker = self.markers / f"lane_{number}"
+            lanes.append(Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together))
         return Draw(chosen, lanes)
 
     def _job(self, lane: Lane, broadcast: Reference) -> TrainLane:

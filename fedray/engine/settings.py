@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
+
 
 @dataclass(frozen=True)
 class CohortSettings:
@@ -59,13 +61,16 @@ class DeadlineSettings:
 class EngineSettings:
     """How the work is spread over actors.
 
-    Of these settings only `lanes`, `failures_allowed` and `prepare` change a bit of the result. A client that hangs
-    twice beyond `deadline` fails.
+    Of these settings only `lanes`, `vectorise`, `failures_allowed` and `prepare` change a bit of the result. A client
+    that hangs twice beyond `deadline` fails.
     """
 
     placement: str = "pooled"  # pooled: a few actors play all clients; dedicated: an actor for each client
     actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one a client)
     lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
+    # Clients of a lane whose models an actor trains as one batch. auto: 8 on a GPU; on a CPU one after the other, where
+    # compiled loops are as fast. never | a number.
+    vectorise: str | int = "auto"
     cpus_per_client: str | float = "auto"  # auto: the cores that are left, shared
     gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else the GPUs shared by four actors each
     failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
@@ -81,6 +86,9 @@ class EngineSettings:
         for name in ("lanes", "checkpoint_every", "keep"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        together = self.vectorise
+        if together not in ("auto", "never") and not (isinstance(together, int) and together >= 1):
+            raise ValueError(f"vectorise is auto, never or a number of clients from 1, not {together!r}")
         if self.replacements < 0:
             raise ValueError(f"replacements must not be below 0, not {self.replacements}")
         if not self.hang_warning_s > 0:
@@ -101,6 +109,12 @@ class EngineSettings:
             value = getattr(self, name)
             if isinstance(value, str) and value != "auto" or not isinstance(value, str) and value < 0:
                 raise ValueError(f"{name} is auto or a number from 0, not {value!r}")
+
+    def together(self, gpu: bool) -> int:
+        """The clients of a lane that are trained side by side. It follows from settings alone, and bits from it."""
+        if self.placement == "dedicated" or self.vectorise == "never":
+            return 1
+        return self.vectorise if isinstance(self.vectorise, int) else TOGETHER_ON_A_GPU if gpu else 1
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def start(
 def _fitting(config: Config, program: Program, shares: Share) -> Share:
     """The share of the run, now that its data and its model are known; it says where memory makes it smaller."""
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
-    each = actor_bytes(program)
+    each = actor_bytes(program, config.engine.together(shares.gpus > 0))
     fitting = share(config.engine, session.resources(), population, each)
     if population is None and fitting.actors < shares.actors:
         print(
@@ -162,7 +162,8 @@ def assign(
         "run.json": json_text(described, indent=2) + "\n",
         "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
+    together = config.engine.together(shares.gpus > 0)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(plain(config)), tags=tags)

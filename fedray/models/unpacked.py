@@ -1,6 +1,6 @@
-"""Recurrent layers and batch norm on padded batches, in operations that `torch.func.vmap` can carry out for many models.
+"""Recurrent layers and batch norm on padded batches, in operations that `torch.func.vmap` makes for many models.
 
-Packed sequences are none of these: their sizes depend on the lengths.
+Packed sequences are not among them: their sizes depend on the lengths.
 """
 
 from __future__ import annotations

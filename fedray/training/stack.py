@@ -142,15 +142,8 @@ class Answer:
         )
 
     def backward(self, requests: Sequence[Gradients]) -> None:
-        """Add the gradients of these clients to those of their rows. An error is every client's."""
+        """Add the gradients of these clients to those of their rows."""
         self._left -= len(requests)
-        try:
-            self._backward(requests)
-        except Exception as error:
-            for request in requests:
-                request.error = error
-
-    def _backward(self, requests: Sequence[Gradients]) -> None:
         outputs, gradients = [], []
         for position, output in enumerate(self._outputs):
             if output.requires_grad:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedray.core.exhaustion import exhausted
+from fedray.core.parameters import FlatModel
 from fedray.core.types import Client, Update
 from fedray.training.stack import Answer, Call, Gradients, Row, Stack
 from fedray.training.task import Task
@@ -24,7 +26,7 @@ from fedray.training.task import Task
 _THREAD = threading.local()
 
 
-def flat_model(task: Task, device: str, frozen: bool) -> Any:
+def flat_model(task: Task, device: str, frozen: bool) -> FlatModel:
     """The model of a client in training: a row of its group's, or this process' model where a client trains alone.
 
     `frozen`: running statistics of batch norm stay as they are.
@@ -71,7 +73,7 @@ class Member(threading.Thread):
         self._go.acquire()
         try:
             self.result = self.work()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - `Group.done` yields or raises it
             self.result = error
         finally:
             self._back.release()
@@ -163,10 +165,16 @@ class Group:
 
 
 def forward(calls: list[Call]) -> None:
-    """Make calls as one. If that fails, make each alone, so that an error is its client's."""
+    """Make calls as one. If that fails, make each alone, so that an error is its client's.
+
+    What a call alone has room for, and the calls together have not, must not decide about bits: memory that runs out is
+    an error of the lane.
+    """
     try:
         calls[0].stack.forward(calls)
     except Exception as error:
+        if exhausted(error):
+            raise
         if len(calls) == 1:
             calls[0].error = error
         else:

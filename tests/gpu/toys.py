@@ -46,6 +46,7 @@ class Size:
     alphabet: int = 6  # letters that occur, of `LETTERS`
     labelled: float | None = None  # share of a client's utterances that count as labelled; None: nothing says so
     noise: float = 0.5
+    fewer: int = 0  # client 1 has this many utterances less than client 0, client 2 twice as many less, ...
     equal: bool = False  # whether all utterances have the same length
 
 
@@ -55,7 +56,7 @@ def federation(size: Size, seed: int = 0) -> SpeechData:
     patterns = generator.standard_normal((len(LETTERS), size.bins)).astype(np.float32)
     parts = {"clients": size.clients, "server": 1, "dev": 1}
     made = {name: _utterances(size, name, speakers, patterns, generator) for name, speakers in parts.items()}
-    rows = {f"c{c}": np.arange(size.utterances) + c * size.utterances for c in range(size.clients)}
+    rows = {f"c{c}": np.arange(size.utterances - c * size.fewer) + c * size.utterances for c in range(size.clients)}
     return SpeechData(made["clients"], rows, {"dev": made["dev"]}, made["server"])
 
 

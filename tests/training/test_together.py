@@ -1,0 +1,176 @@
+"""Clients trained side by side end where clients trained alone end, and fail alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedray.algorithms import fedstar
+from fedray.core.parameters import FlatModel
+from fedray.core.types import Client, Received, Update
+from fedray.data.features import dataset
+from fedray.data.features.dataset import Batch
+from fedray.engine.deaths import Doomed
+from fedray.engine.lane_training import TrainLane
+from fedray.engine.lanes import Lane, LaneResult
+from fedray.training import together
+from fedray.training.stack import Row, Stack
+from tests.gpu.checks.algorithms import CONFORMER, cases
+from tests.gpu.federation import Federation, sections
+from tests.gpu.toys import Size, federation
+
+RECOGNITION = {"kind": "recognition"}
+CASES = {name: case for name, case in cases().items() if not name.startswith("fedmem")}  # FedMem trains nothing
+SIZE = Size(clients=4, utterances=7, fewer=1)
+
+
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Models and features of float64. What is sent stays float32."""
+    collate = dataset.collate
+
+    def doubled(*arguments: Any, **options: Any) -> Batch:
+        batch = collate(*arguments, **options)
+        return replace(batch, features=batch.features.double())
+
+    for module in (dataset, fedstar):
+        monkeypatch.setattr(module, "collate", doubled)
+    for kind, name in ((FlatModel, "difference"), (FlatModel, "read"), (Row, "read")):
+        method = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *a, method=method, **o: method(*a, **o).astype(np.float32))
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def without_noise(case: dict[str, Any]) -> dict[str, Any]:
+    """A case without dropout and SpecAugment."""
+    model, task = (
+        {**case["model"], "dropout": 0.0},
+        {**case["task"], "augment": {"time_masks": 0, "frequency_masks": 0}},
+    )
+    return {**case, "model": model, "task": task}
+
+
+def played(case: dict[str, Any], size: int, still: bool = True, start: Any = None, rounds: int = 2) -> Federation:
+    """A federation after its rounds, with `size` clients side by side; `still`: without dropout and SpecAugment."""
+    case = deepcopy({"model": CONFORMER, "task": RECOGNITION, "rounds": rounds} | case)
+    data = federation(replace(SIZE, labelled=case.pop("labelled", None)))
+    made = Federation(sections(without_noise(case) if still else case), data, "cpu", start)
+    made.begun, made.together = made.state, size  # type: ignore[attr-defined]
+    for _ in range(rounds):
+        made.round()
+    return made
+
+
+def furthest(one: Federation, other: Federation) -> float:
+    """The largest difference of any number that a run would keep."""
+    pairs = ((array, other.numbers()[name]) for name, array in one.numbers().items() if array.dtype.kind == "f")
+    return max(float(np.abs(array - of_other).max(initial=0.0)) for array, of_other in pairs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_side_by_side_is_one_by_one_in_float64(name: str, double: None) -> None:
+    """Clients of different sizes, with utterances of different lengths: the last of them train alone."""
+    alone = played(CASES[name], 1)
+    assert furthest(alone, played(CASES[name], 3, start=alone.begun)) < 1e-5  # type: ignore[attr-defined]
+
+
+def test_with_dropout_the_same_bits_twice_and_others_than_alone() -> None:
+    case = CASES["fedstar audio_cnn"]
+    once, again, alone = (played(case, size, still=False, rounds=1) for size in (3, 3, 1))
+    assert furthest(once, again) == 0 and furthest(once, alone) > 0
+
+
+def test_calls_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, forward = [], Stack.forward
+    monkeypatch.setattr(Stack, "forward", lambda self, calls: (sizes.append(len(calls)), forward(self, calls))[1])
+    played(CASES["fedavg crnn"], 3, rounds=1)
+    assert max(sizes) == 3 and sum(sizes) == 3 + 2 + 2 + 2, "steps of clients with 7, 6, 5 and 4 utterances"
+
+
+def troubled(monkeypatch: pytest.MonkeyPatch, trouble: str, size: int) -> LaneResult:
+    """A lane of four clients of which c1 has trouble: before its first step, in a call of its model, or at the end."""
+    data = federation(SIZE)
+    if trouble == "within":
+        features = data.load("c1").features
+        row = SIZE.utterances  # the first of c1
+        features.rows[row], features.frames[row] = features.rows[row][:2], 2
+    case = without_noise({"model": CONFORMER, "task": RECOGNITION, "rounds": 1, **CASES["fedavg conformer"]})
+    made = Federation(sections(case), data, "cpu")
+    train = made.algorithm.client_update
+
+    def update(client: Client, received: Received) -> Update:
+        if client.id == "c1" and trouble == "before":
+            raise KeyError("no label")
+        done = train(client, received)
+        if client.id == "c1" and trouble == "behind":
+            raise KeyError("no answer")
+        if client.id == "c1" and trouble == "memory":
+            raise MemoryError
+        return done
+
+    monkeypatch.setattr(made.algorithm, "client_update", update)
+    lane = Lane(0, 0, tuple((client, None) for client in data.client_ids()), together=size)
+    return TrainLane(lane).run(made.place, made.first, made.first)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [("before", "KeyError: 'no label'"), ("within", "ValueError: an utterance of 2 frames"), ("behind", "KeyError")],
+)
+def test_a_client_fails_alone(trouble: str, why: str, double: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, alone = (troubled(monkeypatch, trouble, size) for size in (3, 1))
+    (failure,) = result.failures
+    assert failure.client == "c1" and failure.reason.startswith(why) and "client_update" in failure.traceback
+    assert list(result.reports) == list(alone.reports) == ["c0", "c2", "c3"]
+    for client, report in result.reports.items():
+        assert report == pytest.approx(alone.reports[client], abs=1e-6)
+    ours, theirs = (lane.partial.updates.mean() for lane in (result, alone))
+    assert np.abs(ours - theirs).max() < 1e-6
+
+
+def test_memory_that_runs_out_dooms_the_actor_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    with pytest.raises(Doomed, match="ran out of memory"):
+        troubled(monkeypatch, "memory", 2)
+    assert threading.active_count() == before
+
+
+def test_together_it_is_never_retried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that one call has, and all together have not, must not decide about bits."""
+
+    def forward(self: Stack, calls: list[Any]) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Stack, "forward", forward)
+    before = threading.active_count()
+    with pytest.raises(Doomed, match="ran out of memory"):
+        troubled(monkeypatch, "", 3)
+    assert threading.active_count() == before
+
+
+def test_clients_start_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few clients are held at a time, however long one of them takes; updates come in the clients' order."""
+    taken, given = [], []
+
+    def clients() -> Iterator[Client]:
+        for number in range(20):
+            taken.append(number)
+            yield Client(f"c{number}", None, number)
+
+    def update(client: Client) -> Update:
+        return Update(np.zeros(1, np.float32), {"examples": client.seed})
+
+    for done in together.train(clients(), 4, update):
+        assert isinstance(done, Update)
+        given.append(done.report["examples"])
+        assert len(taken) - len(given) <= 2 * 4
+    assert given == list(range(20))
