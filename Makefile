@@ -28,7 +28,7 @@ test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two co
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-long: $(BIN)/.installed  ## the longest tests (about 12 minutes on two cores)
-	$(BIN)/python -m pytest $(PARALLEL) -m long
+	$(BIN)/python -m pytest $(PARALLEL) -m "long and not nightly"
 
 test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about 12 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly

@@ -133,7 +133,7 @@ def test_a_new_project_loads(installed: Path, here: Path) -> None:
     assert "kind: mine\n" in text and "trust: 0.9\n" in text
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_new_project_passes_its_test(installed: Path, here: Path, cache: Path) -> None:
     run(installed, here, "fedray", "new", "mine", "--from", "fednst/embedded")
     assert "1 passed" in run(installed, here / "mine", "python", "-m", "pytest")

@@ -215,7 +215,7 @@ cluster.shutdown()
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_run_on_a_cluster_that_lives_on(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
     """The driver takes over there; when all of that Ray is killed, whoever watches is told so."""
     script = tmp_path / "cluster_of_one.py"

@@ -18,9 +18,8 @@ import pytest
 from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
-MARKS = {"sweep": [pytest.mark.long]} | dict.fromkeys(
-    ("on-a-cluster", "weighting-rule", "from-a-result"), [pytest.mark.nightly]
-)
+NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result")  # half a minute and more
+MARKS = {"your-data": [pytest.mark.long]} | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 PAGES = [
     pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, []))
     for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))

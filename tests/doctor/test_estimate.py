@@ -125,7 +125,7 @@ def test_jobs_start_in_their_order_on_whoever_is_free() -> None:
     assert estimate.makespan([], 2) == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_estimate_is_what_the_run_then_takes(cluster: None, cache: Path, tmp_path: Path) -> None:
     """Traffic and client states to the byte; the measurements leave no files; a cached seed model costs nothing."""
     speech.write_corpus(tmp_path)

@@ -25,7 +25,7 @@ from tests.engine.runs import same
 ROUNDS = 400  # more than a run plays until Ray gives up
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_without_ray_s_head_a_run_ends_in_words_and_goes_on_to_the_same_bits(cluster: None, tmp_path: Path) -> None:
     root, folder = Path(__file__).parents[2], RunFolder(tmp_path / "run")
     command = [sys.executable, "-m", "tests.engine.test_gcs", str(tmp_path)]

@@ -68,7 +68,7 @@ def test_once_in_a_round_changes_no_bit(straight: Path, tmp_path: Path, trouble:
     assert killed == ([0, 1, 1] if trouble == "stop once" else [0, 0, 0])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(("trouble", "attempts", "reason"), [
     ("stop", 2, "had its actor hang 2 times, beyond engine.deadline: left out of this round"),
     ("memory", 3, "ran out of memory 3 times, at last while no other client trained: left out of this round"),

@@ -34,7 +34,7 @@ def run_elsewhere(folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
     return dict(json.loads(said)), done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
     pruning = STRATEGIES["layerwise_pruning"]()
     toys.run(tmp_path / "one", strategy=pruning, rounds=2)
@@ -55,7 +55,7 @@ def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
     assert RunFolder(tmp_path / "two").rows("failures.jsonl") == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_slow_node_is_named(tmp_path: Path) -> None:
     said, messages = run_elsewhere(tmp_path / "two", nodes=2, rounds=7, cohort=12, slow=True)
     assert said == {"nodes": 2, "alive": 2}

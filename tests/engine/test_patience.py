@@ -26,7 +26,7 @@ def test_a_run_ends_when_patience_does(tmp_path: Path) -> None:
     assert again["rounds"] == 3 and again["best"] == json.loads((tmp_path / "results.json").read_text())["best"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_with_more_patience_it_goes_on(tmp_path: Path) -> None:
     toys.run(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 2})
     assert toys.run(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 3})["rounds"] == 4

@@ -17,7 +17,7 @@ from fedray.experiment.description import differences
 from tests import speech
 from tests.engine.runs import bits, rows
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests import speech
 from tests.algorithms.test_fedlora import FEDLORA
 from tests.engine.runs import same
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 ROUNDS = 3
 
 

@@ -42,6 +42,7 @@ def table(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "personal.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t"))
 
 
+@pytest.mark.long
 def test_each_client_decodes_its_own_part_with_its_own_memory(corpus: Path, tmp_path: Path) -> None:
     folder = fedray.run(settings(corpus), out=tmp_path / "run").folder
     own = json.loads((folder / "results.json").read_text())["personal"]

@@ -16,7 +16,7 @@ from fedray.runs.folder import RunFolder
 from tests import keywords
 from tests.engine.runs import same
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 ROUNDS = 3
 
 

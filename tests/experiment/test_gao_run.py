@@ -17,7 +17,7 @@ from tests import speech
 from tests.algorithms.test_gao import CRDNN, GAO
 from tests.engine.runs import same
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.nightly]
 ROUNDS = 3
 
 
@@ -47,7 +47,6 @@ def test_each_round_says_the_wer_on_the_central_set_and_who_counts(straight: fed
     assert (straight.folder / "model" / "example.py").exists()
 
 
-@pytest.mark.nightly
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:

@@ -112,7 +112,7 @@ def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_
     assert scores == {k: v for k, v in straight.results.items() if not k.startswith("time/")}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_central_training_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
     """The moments and the place in the epoch are its client's state."""
     base = speech.settings(corpus, cohort={"size": 1})

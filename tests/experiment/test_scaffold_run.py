@@ -13,7 +13,7 @@ from fedray.runs.folder import RunFolder
 from tests import keywords
 from tests.engine.runs import same
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.nightly]
 ROUNDS = 3
 
 
@@ -43,7 +43,6 @@ def test_a_control_variate_as_large_as_the_model_travels_both_ways(straight: fed
     assert [row["traffic/down_bytes"] for row in rows] == [clients * (2 * state.params.nbytes + 8)] * ROUNDS
 
 
-@pytest.mark.nightly
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:

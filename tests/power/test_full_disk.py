@@ -22,7 +22,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, shim: Shim, play: Player) ->
 @pytest.mark.parametrize(
     "share",
     [
-        pytest.param(share, marks=pytest.mark.long if share in (0.2, 0.6) else pytest.mark.nightly)
+        pytest.param(share, marks=pytest.mark.long if share == 0.6 else pytest.mark.nightly)
         for share in (0.02, 0.2, 0.6, 0.97)
     ],
 )

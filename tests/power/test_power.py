@@ -85,6 +85,7 @@ def crashes(played: Played, scratch: Path, losses: dict[str, Loss], every: int =
             yield words, folder
 
 
+@pytest.mark.long
 def test_the_log_is_complete(played: Played) -> None:
     disk = Disk()
     for call in played.calls:
@@ -97,11 +98,12 @@ def test_the_log_is_complete(played: Played) -> None:
     assert disk.files() == there
 
 
+@pytest.mark.long
 def test_whenever_the_power_goes_the_run_goes_on_from_a_whole_checkpoint(played: Played, tmp_path: Path) -> None:
     assert sum(1 for _ in crashes(played, tmp_path, LOSSES, every=3)) > 200
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_also_when_each_folder_and_each_file_loses_something_else(played: Played, tmp_path: Path) -> None:
     losses = LOSSES | {f"what seed {seed} takes": at_random(seed) for seed in range(8)}
     assert sum(1 for _ in crashes(played, tmp_path, losses)) > 200

@@ -81,7 +81,7 @@ def test_population_based_training_goes_on_from_the_better_half(place: Path) -> 
         assert len(set(reported)) == len(reported) and reported[-1] == (names[-1], 4)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_kill_everything_then_resume(place: Path) -> None:
     """Finished trials stay, others resume, no row is there twice, and a trial equals a run by `fedray run`."""
     command = [sys.executable, str(Path(__file__).parent / "tones.py"), "--max-concurrent", "1"]

@@ -80,6 +80,7 @@ def test_the_blind_snr_falls_with_noise_and_needs_a_voice() -> None:
     assert math.isnan(acoustics.blind_snr(np.zeros(SAMPLE_RATE, np.float32)))
 
 
+@pytest.mark.long
 def test_all_at_once_and_what_is_too_short() -> None:
     waveform = as_waveform(voice())
     values = acoustics.measure(waveform)

@@ -71,6 +71,7 @@ def test_a_sample_is_drawn_by_name() -> None:
     assert len(differences.sample(rows, 100, 100, 1)) == 20
 
 
+@pytest.mark.long
 def test_what_cannot_be_measured_is_left_out_and_named(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     rows = []
