@@ -146,7 +146,8 @@ class Recognition(Task):
         sizes = torch.tensor([len(target) for target in targets], device=device)
         loss = torch.zeros((), device=device)
         if nu < 1:
-            before, after, counted = teacher_forced(targets, model.bos, model.eos, device)
+            recogniser = cast(Recogniser, model)
+            before, after, counted = teacher_forced(targets, recogniser.bos, recogniser.eos, device)
             outputs = answer(model, by_both if nu else by_attention, batch.features, batch.lengths, before)
             log_probs = outputs[0][:, : after.shape[1]].transpose(1, 2)
             losses = nll_loss(log_probs, after, reduction="none")

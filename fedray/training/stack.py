@@ -123,7 +123,7 @@ class RowModel(nn.Module):
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
         """Those of the model that the calls are made with."""
-        return self.row.stack.template.model.named_modules(*args, **kwargs)
+        yield from self.row.stack.template.model.named_modules(*args, **kwargs)
 
 
 class Answer:
@@ -210,7 +210,7 @@ class Stack:
         """The tensors of the models by their names, [clients, ...] each."""
         trained, rest = self._entries[: self._trainable], self._entries[self._trainable :]
         # One `split`, whose backward pass is one copy. The buffers are slices, which batch norm may change in place.
-        pieces = [*weights.split([entry.stop - entry.start for entry in trained], 1)]
+        pieces = list(torch.split(weights, [entry.stop - entry.start for entry in trained], 1))
         start = self.template.layout.trainable
         pieces += [buffers[:, entry.start - start : entry.stop - start] for entry in rest]
         entries = zip(self._entries, pieces, strict=True)

@@ -92,6 +92,17 @@ def test_when_a_client_is_left_out(cluster: None, tmp_path: Path, deaths: list[D
     assert lane.excluded == ({} if reason is None else {"b": reason}) and lane.alone == (reason is None)
 
 
+def test_a_client_of_a_group_is_left_out_when_it_was_alone(cluster: None, tmp_path: Path) -> None:
+    """Side by side nobody knows whose model killed the actor: the lane is trained one client after the other first."""
+    lane = Lane(3, 0, (("a", None), ("b", None)), marker=tmp_path / "lane_3", together=2)
+    for together in (2, 1, 1):
+        with lane.marking() as mark:
+            mark("b")
+        lane = lane.after_death(ray.get_runtime_context().get_node_id(), CRASH, lambda text: None)
+        assert lane.together == together
+    assert list(lane.excluded) == ["b"]
+
+
 def test_a_node_that_is_slow_is_named_once() -> None:
     said: list[str] = []
     hangs = Hangs(note=said.append)

@@ -1,0 +1,77 @@
+"""Whole runs whose clients are trained side by side: the same bits for any number of actors, a death, and a resume."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import fedray
+from fedray.runs.folder import RunFolder
+from tests import speech
+from tests.engine.runs import rows, same
+
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    speech.write_corpus(folder, speakers=9)
+    return folder
+
+
+def settings(corpus: Path, actors: int, vectorise: int | str = 2) -> dict[str, Any]:
+    engine = {"lanes": 2, "actors": actors, "cpus_per_client": 0.5, "vectorise": vectorise}
+    return speech.settings(corpus, rounds=3, cohort={"size": 5}, engine=engine)
+
+
+@pytest.fixture(scope="module")
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+    folder = fedray.run(settings(corpus, 1), out=tmp_path_factory.mktemp("straight") / "run").folder
+    assert isinstance(folder, Path)
+    return folder
+
+
+def test_two_actors_of_which_one_is_killed_give_the_same_bits(straight: Path, corpus: Path, tmp_path: Path) -> None:
+    folder, killed = tmp_path / "run", list[int]()
+
+    def kill() -> None:
+        while not killed:
+            if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
+                actors = [
+                    p for p in psutil.Process().children(recursive=True) if "ClientActor" in " ".join(p.cmdline())
+                ]
+                os.kill(actors[0].pid, signal.SIGKILL)
+                killed.append(actors[0].pid)
+            time.sleep(0.02)
+
+    threading.Thread(target=kill, daemon=True).start()
+    fedray.run(settings(corpus, 2), out=folder)
+    assert killed
+    same(folder, straight, 3)
+
+
+def test_a_resume_gives_the_same_bits_and_another_setting_is_refused(straight: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    shutil.rmtree(folder / "checkpoints" / "round_000003")
+    (folder / "results.json").unlink()
+    with pytest.raises(ValueError, match="engine.vectorise"):
+        fedray.resume(folder, ["engine.vectorise=never"])
+    fedray.resume(folder)
+    same(folder, straight, 3)
+
+
+def test_one_after_the_other_learns_alike(straight: Path, corpus: Path, tmp_path: Path) -> None:
+    """Dropout draws other masks, so the numbers differ, but not by much."""
+    alone = fedray.run(settings(corpus, 1, "never"), out=tmp_path / "run").folder
+    for ours, theirs in zip(rows(straight), rows(alone), strict=True):
+        assert ours["train/loss"] == pytest.approx(theirs["train/loss"], rel=0.1) and ours != theirs
