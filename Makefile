@@ -27,10 +27,10 @@ demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 
 test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longest tests (about 12 minutes on two cores)
+test-long: $(BIN)/.installed  ## the longer tests (about 9 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m "long and not nightly"
 
-test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about 12 minutes on two cores)
+test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about a quarter of an hour)
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly
 
 lint: $(BIN)/.installed

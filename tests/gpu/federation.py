@@ -80,8 +80,12 @@ class Federation:
     Strategies that need the whole cohort at once are not supported.
     """
 
-    def __init__(self, settings: Sections, data: SpeechData, device: str, start: ServerState | None = None) -> None:
-        """`start`: the state before round 0 (None: the algorithm makes it on this device)."""
+    def __init__(
+        self, settings: Sections, data: SpeechData, device: str, start: ServerState | None = None, together: int = 1
+    ) -> None:
+        """`start`: the state before round 0 (None: the algorithm makes it on this device). `together`: clients that are
+        trained side by side.
+        """
         parts = Parts(task_of(settings, data), settings.strategy, settings.server_optimizer, settings.rounds)
         self.algorithm = ALGORITHMS[settings.algorithm.kind](settings.algorithm.settings, parts)
         self.algorithm.check(data)
@@ -98,7 +102,7 @@ class Federation:
         self.state = start or Init().run(self.place)[0]
         self.first = self.algorithm.broadcast(self.state, 0)
         self.done = 0
-        self.together = 1  # clients trained side by side
+        self.together = together
         self.written: dict[str, Written] = {}
 
     def round(self) -> Metrics:

@@ -13,7 +13,9 @@ import numpy as np
 from fedray.config import shipped
 from fedray.config import source as sources
 from fedray.core.seeds import seed_all
+from fedray.core.types import Client, Update
 from fedray.data.features.dataset import Batch, Utterances, batches
+from fedray.training import together
 from fedray.training.local import ClientSettings, LocalModel
 from fedray.training.task import Targets, Task
 from tests.gpu.federation import sections, task_of
@@ -137,6 +139,26 @@ class Trainer:
             done += 1
         self.where.wait()
         return done / (time.perf_counter() - since)
+
+    def lane(self, clients: int, size: int) -> None:
+        """Train clients, `size` of them side by side."""
+        numbers = range(self.clients + 1, self.clients + clients + 1)
+        self.clients += clients
+
+        def named() -> Iterator[Client]:
+            for number in numbers:
+                seed_all(0, "client", number)
+                yield Client(f"c{number}", self.data, number)
+
+        def update(client: Client) -> Update:
+            model = LocalModel(self.task, self.start, self.where.device)
+            losses = model.fit(self.data, self.targets, self.settings, client.seed)
+            return Update(model.delta(), {"loss": losses["loss"]})
+
+        for done in together.train(named(), size, update):
+            if isinstance(done, Exception):
+                raise done
+            assert np.isfinite(done.delta).all()
 
     def step(self) -> Callable[[], None]:
         """A function that takes one step on the largest batch, which lies on the device already."""

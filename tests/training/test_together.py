@@ -63,8 +63,8 @@ def played(case: dict[str, Any], size: int, still: bool = True, start: Any = Non
     """A federation after its rounds, with `size` clients side by side; `still`: without dropout and SpecAugment."""
     case = deepcopy({"model": CONFORMER, "task": RECOGNITION, "rounds": rounds} | case)
     data = federation(replace(SIZE, labelled=case.pop("labelled", None)))
-    made = Federation(sections(without_noise(case) if still else case), data, "cpu", start)
-    made.begun, made.together = made.state, size  # type: ignore[attr-defined]
+    made = Federation(sections(without_noise(case) if still else case), data, "cpu", start, size)
+    made.begun = made.state  # type: ignore[attr-defined]
     for _ in range(rounds):
         made.round()
     return made

@@ -13,5 +13,6 @@ CHECKS = (
     "graphs",
     "half",
     "speed",
+    "lanes",
     "sharing",
 )
