@@ -81,15 +81,18 @@ class Row(FlatModel):
         self._open: list[Gradients] = []
 
     def load(self, vector: Vector) -> None:
+        """Load a vector [size]. ValueError when its frozen parameters are not those of the other clients."""
         self.layout.check(vector)
         self.stack.load_frozen(vector)
         self.values.copy_(torch.tensor(vector[: self.layout.moving]))
 
     def read(self) -> Vector:
+        """A copy of the vector [size]."""
         values: Vector = torch.cat([self.values, self.stack.frozen]).cpu().numpy()
         return values
 
     def backward(self, loss: Tensor) -> None:
+        """Set `gradient` to that of a loss: from the loss to the model's outputs here, from there with other clients."""
         self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         for request in self._open:
@@ -115,6 +118,7 @@ class RowModel(nn.Module):
         self.row = row
 
     def forward(self, *tensors: Tensor) -> Any:
+        """The model's outputs."""
         return self.row.answer(_forward, tensors)
 
     def __getattr__(self, name: str) -> Any:
