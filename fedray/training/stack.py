@@ -92,7 +92,7 @@ class Row(FlatModel):
         return values
 
     def backward(self, loss: Tensor) -> None:
-        """Set `gradient` to that of a loss: from the loss to the model's outputs here, from there with other clients."""
+        """Set `gradient` to that of a loss: down to the model's outputs here, from there with other clients."""
         self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         for request in self._open:
@@ -168,7 +168,7 @@ class Stack:
     """The models of a group's clients for one task. Frozen parameters, the same for all, stand once."""
 
     def __init__(self, task: Task, device: str, size: int) -> None:
-        self.template = task.built(device)
+        self.template = task.flat(device, spare=True)
         layout = self.template.layout
         self.clients_together = getattr(self.template.model, "clients_together", None)
         self.values = torch.empty(size, layout.moving, device=device)
