@@ -18,7 +18,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Amount, Count, Positive, Share
 from fedray.core.schedules import SCHEDULES
-from fedray.core.seeds import derive, numpy_generator, seed_all
+from fedray.core.seeds import derive, numpy_generator
 from fedray.core.settings import kinds, positive
 from fedray.core.types import (
     Broadcast,
@@ -35,7 +35,8 @@ from fedray.core.types import (
     Vector,
 )
 from fedray.data.features.dataset import Utterances
-from fedray.training.local import AdamW, ClientSettings, LocalModel, PretrainSettings
+from fedray.training.local import ClientSettings, LocalModel, PretrainSettings
+from fedray.training.seed_model import Gradient, Shard, seed_model, shard_gradient
 from fedray.training.task import Task
 
 BUFFERS = ("frozen", "averaged")
@@ -130,6 +131,9 @@ class TaskAlgorithm(Algorithm):
     def init(self, server: Server) -> ServerState:
         return seed_model(self.seed_task, server, self.settings.pretrain)
 
+    def init_part(self, server: Server, params: Vector, part: Shard) -> Gradient:
+        return shard_gradient(self.seed_task, server, params, part)
+
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         return Broadcast(state.params)
 
@@ -221,31 +225,6 @@ def personal_scores(task: Task, params: Vector, received: Received, data: Mappin
         split: task.evaluate(params, part, received.assets, received.device, final=False).metrics
         for split, part in data.items()
     }
-
-
-def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:
-    """theta_0: initial weights (drawn at random, or from `model.init`), trained on the server's labelled data."""
-    seed_all(server.seed, "weights")
-    initial = task.initial()
-    if not settings.steps:
-        return ServerState(initial)
-    if server.data is None:
-        raise ValueError(
-            "the server has no labelled data to train a seed model on: set data.server, or algorithm.pretrain.steps=0"
-        )
-    if not len(server.data):
-        raise ValueError("there is no utterance to train the seed model on")
-    model, targets = LocalModel(task, initial, server.device), task.targets(server.data)
-    optimizer = AdamW(model.flat, settings, settings.steps, {})
-    generator = np.random.default_rng(server.seed)
-    with model.training():
-        while model.steps < settings.steps:
-            for _, loss in model.losses(server.data, targets, settings.batch, generator):
-                model.descend(loss, optimizer)
-                server.progress(model.steps, settings.steps, "training the seed model")
-                if model.steps == settings.steps:
-                    break
-    return ServerState(model.params())
 
 
 def server_pass(task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:

@@ -17,6 +17,7 @@ from fedray.engine.deaths import doom
 from fedray.engine.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs import Job, Result_co, Workplace
 from fedray.engine.nodes import oom_kills
+from fedray.engine.spread import Spread
 from fedray.engine.work import Program
 from fedray.storage import temporary
 from fedray.storage.base import Storage
@@ -42,7 +43,8 @@ class ClientActor:
     ) -> None:
         """`hold`: bytes of updates held in memory. `dedicated`: the actor plays one client.
 
-        `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress.
+        `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress and knows the
+        idle actors (None: this actor works by itself).
         """
         torch.set_num_threads(1)  # two threads a process are slower on small models, and give other bits
         # On a GPU some backward passes (CTC) have no deterministic kernel.
@@ -55,6 +57,8 @@ class ClientActor:
         temporary.sweep()  # what actors that were killed on this machine held
         holder = Holder(self.run_folder / f"held-{os.getpid()}", hold)
         self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
+        if driver is not None:
+            self.place.spread = Spread(driver, self.place.init_parts)
 
     def ping(self, folder: str | None) -> tuple[str, str, int, int]:
         """(node, device, process, the node's kills for memory), once this actor can work.

@@ -88,6 +88,7 @@ class Pool:
         self.hangs = hangs or Hangs()
         self.busy_seconds = [0.0] * size  # of each slot's actors
         self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
+        self._lost: dict[int, Death] = {}  # actors that another actor could not reach
         self._struck = Counter[Hashable]()  # deaths for memory or GPU of each job of `run` that blames no client
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds that this loop was attentive
         self.crew = Crew(make, size, replacements, folder, warn)
@@ -99,6 +100,12 @@ class Pool:
     @property
     def nodes(self) -> set[str]:
         return {actor.node for actor in self.crew.actors.values()}
+
+    def lend(self, lost: Mapping[int, Death]) -> dict[int, Any]:
+        """The idle actors by number; `lost`: those that another actor could not reach. Any thread may call this."""
+        self._lost.update(lost)  # `run` replaces them
+        idle = set(self.crew.idle) - self._lost.keys()
+        return {number: actor.handle for number, actor in [*self.crew.actors.items()] if number in idle}
 
     def lives(self, number: int | None) -> bool:
         return number in self.crew.actors
@@ -123,6 +130,7 @@ class Pool:
                 waiting = []
                 if not flying:
                     break
+            self._replace_lost()
             self._lease(waiting, jobs, flying)
             for reference in self._wait([*flying, *self.crew.starting]):
                 if reference in self.crew.starting:
@@ -241,6 +249,11 @@ class Pool:
             where = f"process {actor.pid} on node {nodes.get(actor.node, actor.node)}"
             self.hangs.mark(actor.number, job.kind, job.cost, seconds, job.at_work(actor.node), where)
         return self.hangs.overdue(job.kind, job.cost, seconds)
+
+    def _replace_lost(self) -> None:
+        for number in self._lost.keys() & set(self.crew.idle):
+            self.crew.idle.remove(number)
+            self.crew.bury(self.crew.actors[number], self._lost[number])
 
     def _arrived(self, reference: Reference) -> None:
         """A replacement is there; one that died while it started is replaced again."""

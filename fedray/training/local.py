@@ -20,7 +20,7 @@ from fedray.core.settings import positive
 from fedray.core.types import State, Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
-from fedray.training.task import Targets, Task
+from fedray.training.task import Targets, Task, targets_at
 
 OPTIMIZERS = ("sgd", "adam")
 Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
@@ -72,9 +72,11 @@ class PretrainSettings(AdamWSettings):
     """Training of the seed model."""
 
     steps: Natural = 2600  # 0: no training, the initial weights are the seed model
+    shards: Count = 2  # parts of a batch, of two utterances at least; so many client actors train at the same time
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive(shards=self.shards)
         if self.steps < 0:
             raise ValueError(f"steps must not be below 0, not {self.steps}")
 
@@ -232,10 +234,7 @@ class LocalModel:
     ) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the batches of one epoch, of `size` utterances, each with the task's mean loss."""
         for batch in batches(data, size, generator):
-            at = batch.positions
-            of_batch: Targets = (
-                targets[at] if isinstance(targets, np.ndarray) else [targets[position] for position in at]
-            )
+            of_batch = targets_at(targets, batch.positions)
             yield batch, self.task.loss(self.flat.model, self.augmented(batch), of_batch)
 
 
