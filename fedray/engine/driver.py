@@ -83,9 +83,9 @@ class Driver:
         """End after the current round with a checkpoint, or at once; at once too where an actor hangs."""
         self._wish = Wish.NOW if now else Wish.AFTER_ROUND
 
-    def idle(self, lost: Mapping[int, Death]) -> dict[int, Any]:
-        """The idle client actors by number; `lost`: those that did not answer the actor that asks, and why."""
-        return self._pool.lend(lost) if self._pool is not None else {}
+    def idle(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
+        """The idle client actors by number, those of `node` first. `lost`: those that did not answer, and why."""
+        return self._pool.lend(node, lost) if self._pool is not None else {}
 
     def pin(self, rounds: list[int]) -> None:
         """Keep the checkpoints of these rounds, and all newer ones, until the next call."""

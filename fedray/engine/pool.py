@@ -69,9 +69,7 @@ class Flight(Generic[Key, Result]):
 class Pool:
     """Client actors that run jobs.
 
-    `make(slot)` starts an actor. `replacements`: dead actors that may be replaced. `wish()`: when the user wants the
-    run to end. `folder`: the run folder, where actors on several nodes write probe files (None: one node). `warn` hears
-    warnings.
+    `wish()`: when the user wants the run to end. `make`, `replacements`, `folder` and `warn`: see `Crew`.
     """
 
     def __init__(
@@ -101,11 +99,12 @@ class Pool:
     def nodes(self) -> set[str]:
         return {actor.node for actor in self.crew.actors.values()}
 
-    def lend(self, lost: Mapping[int, Death]) -> dict[int, Any]:
-        """The idle actors by number; `lost`: those that another actor could not reach. Any thread may call this."""
+    def lend(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
+        """The idle actors by number, those of `node` first. `lost`: unreachable ones. Any thread may call this."""
         self._lost.update(lost)  # `run` replaces them
         idle = set(self.crew.idle) - self._lost.keys()
-        return {number: actor.handle for number, actor in [*self.crew.actors.items()] if number in idle}
+        actors = sorted([*self.crew.actors.values()], key=lambda actor: (actor.node != node, actor.number))
+        return {actor.number: actor.handle for actor in actors if actor.number in idle}
 
     def lives(self, number: int | None) -> bool:
         return number in self.crew.actors

@@ -17,7 +17,7 @@ from fedray.core.types import Vector
 from fedray.engine.deaths import DEATHS, Cause, Death, death_of
 from fedray.engine.jobs import InitPart, Reference
 
-LOOK_SECONDS = 5.0  # between questions to the driver
+LOOK_SECONDS = 2.0  # between questions to the driver
 SILENT_SECONDS = 120.0  # for an answer, until an actor counts as lost
 SLOWER = 10.0  # an actor may take this multiple of this actor's time for its own parts
 
@@ -63,9 +63,10 @@ class Spread:
     def _look(self) -> None:
         """Ask the driver for idle actors from time to time, and tell it which are lost; wait for its first answer."""
         first = self._looked == -math.inf
-        if self._asked is None and time.monotonic() - self._looked > LOOK_SECONDS:
+        if self._asked is None and (self._lost or time.monotonic() - self._looked > LOOK_SECONDS):
             self._looked = time.monotonic()
-            self._asked, self._lost = self._driver.idle.remote(self._lost), {}
+            here = ray.get_runtime_context().get_node_id()
+            self._asked, self._lost = self._driver.idle.remote(here, self._lost), {}
         if self._asked is not None and (first or ray.wait([self._asked], timeout=0)[0]):
             self._actors = {n: actor for n, actor in ray.get(self._asked).items() if n not in self._lost}
             self._asked = None
