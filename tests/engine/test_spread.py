@@ -39,7 +39,7 @@ class Spreading(toys.Toy):
 
     def await_replacement(self, server: Server, params: Vector) -> None:
         assert server.spread is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(list(Path(self.settings.folder).glob("pid-*"))) < 3:
             assert time.monotonic() < deadline, "the replacement got no parts"
             server.spread(params, [(STEPS, number) for number in range(PARTS)])
