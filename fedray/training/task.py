@@ -20,6 +20,7 @@ from fedray.core.types import Evaluation, Vector
 from fedray.data.features.dataset import Batch, Utterances
 from fedray.data.features.log_mel import FLOOR, FeatureSettings, fft_size
 from fedray.data.federation.speech_data import SpeechData
+from fedray.data.manifest import Rows
 from fedray.models import MODELS
 from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
@@ -27,6 +28,11 @@ from fedray.models.norms import running_statistics
 from fedray.models.weights import load_weights
 
 Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each utterance, or its class number
+
+
+def targets_at(targets: Targets, positions: Rows) -> Targets:
+    """The targets of the utterances at these positions."""
+    return targets[positions] if isinstance(targets, np.ndarray) else [targets[position] for position in positions]
 
 
 @runtime_checkable
