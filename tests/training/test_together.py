@@ -20,7 +20,7 @@ from fedray.data.features.dataset import Batch
 from fedray.engine.deaths import Doomed
 from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
-from fedray.training import together
+from fedray.training import seed_model, together
 from fedray.training.stack import Row, Stack
 from tests.gpu.checks.algorithms import CONFORMER, cases
 from tests.gpu.federation import Federation, sections
@@ -40,7 +40,7 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         batch = collate(*arguments, **options)
         return replace(batch, features=batch.features.double())
 
-    for module in (dataset, fedstar):
+    for module in (dataset, fedstar, seed_model):
         monkeypatch.setattr(module, "collate", doubled)
     for kind, name in ((FlatModel, "difference"), (FlatModel, "read"), (Row, "read")):
         method = getattr(kind, name)
