@@ -24,9 +24,9 @@ ABOUT = (
     "Without dropout and SpecAugment, which draw other numbers on other devices, and without TF32: `parameters` is the "
     "norm of the difference between device and processor by the norm of what the rounds changed, `states` the same for "
     "everything else that a run keeps (clients' states, the server's extra state), `side by side` the largest of both "
-    "with three clients at a time on the device (`engine.vectorise: 3`). All start from a model of the "
-    f"processor. A row fails above {LIMIT:g}, or {GROUPED:g} side by side. `same bits` compares two runs on the device as fedray plays them, with "
-    "dropout and SpecAugment; `differs in` names the first things that differ. fedray promises the same bits on a GPU "
+    "with three clients at a time on the device (`engine.vectorise: 3`). All start from a model of the processor. "
+    f"A row fails above {LIMIT:g}, or {GROUPED:g} side by side. `same bits` compares two runs on the device as fedray "
+    "plays them, with dropout and SpecAugment; `differs in` names the first things that differ. fedray promises the same bits on a GPU "
     "up to what CUDA does deterministically, and the backward pass of CTC is not."
 )
 OPENS_DEVICE = True
