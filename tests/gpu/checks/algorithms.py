@@ -26,8 +26,8 @@ ABOUT = (
     "everything else that a run keeps (clients' states, the server's extra state), `side by side` the largest of both "
     "with three clients at a time on the device (`engine.vectorise: 3`). All start from a model of the processor. "
     f"A row fails above {LIMIT:g}, or {GROUPED:g} side by side. `same bits` compares two runs on the device as fedray "
-    "plays them, with dropout and SpecAugment; `differs in` names the first things that differ. fedray promises the same bits on a GPU "
-    "up to what CUDA does deterministically, and the backward pass of CTC is not."
+    "plays them, with dropout and SpecAugment; `differs in` names the first things that differ. fedray promises the "
+    "same bits on a GPU up to what CUDA does deterministically, and the backward pass of CTC is not."
 )
 OPENS_DEVICE = True
 SECONDS = 120
