@@ -15,8 +15,17 @@ SWEEP = Sweep(
     name="fedmem_knn",
     question="Which k, lambda and temperature suit FedMem?",
     base="configs/fedmem/{clients}.yaml",
-    names={"clients": {"four dialects": "embedded", "ten domains": "embedded_domains"}},
-    space={"clients": tune.grid_search(["four dialects", "ten domains"]), "seed": tune.grid_search([0, 1, 2])},
+    names={
+        "clients": {
+            "four dialects": "embedded",
+            "ten domains": "embedded_domains",
+            "4,000 speakers": "ablations/clients_4k",
+        }
+    },
+    space={
+        "clients": tune.grid_search(["four dialects", "ten domains", "4,000 speakers"]),
+        "seed": tune.grid_search([0, 1, 2]),
+    },
     settings=["data.seed={seed}", "algorithm.costs=true"],
     figures=[Retrievals(), Bars("personal/test/wer"), Personal()],
     small=["algorithm.pretrain.steps=50", "data.options.client_utterances=5"],

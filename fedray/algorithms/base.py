@@ -37,7 +37,7 @@ from fedray.core.types import (
 from fedray.data.features.dataset import Utterances
 from fedray.training import together
 from fedray.training.local import ClientSettings, LocalModel, PretrainSettings
-from fedray.training.seed_model import seed_model
+from fedray.training.seed_model import Gradient, Shard, seed_model, shard_gradient
 from fedray.training.task import Task
 
 BUFFERS = ("frozen", "averaged")
@@ -136,6 +136,9 @@ class TaskAlgorithm(Algorithm):
 
     def init(self, server: Server) -> ServerState:
         return seed_model(self.seed_task, server, self.settings.pretrain)
+
+    def init_part(self, server: Server, params: Vector, part: Shard) -> Gradient:
+        return shard_gradient(self.seed_task, server, params, part)
 
     @property
     def constant(self) -> int:

@@ -24,6 +24,7 @@ from fedray.core.types import (
     ServerState,
     State,
     Update,
+    Vector,
 )
 
 
@@ -100,6 +101,13 @@ class Algorithm(ABC):
     @abstractmethod
     def init(self, server: Server) -> ServerState:
         """theta_0, pre-training included. Runs on a client actor."""
+
+    def init_part(self, server: Server, params: Vector, part: Any) -> Any:
+        """A part of `init`'s work, which `server.spread` may give to any client actor.
+
+        It depends on `server.seed`, `params` and `part` alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no init_part, which server.spread calls")
 
     def begin(self, theta_0: ServerState, seed: int) -> ServerState:
         """The state before round 0: theta_0 with what no cache needs to keep, such as adapters.

@@ -81,7 +81,8 @@ class Client:
 class Server:
     """What an algorithm sees on the server: labelled data, a development set, a seed.
 
-    `progress(done, of, what)` reports the progress of long work.
+    `progress(done, of, what)` reports the progress of long work. `spread(params, parts)` has client actors compute
+    `Algorithm.init_part` of each part, and returns the results in the order of the parts; None: there is one process.
     """
 
     data: Any
@@ -90,6 +91,7 @@ class Server:
     device: str = "cpu"
     assets: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[[int, int, str], None] = lambda done, of, what: None
+    spread: Callable[[Vector, Sequence[Any]], list[Any]] | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from fedray.runs.client_states import folder_name
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
 from fedray.storage.cache import fetch
+from fedray.training.local import PretrainSettings
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,9 @@ def extrapolate(
     seen: set[str] = set()
     up = down = 0
     busy = measured.step * steps + sum(dev) + 2 * sum(finals)
-    seconds = {"start": measured.start, "seed model": measured.step * steps, "labels": 0.0, "rounds": 0.0}
+    parts = getattr(config.algorithm.settings, "pretrain", PretrainSettings()).shards
+    step = makespan([measured.step / parts] * parts, actors)
+    seconds = {"start": measured.start, "seed model": step * steps, "labels": 0.0, "rounds": 0.0}
     seconds["scores"] = makespan(dev, actors)
 
     def label(client: str) -> float:
@@ -210,10 +213,11 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     """The estimate as text for a terminal."""
     total, hours = sum(found.seconds.values()), sum(found.seconds.values()) / 3600
     each = found.seconds["rounds"] / config.rounds
+    step = 1000 * found.seconds["seed model"] / max(1, steps)
     busy = 100 * found.busy / total / shares.actors
     said = {
         "start": "Ray, data, actors",
-        "seed model": f"{steps:,} steps of {1000 * measured.step:.0f} ms" if steps else "none, or cached",
+        "seed model": f"{steps:,} steps of {step:.0f} ms" if steps else "none, or cached",
         "labels": f"{1000 * measured.prepare:.1f} ms per utterance" if measured.prepares else "none",
         "rounds": f"{config.rounds:,} of {each:.2f} s; {1000 * measured.train:.1f} ms per utterance",
         "scores": "dev, during training",

@@ -18,6 +18,7 @@ from fedray.engine.deaths import doom
 from fedray.engine.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs import Job, Result_co, Workplace
 from fedray.engine.nodes import oom_kills
+from fedray.engine.spread import Spread
 from fedray.engine.work import Program
 from fedray.storage import temporary
 from fedray.storage.base import Storage
@@ -43,7 +44,8 @@ class ClientActor:
     ) -> None:
         """`hold`: bytes of updates held in memory. `dedicated`: the actor plays one client.
 
-        `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress.
+        `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress and knows the
+        idle actors (None: this actor works by itself).
         """
         devices.set_up(gpus)
         if dedicated:
@@ -52,6 +54,8 @@ class ClientActor:
         temporary.sweep()  # what actors that were killed on this machine held
         holder = Holder(self.run_folder / f"held-{os.getpid()}", hold)
         self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
+        if driver is not None:
+            self.place.spread = Spread(driver, self.place.init_parts)
 
     def ping(self, folder: str | None) -> tuple[str, str, int, int]:
         """(node, device, process, the node's kills for memory), once this actor can work.

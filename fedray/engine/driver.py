@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from fedray.core.types import RunError
 from fedray.engine.actors import ClientActor
+from fedray.engine.deaths import Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.holding import scratch
 from fedray.engine.jobs import Init
@@ -61,13 +62,14 @@ class Assignment:
 
 
 class Driver:
-    """A Ray actor with several threads: one plays the run, the others answer `events`, `note`, `pin` and `stop`."""
+    """A Ray actor with several threads: one plays the run, the others answer `events`, `note`, `idle` and the like."""
 
     def __init__(self, assignment: Assignment, detached: bool) -> None:
         self.assignment, self.detached = assignment, detached
         self.folder = RunFolder(assignment.folder)
         self.log = Events()
         self._wish = Wish.NOT_YET  # when the user wants the run to end
+        self._pool: Pool | None = None
         self._pinned: frozenset[int] | None = None
         torch.set_num_threads(1)  # as on client actors: more threads give other bits
 
@@ -80,6 +82,10 @@ class Driver:
     def stop(self, now: bool) -> None:
         """End after the current round with a checkpoint, or at once; at once too where an actor hangs."""
         self._wish = Wish.NOW if now else Wish.AFTER_ROUND
+
+    def idle(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
+        """The idle client actors by number, those of `node` first. `lost`: those that did not answer, and why."""
+        return self._pool.lend(node, lost) if self._pool is not None else {}
 
     def pin(self, rounds: list[int]) -> None:
         """Keep the checkpoints of these rounds, and all newer ones, until the next call."""
@@ -137,12 +143,13 @@ class Driver:
         run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
         pool = None
         try:
-            pool = self._pool(run)
+            pool = self._pool = self._start_pool(run)
             asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
             program, plan = self.assignment.program, self.assignment.plan
             yield pool, Rounds(program, plan, pool, scratch(run), asset_bytes, self.note)
         finally:
             if pool is not None:
+                self._pool = None
                 pool.close()
             shutil.rmtree(scratch(run), ignore_errors=True)
 
@@ -169,7 +176,7 @@ class Driver:
         except (OSError, RunError) as error:  # a full disk, most likely the one that the text is about
             self._warn(f"{name} could not be written: {error}")
 
-    def _pool(self, run: str) -> Pool:
+    def _start_pool(self, run: str) -> Pool:
         share, engine = self.assignment.share, self.assignment.plan.engine
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
-from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, Server, ServerState, Update
+from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, Server, ServerState, Update, Vector
 from fedray.engine import work
 from fedray.engine.deaths import Death
 from fedray.engine.holding import Holder
@@ -28,12 +29,21 @@ class Workplace:
     holder: Holder  # of updates that wait for the whole cohort
     progress: Callable[[int, int, str], None]  # (done, of, what) of long work
     device: str = "cpu"
+    spread: Callable[[Vector, Sequence[Any]], list[Any]] | None = None  # `Server.spread` before the first round
 
     def receive(self, broadcast: Broadcast, round: int) -> Received:
         return work.arrive(broadcast, round, self.assets, self.device)
 
     def server(self, round: int | None) -> Server:
         return work.server(self.program, round, self.device, self.assets, self.progress)
+
+    def init_parts(self, params: Vector, parts: Sequence[Any]) -> list[Any]:
+        """The results of `Algorithm.init_part`, in the order of `parts`."""
+        return [self.program.algorithm.init_part(self._init_server, params, part) for part in parts]
+
+    @cached_property
+    def _init_server(self) -> Server:
+        return self.server(None)
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,18 @@ class Init(Job[tuple[ServerState, bool]]):
     """(the state that the first round starts from, whether theta_0 was in the cache)."""
 
     def run(self, place: Workplace) -> tuple[ServerState, bool]:
-        return work.init(place.program, lambda: place.server(None))
+        return work.init(place.program, lambda: replace(place.server(None), spread=place.spread))
+
+
+@final
+@dataclass(frozen=True)
+class InitPart(Job[list[Any]]):
+    """Parts of `Algorithm.init`, which the actor that runs `Init` sends."""
+
+    parts: tuple[Any, ...]
+
+    def run(self, place: Workplace, params: Vector) -> list[Any]:
+        return place.init_parts(params, self.parts)
 
 
 @final

@@ -70,9 +70,7 @@ class Flight(Generic[Key, Result]):
 class Pool:
     """Client actors that run jobs.
 
-    `make(slot)` starts an actor. `replacements`: dead actors that may be replaced. `wish()`: when the user wants the
-    run to end. `folder`: the run folder, where actors on several nodes write probe files (None: one node). `warn` hears
-    warnings.
+    `wish()`: when the user wants the run to end. `make`, `replacements`, `folder` and `warn`: see `Crew`.
     """
 
     def __init__(
@@ -89,6 +87,7 @@ class Pool:
         self.hangs = hangs or Hangs()
         self.busy_seconds = [0.0] * size  # of each slot's actors
         self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
+        self._lost: dict[int, Death] = {}  # actors that another actor could not reach
         self._struck = Counter[Hashable]()  # deaths for memory or GPU of each job of `run` that blames no client
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds that this loop was attentive
         self.crew = Crew(make, size, replacements, folder, warn)
@@ -100,6 +99,13 @@ class Pool:
     @property
     def nodes(self) -> set[str]:
         return {actor.node for actor in self.crew.actors.values()}
+
+    def lend(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
+        """The idle actors by number, those of `node` first. `lost`: unreachable ones. Any thread may call this."""
+        self._lost.update(lost)  # `run` replaces them
+        idle = set(self.crew.idle) - self._lost.keys()
+        actors = sorted([*self.crew.actors.values()], key=lambda actor: (actor.node != node, actor.number))
+        return {actor.number: actor.handle for actor in actors if actor.number in idle}
 
     def lives(self, number: int | None) -> bool:
         return number in self.crew.actors
@@ -128,6 +134,9 @@ class Pool:
                 waiting = []
                 if not flying:
                     break
+            for number in self._lost.keys() & set(self.crew.idle):
+                self.crew.idle.remove(number)
+                self.crew.bury(self.crew.actors[number], self._lost[number])
             self._lease(waiting, jobs, flying)
             for reference in self._wait([*flying, *self.crew.starting]):
                 if reference in self.crew.starting:

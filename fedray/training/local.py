@@ -21,7 +21,7 @@ from fedray.core.types import State, Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
 from fedray.training.stack import Row
-from fedray.training.task import Targets, Task
+from fedray.training.task import Targets, Task, targets_at
 from fedray.training.together import flat_model
 
 OPTIMIZERS = ("sgd", "adam")
@@ -74,9 +74,13 @@ class PretrainSettings(AdamWSettings):
     """Training of the seed model."""
 
     steps: Natural = 2600  # 0: no training, the initial weights are the seed model
+    # Parts of a batch, of two utterances at least, each trained by another client actor. It pays above a million
+    # parameters.
+    shards: Count = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive(shards=self.shards)
         if self.steps < 0:
             raise ValueError(f"steps must not be below 0, not {self.steps}")
 
@@ -235,10 +239,7 @@ class LocalModel:
     ) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the batches of one epoch, of `size` utterances, each with the task's mean loss."""
         for batch in batches(data, size, generator):
-            at = batch.positions
-            of_batch: Targets = (
-                targets[at] if isinstance(targets, np.ndarray) else [targets[position] for position in at]
-            )
+            of_batch = targets_at(targets, batch.positions)
             yield batch, self.task.loss(self.flat.model, self.augmented(batch), of_batch)
 
 

@@ -81,15 +81,18 @@ class Row(FlatModel):
         self._open: list[Gradients] = []
 
     def load(self, vector: Vector) -> None:
+        """Load a vector [size]. ValueError when its frozen parameters are not those of the other clients."""
         self.layout.check(vector)
         self.stack.load_frozen(vector)
         self.values.copy_(torch.tensor(vector[: self.layout.moving]))
 
     def read(self) -> Vector:
+        """A copy of the vector [size]."""
         values: Vector = torch.cat([self.values, self.stack.frozen]).cpu().numpy()
         return values
 
     def backward(self, loss: Tensor) -> None:
+        """Set `gradient` to that of a loss: down to the model's outputs here, from there with other clients."""
         self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         for request in self._open:
@@ -115,11 +118,18 @@ class RowModel(nn.Module):
         self.row = row
 
     def forward(self, *tensors: Tensor) -> Any:
+        """The model's outputs."""
         return self.row.answer(_forward, tensors)
 
     def __getattr__(self, name: str) -> Any:
-        """Settings of the model, such as its tokens."""
-        return getattr(self.row.stack.template.model, name)
+        """Settings of the model, such as its tokens. TypeError for a method: it would not know whose parameters."""
+        found = getattr(self.row.stack.template.model, name)
+        if callable(found):
+            raise TypeError(
+                f"clients that train side by side cannot call model.{name}: call it in a function that goes to "
+                "fedray.training.stack.answer, or set engine.vectorise=never"
+            )
+        return found
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
         """Those of the model that the calls are made with."""
@@ -164,7 +174,7 @@ class Stack:
     """The models of a group's clients for one task. Frozen parameters, the same for all, stand once."""
 
     def __init__(self, task: Task, device: str, size: int) -> None:
-        self.template = task.built(device)
+        self.template = task.flat(device, spare=True)
         layout = self.template.layout
         self.clients_together = getattr(self.template.model, "clients_together", None)
         self.values = torch.empty(size, layout.moving, device=device)

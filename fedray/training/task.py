@@ -20,6 +20,7 @@ from fedray.core.types import Evaluation, Vector
 from fedray.data.features.dataset import Batch, Utterances
 from fedray.data.features.log_mel import FLOOR, FeatureSettings, fft_size
 from fedray.data.federation.speech_data import SpeechData
+from fedray.data.manifest import Rows
 from fedray.models import MODELS
 from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
@@ -27,6 +28,11 @@ from fedray.models.norms import running_statistics
 from fedray.models.weights import load_weights
 
 Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each utterance, or its class number
+
+
+def targets_at(targets: Targets, positions: Rows) -> Targets:
+    """The targets of the utterances at these positions."""
+    return targets[positions] if isinstance(targets, np.ndarray) else [targets[position] for position in positions]
 
 
 @runtime_checkable
@@ -70,7 +76,7 @@ class Task(ABC):
         # The class, not its name: actors receive a user's model class by value, and their registry lacks its name.
         self.model_class = MODELS[model.kind]
         self.adapters: LoRASettings | None = None
-        self._flats: dict[str, FlatModel] = {}
+        self._flats: dict[tuple[str, bool], FlatModel] = {}
         self._layout: Layout | None = None
 
     @classmethod
@@ -120,16 +126,13 @@ class Task(ABC):
                 print(f"model.init {init} lacks {', '.join(missing)}: these start from random weights", file=sys.stderr)
         return self.layout.join(model.state_dict())
 
-    def flat(self, device: str) -> FlatModel:
-        """This process' model on a device; load parameters before each use."""
-        if device not in self._flats:
-            self._flats[device] = self.built(device)
-        return self._flats[device]
-
-    def built(self, device: str) -> FlatModel:
-        """A new model on a device."""
-        model, kept = self._built()
-        return FlatModel(model.to(device), keep=kept.__contains__)
+    def flat(self, device: str, spare: bool = False) -> FlatModel:
+        """This process' model on a device, or with `spare` a second one; load parameters before each use."""
+        key = (device, spare)
+        if key not in self._flats:
+            model, kept = self._built()
+            self._flats[key] = FlatModel(model.to(device), keep=kept.__contains__)
+        return self._flats[key]
 
     @property
     def layout(self) -> Layout:

@@ -69,6 +69,7 @@ class Member(threading.Thread):
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
 
     def run(self) -> None:
+        """Train the client once `resume` is called."""
         _THREAD.member = self
         self._go.acquire()
         try:

@@ -77,7 +77,7 @@ class Data:
 def by_hand(**engine: Any) -> estimate.Estimate:
     values = {
         "rounds": 3,
-        "algorithm": {"kind": "fednst", "server": {"utterances": 20}},
+        "algorithm": {"kind": "fednst", "server": {"utterances": 20}, "pretrain": {"shards": 2}},
         "cohort": {"size": 3},
         "engine": {"lanes": 3, "keep": 1, **engine},
         "evaluation": {"every": 2, "shards": 3},
@@ -95,7 +95,7 @@ def test_by_hand() -> None:
     assert found.seconds == pytest.approx(
         {
             "start": 5.0,
-            "seed model": 5.0,
+            "seed model": 2.5,  # two shards a step, on two actors
             "labels": first - train / 3,
             "rounds": train + 3 * 0.125,
             "scores": 3
@@ -157,7 +157,7 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     text = estimate.page(config, by_hand(), MEASURED, Share(4, 2.0, 0.25), 50)
     assert "3 rounds on 4 client actors with 2 cores and 0.25 GPUs each" in text
     hours = sum(by_hand().seconds.values()) / 3600
-    assert f"{hours * 8:.2f} core-hours and {hours * 1:.2f} GPU-hours" in text and "50 steps of 100 ms" in text
+    assert f"{hours * 8:.2f} core-hours and {hours * 1:.2f} GPU-hours" in text and "50 steps of 50 ms" in text
 
 
 def test_what_the_command_line_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

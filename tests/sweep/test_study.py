@@ -94,7 +94,7 @@ def test_a_sweep_that_was_copied_alone_finds_its_base_where_fedray_is_installed_
     """`ray submit` copies a script to the home of the head, and runs it there."""
     asked = runpy.run_path(str(ROOT / "sweeps" / "fednst_lambda.py"))["SWEEP"]
     (found,) = study.read_bases(asked, base.parent / "fednst_lambda.py").values()
-    assert found["name"] == "fednst-embedded"
+    assert found["name"] == "fednst-embedded-4k"
     mine = base.parent / asked.base
     mine.parent.mkdir(parents=True)
     mine.write_text("name: mine\n")

@@ -133,7 +133,7 @@ def batches(utterances: Utterances, size: int, generator: np.random.Generator | 
         order = np.argsort(utterances.lengths, kind="stable")
         groups = [order[start : start + size] for start in range(0, len(order), size)]
     else:
-        groups = _shuffled_groups(utterances.lengths, size, generator)
+        groups = shuffled_groups(utterances.lengths, size, generator)
     for positions in groups:
         yield collate(utterances, positions)
 
@@ -163,7 +163,8 @@ def shards(utterances: Utterances, count: int) -> list[Utterances]:
     return [shard(utterances, index, count) for index in range(count)]
 
 
-def _shuffled_groups(lengths: Rows, size: int, generator: np.random.Generator) -> list[Rows]:
+def shuffled_groups(lengths: Rows, size: int, generator: np.random.Generator) -> list[Rows]:
+    """The positions of each training batch of an epoch, as `batches` says."""
     order = generator.permutation(len(lengths))
     for start in range(0, len(order), POOL * size):
         pool = order[start : start + POOL * size]
