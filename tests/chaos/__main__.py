@@ -41,7 +41,9 @@ def main() -> int:
     done = soak(scratch.absolute(), options.minutes, options.seed)
     print(f"{summary(done)}: all ended with the bits of the undisturbed run")
     if options.page:
-        page.write(done, f"python -m tests.chaos --minutes {options.minutes:g} --seed {options.seed} --page")
+        page.write(
+            done, f"python -m tests.chaos --minutes {options.minutes:g} --seed {options.seed} --page", options.seed
+        )
     if options.keep is None:
         shutil.rmtree(scratch)
     return 0

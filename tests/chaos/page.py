@@ -25,7 +25,7 @@ WORDS = {
 }
 
 
-def write(done: Sequence[Mapping[str, Any]], command: str) -> None:
+def write(done: Sequence[Mapping[str, Any]], command: str, seed: int) -> None:
     """benchmarks/results/soak.md, soak.json and soak.png."""
     total = sum((Counter(row["strikes"]) for row in done), Counter[str]())
     rows = [{"fault": WORDS[name], "times": total[name]} for name in FAULTS]
@@ -41,16 +41,17 @@ ended with the rows, parameters and client states of the undisturbed run, and no
 ![The driver's memory and open files](soak.png)
 """
     draw(done)
-    study.write("soak", text, {"runs": list(done)}, command, [0])
+    study.write("soak", text, {"runs": list(done)}, command, [seed])
 
 
 def draw(done: Sequence[Mapping[str, Any]]) -> None:
     import matplotlib.pyplot as plt
 
-    hours = [seconds / 3600 for seconds in accumulate(row["seconds"] for row in done)]
+    ends = accumulate(row["seconds"] / 3600 for row in done)
+    measured = [(end, row) for end, row in zip(ends, done, strict=True) if row["driver_mb"]]  # others ended too soon
     figure, panes = plt.subplots(2, 1, sharex=True, figsize=(7, 4), layout="constrained")
     for pane, key, label in zip(panes, ("driver_mb", "driver_files"), ("memory (MB)", "open files"), strict=True):
-        pane.plot(hours, [row[key] for row in done], ".", markersize=4)
+        pane.plot([end for end, _ in measured], [row[key] for _, row in measured], ".", markersize=4)
         pane.set_ylabel(label)
         pane.set_ylim(bottom=0)
         pane.spines[["top", "right"]].set_visible(False)
