@@ -37,7 +37,8 @@ class Spread:
         self._looked = -math.inf
 
     def __call__(self, params: Vector, parts: Sequence[Any]) -> list[Any]:
-        self._look()
+        if len(parts) > 1:
+            self._look()
         others = list(self._actors.items())[: len(parts) - 1]
         if not others:
             return self._here(params, parts)

@@ -31,7 +31,7 @@ from torch.nn.functional import max_pool2d, pad
 from fedray.core.ranges import Part
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
-from fedray.models.padding import extremes
+from fedray.models.padding import shortest_of
 
 FILTERS = (24, 32, 64, 128)
 KERNEL = 4
@@ -107,7 +107,7 @@ class AudioCNN(nn.Module):
 
     def embed(self, features: Tensor, lengths: Tensor) -> Tensor:
         """The inputs of the last layer, [B, width]. ValueError for a clip of fewer than 16 frames."""
-        shortest, _ = extremes(lengths)
+        shortest = shortest_of(lengths)
         if shortest < SHORTEST:
             raise ValueError(f"a clip of {shortest} frames is too short: audio_cnn needs {SHORTEST}; set task.window")
         if shortest == features.shape[1]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from fedray.core.ranges import Count, Natural, Part
 from fedray.models.kernels import on_cpu
-from fedray.models.padding import Reflect, Silence, extremes, padding
+from fedray.models.padding import Reflect, Silence, padding, shortest_of
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
@@ -120,7 +120,7 @@ class Conformer(nn.Module):
 
         Hidden states are [B, ceil(T / 4), d_model]. ValueError for an utterance that is too short.
         """
-        shortest, _ = extremes(lengths)
+        shortest = shortest_of(lengths)
         if shortest < SHORTEST:
             raise ValueError(f"an utterance of {shortest} frames is too short: the conformer needs {SHORTEST}")
         if self.settings.kernels and self.settings.attention in COMPILED and on_cpu(features):

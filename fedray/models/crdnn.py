@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from fedray.core.ranges import Count, Natural, Part
 from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
-from fedray.models.padding import Reflect, extremes, padding, several_clients
+from fedray.models.padding import Reflect, padding, several_clients, shortest_of
 from fedray.models.unpacked import norm_of_speech, recurrent
 
 RNNS = {"lstm": LSTM, "gru": GRU}
@@ -175,7 +175,7 @@ class CRDNN(nn.Module):
         Hidden states are [B, T // time_pooling, dnn_neurons]. ValueError for an utterance that is too short.
         """
         pooling = self.settings.time_pooling
-        shortest, _ = extremes(lengths)
+        shortest = shortest_of(lengths)
         if shortest < self.shortest:
             raise ValueError(f"an utterance of {shortest} frames is too short: the CRDNN needs {self.shortest}")
         encoder = self.encoder

@@ -18,7 +18,7 @@ from fedray.core.ranges import Part
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.kernels import on_cpu
-from fedray.models.padding import extremes, padding, several_clients
+from fedray.models.padding import padding, several_clients, shortest_of
 from fedray.models.unpacked import recurrent
 
 
@@ -78,7 +78,7 @@ class CRNN(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Features [B, T, bins] and lengths [B] in frames -> logits [B, classes]."""
-        shortest, _ = extremes(lengths)
+        shortest = shortest_of(lengths)
         if shortest < self.shortest:
             raise ValueError(
                 f"a clip of {shortest} frames is too short: crnn {self.settings.size} needs {self.shortest}"

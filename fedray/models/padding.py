@@ -12,27 +12,27 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-_KNOWN: list[tuple[int, int]] = []
+_SHORTEST: list[int] = []
 
 
 @contextmanager
-def known_lengths(shortest: int, longest: int) -> Iterator[None]:
+def shortest_known(length: int) -> Iterator[None]:
     """While open, a model's lengths are those of several clients, of which `torch.func.vmap` shows no numbers."""
-    _KNOWN.append((shortest, longest))
+    _SHORTEST.append(length)
     try:
         yield
     finally:
-        _KNOWN.pop()
+        _SHORTEST.pop()
 
 
 def several_clients() -> bool:
     """Whether a model computes the outputs of several clients."""
-    return bool(_KNOWN)
+    return bool(_SHORTEST)
 
 
-def extremes(lengths: Tensor) -> tuple[int, int]:
-    """The smallest and the largest of lengths [B]; among those of all clients where there are several."""
-    return _KNOWN[-1] if _KNOWN else (int(lengths.min()), int(lengths.max()))
+def shortest_of(lengths: Tensor) -> int:
+    """The smallest of lengths [B]; among those of all clients where there are several."""
+    return _SHORTEST[-1] if _SHORTEST else int(lengths.min())
 
 
 class Reflect:

@@ -92,11 +92,10 @@ def shard_gradient(task: Task, server: Server, params: Vector, shard: Shard) -> 
     seed_all(server.seed, "shard", shard.step, shard.number)
     model = LocalModel(task, params, server.device)
     flat = model.flat
-    flat.gradient.zero_()
     with model.training():
         batch = model.augmented(collate(server.data, shard.positions))
         loss = task.loss(flat.model, batch, shard.targets)
-        loss.backward()  # type: ignore[no-untyped-call]
+        flat.backward(loss)
     statistics = flat.values[flat.layout.trainable : flat.layout.moving]
     return Gradient(torch.cat([flat.gradient, statistics.detach()]).cpu().numpy(), float(loss.detach()))
 

@@ -15,7 +15,7 @@ from torch.func import functional_call, vmap
 from fedray.core.parameters import FlatModel
 from fedray.core.types import Vector
 from fedray.models.norms import frozen_statistics
-from fedray.models.padding import known_lengths
+from fedray.models.padding import shortest_known
 from fedray.training.task import Task
 
 Function = Callable[..., Any]  # (model, *tensors) -> a tensor or a tuple of tensors, all [batch, ...]
@@ -242,7 +242,7 @@ class Stack:
 
         lengths = tensors[1]
         if len(lengths) > 1:
-            with known_lengths(int(lengths.min()), int(lengths.max())):
+            with shortest_known(int(lengths.min())):
                 return vmap(one, randomness="different")(named, *tensors)
         made = one({name: tensor[0] for name, tensor in named.items()}, *(tensor[0] for tensor in tensors))
         return tuple(output[None] for output in made) if isinstance(made, tuple) else made[None]

@@ -21,13 +21,6 @@ pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder, speakers=9)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     settings = speech.settings(corpus, rounds=2)
     settings["algorithm"] |= {"schedule": {"kind": "cosine", "floor": 0.1}}

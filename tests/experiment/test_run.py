@@ -26,13 +26,6 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder, speakers=9)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
     return fedray.run(speech.settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 

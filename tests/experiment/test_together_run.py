@@ -21,13 +21,6 @@ from tests.engine.runs import rows, same
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder, speakers=9)
-    return folder
-
-
 def settings(corpus: Path, actors: int, vectorise: int | str = 2) -> dict[str, Any]:
     engine = {"lanes": 2, "actors": actors, "cpus_per_client": 0.5, "vectorise": vectorise}
     return speech.settings(corpus, rounds=3, cohort={"size": 5}, engine=engine)

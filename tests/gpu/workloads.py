@@ -129,14 +129,21 @@ class Trainer:
         assert np.isfinite(model.delta()).all()
         return losses["loss"]
 
-    def clients_a_second(self, seconds: float) -> float:
-        """After one client that warms up; at least one is timed."""
-        self.client()
+    def clients_a_second(self, seconds: float, size: int = 1) -> float:
+        """With `size` clients side by side, after as many that warm up; so many at least are timed."""
+
+        def group() -> None:
+            if size == 1:
+                self.client()
+            else:
+                self.lane(size, size)
+
+        group()
         self.where.wait()
         since, done = time.perf_counter(), 0
         while not done or time.perf_counter() - since < seconds:
-            self.client()
-            done += 1
+            group()
+            done += size
         self.where.wait()
         return done / (time.perf_counter() - since)
 
@@ -168,9 +175,7 @@ class Trainer:
         moved = batch.to(self.where.device)
 
         def step() -> None:
-            model.flat.gradient.zero_()
-            loss = self.task.loss(model.flat.model, moved, targets)
-            loss.backward()  # type: ignore[no-untyped-call]
+            model.flat.backward(self.task.loss(model.flat.model, moved, targets))
             model.flat.weights.add_(model.flat.gradient, alpha=-1e-3)
 
         return step

@@ -23,7 +23,7 @@ from fedray.engine.lanes import Lane, LaneResult
 from fedray.training import seed_model, together
 from fedray.training.recognition import Recognition
 from fedray.training.stack import Row, Stack
-from tests.gpu.checks.algorithms import CONFORMER, cases
+from tests.gpu.checks.algorithms import CONFORMER, cases, still
 from tests.gpu.federation import Federation, sections
 from tests.gpu.toys import Size, federation
 
@@ -51,20 +51,11 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def without_noise(case: dict[str, Any]) -> dict[str, Any]:
-    """A case without dropout and SpecAugment."""
-    model, task = (
-        {**case["model"], "dropout": 0.0},
-        {**case["task"], "augment": {"time_masks": 0, "frequency_masks": 0}},
-    )
-    return {**case, "model": model, "task": task}
-
-
-def played(case: dict[str, Any], size: int, still: bool = True, start: Any = None, rounds: int = 2) -> Federation:
-    """A federation after its rounds, with `size` clients side by side; `still`: without dropout and SpecAugment."""
+def played(case: dict[str, Any], size: int, quiet: bool = True, start: Any = None, rounds: int = 2) -> Federation:
+    """A federation after its rounds, with `size` clients side by side; `quiet`: without dropout and SpecAugment."""
     case = deepcopy({"model": CONFORMER, "task": RECOGNITION, "rounds": rounds} | case)
     data = federation(replace(SIZE, labelled=case.pop("labelled", None)))
-    made = Federation(sections(without_noise(case) if still else case), data, "cpu", start, size)
+    made = Federation(sections(still(case) if quiet else case), data, "cpu", start, size)
     made.begun = made.state  # type: ignore[attr-defined]
     for _ in range(rounds):
         made.round()
@@ -86,7 +77,7 @@ def test_side_by_side_is_one_by_one_in_float64(name: str, double: None) -> None:
 
 def test_with_dropout_the_same_bits_twice_and_others_than_alone() -> None:
     case = CASES["fedstar audio_cnn"]
-    once, again, alone = (played(case, size, still=False, rounds=1) for size in (3, 3, 1))
+    once, again, alone = (played(case, size, quiet=False, rounds=1) for size in (3, 3, 1))
     assert furthest(once, again) == 0 and furthest(once, alone) > 0
 
 
@@ -104,7 +95,7 @@ def troubled(monkeypatch: pytest.MonkeyPatch, trouble: str, size: int) -> LaneRe
         features = data.load("c1").features
         row = SIZE.utterances  # the first of c1
         features.rows[row], features.frames[row] = features.rows[row][:2], 2
-    case = without_noise({"model": CONFORMER, "task": RECOGNITION, "rounds": 1, **CASES["fedavg conformer"]})
+    case = still({"model": CONFORMER, "task": RECOGNITION, "rounds": 1, **CASES["fedavg conformer"]})
     made = Federation(sections(case), data, "cpu")
     train = made.algorithm.client_update
 

@@ -90,7 +90,7 @@ def _work(case: Mapping[str, Any], where: Where) -> Callable[[], Values]:
 def _compare(case: dict[str, Any], where: Where) -> Values:
     data = federation(Size(labelled=case.pop("labelled", None)))
     case = {"model": CONFORMER, "task": {"kind": "recognition"}, "rounds": ROUNDS} | case
-    here = _still(case)
+    here = still(case)
     with without_tf32():
         reference = Federation(sections(here), data, "cpu")
         start = reference.state
@@ -111,7 +111,7 @@ def _compare(case: dict[str, Any], where: Where) -> Values:
     return values
 
 
-def _still(case: Mapping[str, Any]) -> dict[str, Any]:
+def still(case: Mapping[str, Any]) -> dict[str, Any]:
     """The same without dropout and SpecAugment."""
     still = copy.deepcopy(dict(case))
     still["model"]["dropout"] = 0.0

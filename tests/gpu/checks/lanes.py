@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from tests.gpu.record import Item, Values, Where
@@ -27,24 +26,5 @@ def _speed(name: str, where: Where) -> Values:
     trainer = Trainer(name, where)
     values: Values = {"steps a client": trainer.steps}
     for size in SIZES if not where.tiny else (1, 2):
-        values[str(size)] = _clients_a_second(trainer, size, 0.05 if where.tiny else 1.0)
+        values[str(size)] = trainer.clients_a_second(0.05 if where.tiny else 1.0, size)
     return values
-
-
-def _clients_a_second(trainer: Trainer, size: int, seconds: float) -> float:
-    """After one group that warms up; at least one is timed."""
-
-    def group() -> None:
-        if size == 1:
-            trainer.client()
-        else:
-            trainer.lane(size, size)
-
-    group()
-    trainer.where.wait()
-    since, done = time.perf_counter(), 0
-    while not done or time.perf_counter() - since < seconds:
-        group()
-        done += size
-    trainer.where.wait()
-    return done / (time.perf_counter() - since)

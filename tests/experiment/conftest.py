@@ -1,0 +1,16 @@
+"""The corpus of tones that several files play."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import speech
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tones")
+    speech.write_corpus(folder, speakers=9)
+    return folder
