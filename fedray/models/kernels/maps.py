@@ -12,16 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from fedray.models.kernels.maps_loops import (
-    SPARE,
-    activate,
-    block_back,
-    convolve,
-    framed,
-    framed_back,
-    pool_frames,
-    pool_frames_back,
-)
+from fedray.models.kernels.frames_loops import SPARE, framed, framed_back, pool_frames, pool_frames_back
+from fedray.models.kernels.maps_loops import activate, block_back, convolve
 from fedray.models.kernels.products import COLUMNS, ROWS
 from fedray.models.kernels.rows import Drop, Part, arrays, drops
 

@@ -1,9 +1,6 @@
 """Loops of 2-D convolutions over 3 x 3 with layer norm, leaky ReLU, max pooling of bins and dropout of whole bins.
 
-Maps lie as [B, C, plane]. A plane holds the frames of an utterance, one frame before and one behind them, and one bin
-before and one behind each frame's bins: `pitch` floats a frame. What is around is a reflection. So a row of a
-convolution's right matrix is a plane from another place on, and every utterance ends as it does without a batch.
-Behind its frames a plane has spare room.
+They take and give padded maps (`frames_loops`): a row of a convolution's right matrix is a plane from another place on.
 """
 
 from __future__ import annotations
@@ -11,33 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fedray.models.kernels.eight import load, store
-from fedray.models.kernels.products import COLUMNS, ROWS, add_dots, product
+from fedray.models.kernels.frames_loops import SPARE, copy, reflect, reflect_back, write_frame, write_frame_back
+from fedray.models.kernels.products import ROWS, add_dots, product
 from fedray.models.kernels.scalars import INLINE, OPTIONS, F, keeps, moments
 
 EPSILON = F(1e-5)
-SPARE = COLUMNS + 2  # floats that loops may read or write behind what counts
-
-
-@njit(**OPTIONS)
-def framed(features, lengths, out):
-    """Features [B, T, bins] -> maps [B, 1, plane]."""
-    bins = features.shape[2]
-    for b in range(len(features)):
-        for t in range(lengths[b]):
-            _frame(features[b, t], 0, out[b, 0], t, bins)
-        _reflect(out[b], lengths[b], bins)
-
-
-@njit(**OPTIONS)
-def framed_back(gradient, lengths, to_features):
-    """The backward pass: changes `gradient`, and sets that of the features, zeros in the padding."""
-    bins = to_features.shape[2]
-    for b in range(len(to_features)):
-        _reflect_back(gradient[b], lengths[b], bins)
-        for t in range(lengths[b]):
-            _frame_back(gradient[b, 0], t, bins, to_features[b, t], 0)
-        to_features[b, lengths[b] :] = F(0)
 
 
 @njit(**OPTIONS)
@@ -77,7 +52,7 @@ def activate(sums, lengths, weight, bias, slope, pool, means, inverse, out, seed
         _kept(b, pooled, seed, threshold, scale, kept)
         for t in range(lengths[b]):
             for c in range(channels):
-                _copy(sums[b, c], t * (bins + 2), row, c * bins, bins)
+                copy(sums[b, c], t * (bins + 2), row, c * bins, bins)
             mean, r = moments(row, EPSILON)
             means[b, t] = mean
             inverse[b, t] = r
@@ -86,8 +61,8 @@ def activate(sums, lengths, weight, bias, slope, pool, means, inverse, out, seed
                 row[i] = max(n, n * slope)
             _pool(row, bins, pool, kept, maxima)
             for c in range(channels):
-                _frame(maxima, c * pooled, out[b, c], t, pooled)
-        _reflect(out[b], lengths[b], pooled)
+                write_frame(maxima, c * pooled, out[b, c], t, pooled)
+        reflect(out[b], lengths[b], pooled)
 
 
 @njit(**OPTIONS)
@@ -112,57 +87,6 @@ def _pool(row, bins, pool, kept, out):
             out[i] = max(row[place], row[place + 1]) * kept[i]
 
 
-@njit(**INLINE)
-def _copy(source, first, out, to, count):
-    whole = count // 8 * 8
-    for i in range(0, whole, 8):
-        store(out, to + i, load(source, first + i))
-    for i in range(whole, count):
-        out[to + i] = source[first + i]
-
-
-@njit(**INLINE)
-def _frame(row, first, plane, t, bins):
-    """Write the bins of frame t, which begin at row[first], and their reflections.
-
-    One bin, which no convolution can follow, reflects itself.
-    """
-    start = (t + 1) * (bins + 2)
-    _copy(row, first, plane, start + 1, bins)
-    plane[start] = row[first + min(1, bins - 1)]
-    plane[start + bins + 1] = row[first + max(bins - 2, 0)]
-
-
-@njit(**INLINE)
-def _frame_back(gradient, t, bins, out, to):
-    """The backward pass of `_frame`, into `out` from `to` on."""
-    start = (t + 1) * (bins + 2)
-    _copy(gradient, start + 1, out, to, bins)
-    out[to + min(1, bins - 1)] += gradient[start]
-    out[to + max(bins - 2, 0)] += gradient[start + bins + 1]
-
-
-@njit(**OPTIONS)
-def _reflect(maps, length, bins):
-    """Write the frames around an utterance's maps [C, plane], and zeros into the spare room behind them."""
-    pitch = bins + 2
-    end = (length + 1) * pitch
-    for plane in maps:
-        plane[:pitch] = plane[2 * pitch : 3 * pitch]
-        plane[end : end + pitch] = plane[end - 2 * pitch : end - pitch]
-        plane[end + pitch : end + pitch + SPARE] = F(0)
-
-
-@njit(**OPTIONS)
-def _reflect_back(gradient, length, bins):
-    """The backward pass: adds the gradients of the frames around to those of their sources, in place."""
-    pitch = bins + 2
-    end = (length + 1) * pitch
-    for plane in gradient:
-        plane[2 * pitch : 3 * pitch] += plane[:pitch]
-        plane[end - 2 * pitch : end - pitch] += plane[end : end + pitch]
-
-
 @njit(**OPTIONS)
 def block_back(
     gradient, maps, lengths, left, sums, weight, bias, slope, pool, means, inverse,
@@ -185,7 +109,7 @@ def block_back(
     for b in range(len(maps)):
         length = lengths[b]
         _kept(b, bins // pool, seed, threshold, scale, kept)
-        _reflect_back(gradient[b], length, bins // pool)
+        reflect_back(gradient[b], length, bins // pool)
         _activate_back(gradient[b], sums[b], length, weight, bias, slope, pool, means[b], inverse[b], kept, g, guard,
                        to_sums, to_weight.reshape(-1), to_bias.reshape(-1))  # fmt: skip
         g[:, guard + length * pitch :] = F(0)
@@ -208,8 +132,8 @@ def _activate_back(
     for t in range(length):
         mean, r = means[t], inverse[t]
         for c in range(channels):
-            _copy(sums[c], t * (bins + 2), d, c * bins, bins)
-            _frame_back(gradient[c], t, pooled, to_maxima, c * pooled)
+            copy(sums[c], t * (bins + 2), d, c * bins, bins)
+            write_frame_back(gradient[c], t, pooled, to_maxima, c * pooled)
         for i in range(size):
             d[i] = (d[i] - mean) * r
             n[i] = d[i] * w[i] + shift[i]
@@ -230,7 +154,7 @@ def _activate_back(
             to_sums[i] += g[i]
         for c in range(channels):
             start = first + t * (bins + 2)
-            _copy(g, c * bins, out[c], start, bins)
+            copy(g, c * bins, out[c], start, bins)
             out[c, start + bins] = F(0)
             out[c, start + bins + 1] = F(0)
 
@@ -243,42 +167,12 @@ def _pool_back(gradient, row, bins, pool, kept, out):
             out[i] = gradient[i] * kept[i]
     elif bins % 2 == 0:
         for i in range(len(gradient)):
-            g, first = gradient[i] * kept[i], F(row[2 * i] >= row[2 * i + 1])  # a number: a branch is slower
-            out[2 * i] = g * first
-            out[2 * i + 1] = g * (F(1) - first)
+            g = gradient[i] * kept[i]
+            first = g * (F(1) if row[2 * i] >= row[2 * i + 1] else F(0))  # a product becomes no branch
+            out[2 * i] = first
+            out[2 * i + 1] = g - first
     else:
         out[:] = F(0)
         for i in range(len(gradient)):
             place = 2 * i + i // (bins // 2)
             out[place + (row[place + 1] > row[place])] = gradient[i] * kept[i]
-
-
-@njit(**OPTIONS)
-def pool_frames(maps, lengths, bins, frames, out):
-    """Maxima of `frames` frames: maps [B, C, plane] -> `out` [B, T // frames, bins, C], zeros in the padding."""
-    for b in range(len(maps)):
-        count = lengths[b] // frames
-        out[b, count:] = F(0)
-        for t in range(count):
-            for c in range(out.shape[3]):
-                for f in range(bins):
-                    place = (t * frames + 1) * (bins + 2) + f + 1
-                    most = maps[b, c, place]
-                    for j in range(1, frames):
-                        most = max(most, maps[b, c, place + j * (bins + 2)])
-                    out[b, t, f, c] = most
-
-
-@njit(**OPTIONS)
-def pool_frames_back(gradient, maps, lengths, bins, frames, to_maps):
-    """The backward pass: adds to `to_maps` the gradient of the first of the greatest frames."""
-    for b in range(len(maps)):
-        for t in range(lengths[b] // frames):
-            for c in range(gradient.shape[3]):
-                for f in range(bins):
-                    place = best = (t * frames + 1) * (bins + 2) + f + 1
-                    for _ in range(1, frames):
-                        place += bins + 2
-                        if maps[b, c, place] > maps[b, c, best]:
-                            best = place
-                    to_maps[b, c, best] += gradient[b, t, f, c]
