@@ -25,17 +25,18 @@ def blocks(modules: Iterable[CNN_Block], features: Tensor, lengths: Tensor, pool
 
     Each block halves the bins. Every utterance has two frames at least, and every convolution two bins.
     """
-    x = Framed.apply(features.contiguous(), lengths.numpy())
     counts, time, bins = lengths.numpy(), features.shape[1], features.shape[2]
+    (nothing,) = drops(0.0, 1)
+    x = Framed.apply(features.contiguous(), counts)
     for block in modules:
-        drop = drops(block.drop.drop.p if block.training else 0.0, 1)[0]
-        for conv, norm, pool, then in (
-            (block.conv_1.conv, block.norm_1.norm, 1, drops(0.0, 1)[0]),
+        (drop,) = drops(block.drop.drop.p if block.training else 0.0, 1)
+        for conv, norm, pool, dropped in (
+            (block.conv_1.conv, block.norm_1.norm, 1, nothing),
             (block.conv_2.conv, block.norm_2.norm, 2, drop),
         ):
-            x = Block.apply(x, conv.weight, conv.bias, norm.weight, norm.bias, counts, time, pool, then)
+            x = Block.apply(x, conv.weight, conv.bias, norm.weight, norm.bias, counts, time, pool, dropped)
         bins //= 2
-    return PoolFrames.apply(x, counts, time // pooling, bins, block.conv_2.conv.out_channels, pooling)
+    return PoolFrames.apply(x, counts, time // pooling, bins, len(conv.weight), pooling)
 
 
 class Framed(Part):
@@ -58,7 +59,10 @@ class Framed(Part):
 
 
 class Block(Part):
-    """dropout(pool(leaky(norm(conv(maps))))): maps [B, C, plane] of `time` frames at most -> maps [B, D, plane']."""
+    """dropout(pool(leaky(norm(conv(maps))))): maps [B, C, plane] of `time` frames at most -> maps [B, D, plane'].
+
+    Its backward pass changes the gradient that it gets, which only a part of this file can have made.
+    """
 
     @staticmethod
     def forward(

@@ -49,7 +49,7 @@ def activate(sums, lengths, weight, bias, slope, pool, means, inverse, out, seed
     row = np.empty(channels * bins, np.float32)
     maxima, kept = np.empty((2, channels * pooled), np.float32)
     for b in range(len(sums)):
-        _kept(b, pooled, seed, threshold, scale, kept)
+        kept_bins(b, pooled, seed, threshold, scale, kept)
         for t in range(lengths[b]):
             for c in range(channels):
                 copy(sums[b, c], t * (bins + 2), row, c * bins, bins)
@@ -66,7 +66,7 @@ def activate(sums, lengths, weight, bias, slope, pool, means, inverse, out, seed
 
 
 @njit(**OPTIONS)
-def _kept(b, bins, seed, threshold, scale, kept):
+def kept_bins(b, bins, seed, threshold, scale, kept):
     """The factors of dropout, which drops bins of an utterance in all frames and channels, as SpeechBrain's does."""
     for i in range(len(kept)):
         kept[i] = scale if keeps(b * bins + i % bins, seed, threshold) else F(0)
@@ -94,8 +94,9 @@ def block_back(
 ):  # fmt: skip
     """The backward pass of `convolve` and `activate`. Changes `gradient`, that of the maps that `activate` returned.
 
-    Sets `to_maps` [B, 4 G, plane], unless it is empty, and adds to the others: `to_taps` [channels rounded up to a
-    multiple of 4, 9 C]. `left` [G, 9 channels, 4] is the left matrix of the gradient's own convolution.
+    Sets `to_maps` [B, 4 G, plane], unless it is empty, and `to_conv_bias`; adds to the others, of which `to_taps` is
+    [channels rounded up to a multiple of 4, 9 C]. `left` [G, 9 channels, 4] is the left matrix of the convolution that
+    takes the gradient of the sums to that of the maps.
     """
     channels, bins = weight.shape
     pitch = bins + 2
@@ -108,7 +109,7 @@ def block_back(
     to_sums = np.zeros(channels * bins, np.float32)
     for b in range(len(maps)):
         length = lengths[b]
-        _kept(b, bins // pool, seed, threshold, scale, kept)
+        kept_bins(b, bins // pool, seed, threshold, scale, kept)
         reflect_back(gradient[b], length, bins // pool)
         _activate_back(gradient[b], sums[b], length, weight, bias, slope, pool, means[b], inverse[b], kept, g, guard,
                        to_sums, to_weight.reshape(-1), to_bias.reshape(-1))  # fmt: skip
@@ -124,7 +125,10 @@ def block_back(
 def _activate_back(
     gradient, sums, length, weight, bias, slope, pool, means, inverse, kept, out, first, to_sums, to_weight, to_bias
 ):  # fmt: skip
-    """The backward pass of `activate` for one utterance, into `out` from column `first` on."""
+    """The backward pass of `activate` for one utterance, into `out` from column `first` on.
+
+    Compilers do not vectorise a loop in which many arrays may overlap, so each loop has few.
+    """
     channels, bins = weight.shape
     size, pooled, w, shift = channels * bins, bins // pool, weight.reshape(-1), bias.reshape(-1)
     d, n, g, to_maxima = np.empty((4, size), np.float32)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedray.models.crdnn import CRDNN, CRDNNSettings
 from fedray.models.kernels import maps, rows
-from fedray.models.kernels.maps_loops import _kept
+from fedray.models.kernels.maps_loops import kept_bins
 from fedray.models.padding import padding
 from tests.models.kernels.test_recurrent import assert_near
 
@@ -19,7 +19,7 @@ SMALL = CRDNNSettings(channels=(8, 16), time_pooling=4, rnn_neurons=16, dnn_neur
 CASES = {
     "two blocks": (SMALL, 32),
     "channels that are no multiples of four, odd bins": (replace(SMALL, channels=(3, 5), time_pooling=3), 23),
-    "three blocks down to one bin, no pooling of time": (replace(SMALL, channels=(2, 7, 6), time_pooling=1), 8),
+    "three blocks, no pooling of time": (replace(SMALL, channels=(2, 7, 6), time_pooling=1), 8),
     "a GRU": (replace(SMALL, channels=(12,), time_pooling=2, rnn="gru"), 17),
 }
 LENGTHS = [[61], [4, 4], [60, 33, 5, 59]]
@@ -111,7 +111,7 @@ def test_dropout_is_that_of_the_modules() -> None:
     torch.manual_seed(3)
     (drop,), mask = rows.drops(0.4, 1), torch.empty(2, 8 * 10)
     for utterance, kept in enumerate(mask):
-        _kept(utterance, 10, *drop, kept.numpy())
+        kept_bins(utterance, 10, *drop, kept.numpy())
     assert torch.equal(mask.view(2, 8, 10)[:, :1].expand(2, 8, 10), mask.view(2, 8, 10))
     expected = maps_of(made.eval(), features, counts).view(2, 30, 10, 8) * mask.view(2, 1, 8, 10).transpose(2, 3)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
