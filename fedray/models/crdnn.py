@@ -60,7 +60,7 @@ class CRDNNSettings:
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
-    # On a CPU the recurrent layers run in compiled loops. false: torch's, as on a GPU.
+    # On a CPU convolutional and recurrent layers run in compiled loops. false: SpeechBrain's modules, as on a GPU.
     kernels: bool = True
 
     def __post_init__(self) -> None:
@@ -179,6 +179,8 @@ class CRDNN(nn.Module):
         if shortest < self.shortest:
             raise ValueError(f"an utterance of {shortest} frames is too short: the CRDNN needs {self.shortest}")
         encoder = self.encoder
+        if self.settings.kernels and self.settings.channels[0] > 1 and on_cpu(features):  # SpeechBrain squeezes one map
+            return self._compiled(features, lengths), lengths // pooling
         with ExitStack() as hooks:
             for module in encoder["CNN"].modules():
                 if isinstance(module, Conv2d):
@@ -187,20 +189,26 @@ class CRDNN(nn.Module):
         lengths = lengths // pooling
         if several_clients():
             return self._dense(recurrent(encoder["RNN"].rnn, maps.flatten(2), lengths), lengths), lengths
-        if self.settings.kernels and on_cpu(features):
-            from fedray.models.kernels import recurrent as kernels
-
-            states = kernels.recurrent(encoder["RNN"].rnn, maps.flatten(2), lengths)
-            speech = ~padding(lengths, maps.shape[1])
-            frames = encoder["DNN"](states[speech][None])[0]  # without padding, which batch norm would count
-            hidden = frames.new_zeros(*speech.shape, frames.shape[1])
-            hidden[speech] = frames
-            return hidden, lengths
         packed = pack_padded_sequence(maps.flatten(2), lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, _ = encoder["RNN"].rnn(packed)
         # The frames of speech, without padding.
         dense = PackedSequence(encoder["DNN"](states.data[None])[0], *states[1:])
         return pad_packed_sequence(dense, batch_first=True, total_length=maps.shape[1])[0], lengths
+
+    def _compiled(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """The hidden states of `encode` by compiled loops."""
+        from fedray.models.kernels import maps as convolutional
+        from fedray.models.kernels import recurrent as kernels
+
+        encoder, pooling = self.encoder, self.settings.time_pooling
+        maps = convolutional.blocks(encoder["CNN"].values(), features, lengths, pooling)
+        counts = lengths // pooling
+        states = kernels.recurrent(encoder["RNN"].rnn, maps.flatten(2), counts)
+        speech = ~padding(counts, maps.shape[1])
+        frames = encoder["DNN"](states[speech][None])[0]  # without padding, which batch norm would count
+        hidden: Tensor = frames.new_zeros(*speech.shape, frames.shape[1])
+        hidden[speech] = frames
+        return hidden
 
     def _dense(self, states: Tensor, lengths: Tensor) -> Tensor:
         """The encoder's last part on states [B, T, D] with padding, which batch norm does not count."""

@@ -1,7 +1,8 @@
 """Loops over time of a GRU and an LSTM, in one direction.
 
 Gates are computed from `sums`, which hold the input's part and the biases; the state's part is added step by step.
-Time comes first: [T, B, ...].
+Time comes first: [T, B, ...]. Loops over gates are short, with few arrays each: compilers do not vectorise a loop in
+which many arrays may overlap.
 """
 
 from __future__ import annotations
@@ -80,16 +81,14 @@ def gru(sums, recurrent, bias, states, hidden):
         multiply(states[t], recurrent, product)
         for b in range(batch):
             gates, p, before, after, m = sums[t, b], product[b], states[t, b], states[t + 1, b], hidden[t, b]
+            for i in range(2 * size):
+                gates[i] = sigmoid(gates[i] + p[i])
             for i in range(size):
-                r = sigmoid(gates[i] + p[i])
-                z = sigmoid(gates[size + i] + p[size + i])
-                own = p[2 * size + i] + bias[i]
-                n = F(2) * sigmoid(F(2) * (gates[2 * size + i] + r * own)) - F(1)
-                gates[i] = r
-                gates[size + i] = z
-                gates[2 * size + i] = n
-                m[i] = own
-                after[i] = n + z * (before[i] - n)
+                m[i] = p[2 * size + i] + bias[i]
+            for i in range(size):
+                gates[2 * size + i] = F(2) * sigmoid(F(2) * (gates[2 * size + i] + gates[i] * m[i])) - F(1)
+            for i in range(size):
+                after[i] = gates[2 * size + i] + gates[size + i] * (before[i] - gates[2 * size + i])
 
 
 @njit(**OPTIONS)
@@ -135,18 +134,16 @@ def lstm(sums, recurrent, states, cells):
         multiply(states[t], recurrent, product)
         for b in range(batch):
             gates, p, cell, after, state = sums[t, b], product[b], cells[t, b], cells[t + 1, b], states[t + 1, b]
+            for k in range(2 * size):
+                gates[k] = sigmoid(gates[k] + p[k])
+            for k in range(2 * size, 3 * size):
+                gates[k] = F(2) * sigmoid(F(2) * (gates[k] + p[k])) - F(1)
+            for k in range(3 * size, 4 * size):
+                gates[k] = sigmoid(gates[k] + p[k])
             for k in range(size):
-                i = sigmoid(gates[k] + p[k])
-                f = sigmoid(gates[size + k] + p[size + k])
-                g = F(2) * sigmoid(F(2) * (gates[2 * size + k] + p[2 * size + k])) - F(1)
-                o = sigmoid(gates[3 * size + k] + p[3 * size + k])
-                c = f * cell[k] + i * g
-                gates[k] = i
-                gates[size + k] = f
-                gates[2 * size + k] = g
-                gates[3 * size + k] = o
-                after[k] = c
-                state[k] = o * (F(2) * sigmoid(F(2) * c) - F(1))
+                after[k] = gates[size + k] * cell[k] + gates[k] * gates[2 * size + k]
+            for k in range(size):
+                state[k] = gates[3 * size + k] * (F(2) * sigmoid(F(2) * after[k]) - F(1))
 
 
 @njit(**OPTIONS)
