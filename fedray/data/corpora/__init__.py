@@ -12,6 +12,7 @@ from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.corpora.official.ambient import Ambient
 from fedray.data.corpora.official.common_voice import CommonVoice
 from fedray.data.corpora.official.connected_digits import ConnectedDigits
+from fedray.data.corpora.official.covost2 import CoVoST2
 from fedray.data.corpora.official.crema_d import CremaD
 from fedray.data.corpora.official.fsd50k import Fsd50k
 from fedray.data.corpora.official.fsdd import Fsdd
@@ -26,6 +27,7 @@ CORPORA: dict[str, type] = {
     "embedded": Embedded,
     "librispeech": LibriSpeech,
     "common_voice": CommonVoice,
+    "covost2": CoVoST2,
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,
