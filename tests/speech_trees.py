@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from tests.trees import write
+from tests.trees import tone, write
 
 
 def client(name: str) -> str:
@@ -52,4 +52,26 @@ def covost2(root: Path) -> Path:
     rows.append(rows[0] | {"path": "common_voice_en_untranslated.mp3"})
     table(home, "validated", COVOST_COLUMNS, rows)
     table(home, "covost_v2.en_zh-CN", "path translation split", pairs)
+    return root
+
+
+# ---- MuST-C, English to Chinese: two talks that train, whose list is not in the order of time, and one for each other
+
+TALKS = {"train": (1, 767), "dev": (2,), "tst-COMMON": (3,), "tst-HE": (4,)}
+
+
+def must_line(talk: int, offset: str, duration: str = "0.250000", more: str = "rW: 9, uW: 0, ") -> str:
+    return f"- {{duration: {duration}, offset: {offset}, {more}speaker_id: spk.{talk}, wav: ted_{talk}.wav}}\n"
+
+
+def mustc(root: Path) -> Path:
+    for split, talks in TALKS.items():
+        folder = root / "en-zh" / "data" / split
+        entries = [must_line(talk, offset) for talk in talks for offset in ("10.500000", "9.500000", "0.000000")]
+        write(folder / "txt" / f"{split}.yaml", "".join(entries))
+        for language, text in (("en", "Sentence"), ("zh", "句子")):
+            lines = [f"{text} {row}\n" for row in range(len(entries))]
+            write(folder / "txt" / f"{split}.{language}", "".join(lines))
+        for talk in talks:
+            tone(folder / "wav" / f"ted_{talk}.wav", 11.0)
     return root

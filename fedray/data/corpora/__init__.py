@@ -18,6 +18,7 @@ from fedray.data.corpora.official.fsd50k import Fsd50k
 from fedray.data.corpora.official.fsdd import Fsdd
 from fedray.data.corpora.official.iemocap import Iemocap
 from fedray.data.corpora.official.librispeech import LibriSpeech
+from fedray.data.corpora.official.mustc import MustC
 from fedray.data.corpora.official.speech_commands import SpeechCommands
 from fedray.data.corpora.official.urbansound8k import UrbanSound8K
 from fedray.data.corpora.official.voxforge import VoxForge
@@ -28,6 +29,7 @@ CORPORA: dict[str, type] = {
     "librispeech": LibriSpeech,
     "common_voice": CommonVoice,
     "covost2": CoVoST2,
+    "mustc": MustC,
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,
