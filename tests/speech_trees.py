@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -74,4 +76,54 @@ def mustc(root: Path) -> Path:
             write(folder / "txt" / f"{split}.{language}", "".join(lines))
         for talk in talks:
             tone(folder / "wav" / f"ted_{talk}.wav", 11.0)
+    return root
+
+
+# ---- GigaSpeech: three recordings of two categories, and one each for DEV and TEST
+
+
+def segment(sid: str, begin: float, text: str, *subsets: str) -> dict[str, Any]:
+    braces = [f"{{{subset}}}" for subset in subsets]
+    return {
+        "sid": sid,
+        "speaker": "N/A",
+        "begin_time": begin,
+        "end_time": begin + 0.5,
+        "subsets": braces,
+        "text_tn": text,
+    }
+
+
+def recording(aid: str, category: str, *segments: dict[str, Any]) -> dict[str, Any]:
+    subsets = sorted({subset for segment in segments for subset in segment["subsets"]})
+    audio = {"aid": aid, "title": "T", "path": f"audio/podcast/P0001/{aid}.opus", "category": category}
+    return audio | {"subsets": subsets, "segments": list(segments)}
+
+
+def gigaspeech_list() -> dict[str, Any]:
+    audios = [
+        recording(
+            "POD1",
+            "Howto and Style",
+            segment("POD1_S0", 0.0, "WELL <COMMA> HOW-TO UH <QUESTIONMARK>", "XL", "L"),
+            segment("POD1_S1", 1.5, "<MUSIC>", "XL"),
+            segment("POD1_S2", 2.0, "ONLY XL", "XL"),
+        ),
+        recording("POD2", "Howto and Style", segment("POD2_S0", 0.0, "STYLE <PERIOD>", "XL", "L")),
+        recording("YOU3", "Science and Technology", segment("YOU3_S0", 0.25, "ATOMS", "XL", "L")),
+        recording("YOU4", "Crime", segment("YOU4_S0", 0.0, "DEV SET", "DEV")),
+        recording(
+            "YOU5", "Crime", segment("YOU5_S0", 0.0, "TEST SET", "TEST"), segment("YOU5_S1", 1.0, "<SIL>", "TEST")
+        ),
+    ]
+    return {"dataset": "GigaSpeech", "language": "EN", "version": "v1.0.0", "audios": audios}
+
+
+def gigaspeech(root: Path) -> Path:
+    content = gigaspeech_list()
+    for audio in content["audios"]:
+        path = root / "GigaSpeech" / audio["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, np.zeros(3 * 16000, np.float32), 16000, format="OGG", subtype="OPUS")
+    write(root / "GigaSpeech" / "GigaSpeech.json", json.dumps(content, indent=2))
     return root

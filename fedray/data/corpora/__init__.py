@@ -16,6 +16,7 @@ from fedray.data.corpora.official.covost2 import CoVoST2
 from fedray.data.corpora.official.crema_d import CremaD
 from fedray.data.corpora.official.fsd50k import Fsd50k
 from fedray.data.corpora.official.fsdd import Fsdd
+from fedray.data.corpora.official.gigaspeech import GigaSpeech
 from fedray.data.corpora.official.iemocap import Iemocap
 from fedray.data.corpora.official.librispeech import LibriSpeech
 from fedray.data.corpora.official.mustc import MustC
@@ -30,6 +31,7 @@ CORPORA: dict[str, type] = {
     "common_voice": CommonVoice,
     "covost2": CoVoST2,
     "mustc": MustC,
+    "gigaspeech": GigaSpeech,
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,
