@@ -11,12 +11,12 @@ FILLERS = ("UH", "UHH", "UM", "EH", "MM", "HM", "AH", "HUH", "HA", "ER", "OOF", 
 UNSCORED = frozenset((*PUNCTUATION, *GARBAGE, *FILLERS, "<UNK>"))
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """The text as it is."""
     return text
 
 
-def gigaspeech(text: str) -> str:
+def _gigaspeech(text: str) -> str:
     """GigaSpeech's rules (Chen et al., Interspeech 2021).
 
     Upper case; hyphens become spaces; fillers, punctuation tags, garbage tags and <UNK> are left out.
@@ -24,4 +24,4 @@ def gigaspeech(text: str) -> str:
     return " ".join(word for word in text.upper().replace("-", " ").split() if word not in UNSCORED)
 
 
-SCORING: dict[str, Callable[[str], str]] = {"plain": plain, "gigaspeech": gigaspeech}
+SCORING: dict[str, Callable[[str], str]] = {"plain": _plain, "gigaspeech": _gigaspeech}

@@ -20,7 +20,7 @@ from fedray.data.text.scoring import GARBAGE, PUNCTUATION
 SUBSETS = ("XS", "S", "M", "L", "XL", "DEV", "TEST")
 LIST = "GigaSpeech.json"
 RESTORE = f"fetch {LIST} again"
-ROWS = 100_000  # rows that are kept as Python objects before they go into a table
+ROWS = 20_000  # rows that are kept as Python objects before they go into a table
 READ = 2**20  # bytes of the list that are read at once
 COLUMNS = ("utterance", "path", "offset", "seconds", "speaker", "text", "label")
 
@@ -188,7 +188,8 @@ class _Rows:
 
     def manifest(self) -> Manifest:
         self._flush()
-        return Manifest.concat(self._done)
+        done, self._done = self._done, []  # the tables go as soon as they are joined
+        return Manifest.concat(done)
 
     def _flush(self) -> None:
         if self._rows:

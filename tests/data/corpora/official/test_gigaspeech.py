@@ -211,9 +211,9 @@ def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_million_segments(tmp_path: Path) -> None:
-    """The whole list is several times its size as Python objects; rows take less than the list."""
+    """The whole list is several times its size as Python objects; rows take a few times less."""
     size = big(tmp_path, 5000, 200) / 2**20
     rows, memory = measured(tmp_path, "XL")
-    assert rows == 1_000_000 and memory < 2 * size, (memory, size)
+    assert rows == 1_000_000 and memory < 4 * size, (memory, size)
     rows, memory = measured(tmp_path, "XS")
     assert rows == 5000 and memory < 50, memory
