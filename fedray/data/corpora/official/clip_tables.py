@@ -64,7 +64,8 @@ def read_table(
 ) -> pa.Table:
     r"""These columns of a table without quoting, as text unless `types` says otherwise.
 
-    `invalid` decides on a line with missing or extra fields; None: it is an error. With `escapes`, a character behind `\` stands for itself.
+    `invalid` decides on a line with missing or extra fields; None: it is an error. With `escapes`, a character behind
+    `\` stands for itself.
     Raises ValueError for a Git LFS stub, a missing column, and what Arrow cannot read.
     """
     check_fetched(path)

@@ -78,32 +78,18 @@ class GigaSpeech:
                 continue
             file = os.path.join(home, audio.path)
             for segment in audio.segments:
-                for split, subset in subsets.items():
-                    if subset in segment.subsets:
-                        text = self._text(segment.text)
-                        problem = self._unusable(segment, text)
-                        if problem is not None:
-                            reasons.setdefault(problem, []).append(segment.sid)
-                        else:
-                            row = (
-                                segment.sid,
-                                file,
-                                segment.begin,
-                                segment.end - segment.begin,
-                                audio.aid,
-                                text,
-                                label,
-                            )
-                            rows[split].add(row)
-                            files[file] = audio.aid
+                wanted = [split for split, subset in subsets.items() if subset in segment.subsets]
+                if not wanted:
+                    continue
+                seconds, text = segment.end - segment.begin, self._text(segment.text)
+                if problem := self._problem(seconds, text):
+                    reasons.setdefault(problem, []).append(segment.sid)
+                    continue
+                files[file] = audio.aid
+                for split in wanted:
+                    rows[split].add((segment.sid, file, segment.begin, seconds, audio.aid, text, label))
         self._check_categories(path, categories)
-        missing = find_missing(list(files), parallel)
-        if missing:
-            file, problem = next(iter(missing.items()))
-            raise ValueError(
-                f"{path}: {files[file]}: {file}: {problem}: download the recordings of the subsets in data.options "
-                f"({len(missing):,} of {len(files):,} are missing)"
-            )
+        _check_files(path, files, parallel)
         manifests = {split: found.manifest() for split, found in rows.items()}
         total = sum(map(len, manifests.values())) + sum(map(len, reasons.values()))
         leave_out(path, total, reasons)
@@ -130,13 +116,13 @@ class GigaSpeech:
                     f"are {', '.join(sorted(found)) or 'none'}"
                 )
 
-    def _unusable(self, segment: Segment, text: str | None) -> str | None:
-        """Why a segment is left out; None if it is not."""
+    def _problem(self, seconds: float, text: str | None) -> str | None:
+        """Why a segment of these seconds and words is left out; None if it is not."""
         if text is None:
             return "marked as music, noise, silence or other"
         if not text:
             return "without words"
-        if self.max_seconds is not None and segment.end - segment.begin > self.max_seconds:
+        if self.max_seconds is not None and seconds > self.max_seconds:
             return f"longer than {self.max_seconds} s"
         return None
 
@@ -196,6 +182,17 @@ class _Rows:
             columns = dict(zip(COLUMNS, map(list, zip(*self._rows, strict=True)), strict=True))
             self._done.append(Manifest.from_columns(columns, str(self._path), columns["utterance"]))
             self._rows.clear()
+
+
+def _check_files(path: Path, files: Mapping[str, str], parallel: Parallel) -> None:
+    """Raise ValueError for recordings that are missing. `files`: file -> recording."""
+    missing = find_missing(list(files), parallel)
+    if missing:
+        file, problem = next(iter(missing.items()))
+        raise ValueError(
+            f"{path}: {files[file]}: {file}: {problem}: download the recordings of the subsets in data.options "
+            f"({len(missing):,} of {len(files):,} are missing)"
+        )
 
 
 def _audios(path: Path) -> Iterator[Audio]:
