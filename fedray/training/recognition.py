@@ -6,7 +6,7 @@ search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +26,7 @@ from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.error_rates import EditCounts, edit_counts
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
+from fedray.data.text.scoring import SCORING
 from fedray.data.text.tokenisers import UNKNOWN, Characters, SentencePiece
 from fedray.models import MODELS
 from fedray.models.conformer import Conformer
@@ -55,6 +56,9 @@ class RecognitionSettings:
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
+    # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
+    # fillers and tags do not count)
+    scoring: str = "plain"
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # language model of beam search, trained on the server's transcripts
     language_model: Choice = choice(LANGUAGE_MODELS, "ngram")
@@ -68,6 +72,8 @@ class RecognitionSettings:
             raise ValueError(f"tokens must be one of {', '.join(TOKENS)}, not {self.tokens!r}")
         if self.unknown not in UNKNOWN:
             raise ValueError(f"unknown must be {' or '.join(UNKNOWN)}, not {self.unknown!r}")
+        if self.scoring not in SCORING:
+            raise ValueError(f"scoring must be {' or '.join(SCORING)}, not {self.scoring!r}")
 
 
 class Recognition(Task):
@@ -217,6 +223,10 @@ class Recognition(Task):
                 moved = batch.to(device)
                 yield batch.positions.tolist(), *model.encode(moved.features, moved.lengths), model
 
+    def scored(self, texts: Iterable[str | None]) -> list[str]:
+        """Texts as they are scored, by `task.scoring`. A missing text is empty."""
+        return [SCORING[self.settings.scoring](text or "") for text in texts]
+
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
@@ -228,8 +238,8 @@ class Recognition(Task):
             return Evaluation(Metrics())
         searches = self.searches(assets) if final else {"wer": self.greedy()}
         results = self.transcribe(params, data, list(searches.values()), device)
-        references = [text or "" for text in data.texts]
-        texts = [hypothesis.text for hypothesis in results[0]]
+        references = self.scored(data.texts)
+        texts = self.scored(hypothesis.text for hypothesis in results[0])
         words, characters = edit_counts(references, texts), edit_counts(references, texts, "character")
         metrics = Metrics(wer=_percent(words), cer=_percent(characters))
         columns: dict[str, Sequence[object]] = {
@@ -242,7 +252,7 @@ class Recognition(Task):
             "errors": [count.errors for count in words],
         }
         for name, hypotheses in list(zip(searches, results, strict=True))[1:]:
-            texts = [hypothesis.text for hypothesis in hypotheses]
+            texts = self.scored(hypothesis.text for hypothesis in hypotheses)
             words, suffix = edit_counts(references, texts), name.removeprefix("wer")
             metrics = metrics + Metrics.of({name: _percent(words)})
             columns |= {f"hypothesis{suffix}": texts, f"errors{suffix}": [count.errors for count in words]}

@@ -61,7 +61,7 @@ class Target:
 def targets() -> dict[str, Target]:
     """All targets, by kind."""
     found = {f"audio: {form} {subtype}": _audio(form, subtype) for form in FORMATS for subtype in FORMATS[form]}
-    return found | _lists() | _tables() | _states() | _runs()
+    return found | _lists() | _talks() | _tables() | _states() | _runs()
 
 
 def _audio(form: str, subtype: str) -> Target:
@@ -112,6 +112,34 @@ def _lists() -> dict[str, Target]:
         others = tuple((f"kaldi/{name}", text.encode()) for name, text in kaldi.items() if name != file)
         reader = _corpus("kaldi", train=["kaldi"])
         found[f"Kaldi: {file}"] = Target(f"kaldi/{file}", kaldi[file].encode(), reader, (*sounds, *others))
+    return found
+
+
+def _talks() -> dict[str, Target]:
+    """The lists of CoVoST 2, MuST-C and GigaSpeech."""
+    found = {}
+    ted = "".join(f"- {{duration: 0.1, offset: {start}, speaker_id: spk.1, wav: a0.wav}}\n" for start in (0.0, 0.1))
+    talks = {"train.yaml": ted, "train.en": "one\ntwo three\n", "train.zh": "一\n二三\n"}
+    for file in talks:
+        others = [(f"data/train/txt/{name}", text.encode()) for name, text in talks.items() if name != file]
+        others.append(("data/train/wav/a0.wav", sound()))
+        reader = _corpus("mustc", dev=[], test=[])
+        found[f"MuST-C: {file}"] = Target(f"data/train/txt/{file}", talks[file].encode(), reader, tuple(others))
+    said = {"sid": "u", "begin_time": 0.0, "end_time": 0.1, "subsets": ["{XS}"], "text_tn": "ONE <COMMA> TWO"}
+    giga = {"audios": [{"aid": "r", "path": "a0.wav", "category": "Arts", "segments": [said, said | {"sid": "v"}]}]}
+    found["GigaSpeech"] = Target(
+        "GigaSpeech.json",
+        json.dumps(giga).encode(),
+        _corpus("gigaspeech", train="XS", dev=None, test=None),
+        (("a0.wav", sound()),),
+    )
+    clips = "client_id\tpath\tsentence\taccent\n" + "".join(f"{clip}\t{clip}.mp3\tOne.\tus\n" for clip in "abc")
+    pairs = 'path\ttranslation\tsplit\na.mp3\t一。\ttrain\nb.mp3\t一\\"。\tdev\nc.mp3\t一\ttest\n'
+    common = {"en/validated.tsv": clips, "en/covost_v2.en_zh-CN.tsv": pairs}
+    for file in common:
+        others = [(name, text.encode()) for name, text in common.items() if name != file]
+        others += [(f"en/clips/{clip}.mp3", sound()) for clip in "abc"]
+        found[f"CoVoST 2: {file}"] = Target(file, common[file].encode(), _corpus("covost2"), tuple(others))
     return found
 
 

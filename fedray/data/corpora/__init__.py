@@ -12,11 +12,14 @@ from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.corpora.official.ambient import Ambient
 from fedray.data.corpora.official.common_voice import CommonVoice
 from fedray.data.corpora.official.connected_digits import ConnectedDigits
+from fedray.data.corpora.official.covost2 import CoVoST2
 from fedray.data.corpora.official.crema_d import CremaD
 from fedray.data.corpora.official.fsd50k import Fsd50k
 from fedray.data.corpora.official.fsdd import Fsdd
+from fedray.data.corpora.official.gigaspeech import GigaSpeech
 from fedray.data.corpora.official.iemocap import Iemocap
 from fedray.data.corpora.official.librispeech import LibriSpeech
+from fedray.data.corpora.official.mustc import MustC
 from fedray.data.corpora.official.speech_commands import SpeechCommands
 from fedray.data.corpora.official.urbansound8k import UrbanSound8K
 from fedray.data.corpora.official.voxforge import VoxForge
@@ -26,6 +29,9 @@ CORPORA: dict[str, type] = {
     "embedded": Embedded,
     "librispeech": LibriSpeech,
     "common_voice": CommonVoice,
+    "covost2": CoVoST2,
+    "mustc": MustC,
+    "gigaspeech": GigaSpeech,
     "fsdd": Fsdd,
     "connected_digits": ConnectedDigits,
     "speech_commands": SpeechCommands,

@@ -127,9 +127,9 @@ def word_errors(task: Recognition, received: Received, data: Utterances, searche
     if not len(data):
         return Metrics.of(dict.fromkeys(searches, (0.0, 0.0)))
     results = task.transcribe(received.params, data, list(searches.values()), received.device)
-    references = [text or "" for text in data.texts]
+    references = task.scored(data.texts)
     rates = {}
     for name, hypotheses in zip(searches, results, strict=True):
-        counts = edit_counts(references, [hypothesis.text for hypothesis in hypotheses])
+        counts = edit_counts(references, task.scored(hypothesis.text for hypothesis in hypotheses))
         rates[name] = (100.0 * sum(count.errors for count in counts), float(sum(count.length for count in counts)))
     return Metrics.of(rates)

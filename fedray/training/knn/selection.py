@@ -44,14 +44,14 @@ def word_errors_by_setting(
     """Yield for each batch 100 x the word errors under each setting, and the number of words."""
     for positions, hidden, lengths, model in task.encoded(params, data, device):
         probabilities = model.ctc(hidden).exp().cpu()
-        references = [data.texts[position] or "" for position in positions]
+        references = task.scored(data.texts[position] for position in positions)
         best = best_tokens(probabilities, memory_answers(memory, hidden, settings, probabilities.shape[-1]), settings)
         # Most settings give the same tokens, whose errors are counted once.
         rows = torch.arange(len(references)).expand(len(settings), -1)[..., None]
         utterance_tokens = torch.cat([rows, best], -1).flatten(0, 1)
         different, which = torch.unique(utterance_tokens, dim=0, return_inverse=True)
         row = different[:, 0].tolist()
-        texts = [task.tokeniser.decode(tokens) for tokens in collapsed(different[:, 1:], lengths[row])]
+        texts = task.scored(task.tokeniser.decode(tokens) for tokens in collapsed(different[:, 1:], lengths[row]))
         counts = edit_counts([references[place] for place in row], texts)
         errors = np.array([count.errors for count in counts])[which.view(len(settings), -1)]
         words = {place: count.length for place, count in zip(row, counts, strict=True)}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from fedray.data.corpora.official.layout import LeftOut
 from fedray.data.federation.speech_data import DataSettings, ServerDataSettings, divide
+from tests.speech_trees import client, mp3, table
 from tests.trees import LFS_STUB, read, write
 
 OLD = "client_id path sentence up_votes down_votes age gender accent locale segment"
@@ -21,21 +19,6 @@ NEW = (
 SENTENCES = ('"Oui, dit-il', "L’été  s’achève…", "Où ça ?", "«\u00a0Rien !\u00a0»")
 TEXTS = ["oui dit il", "l'été s'achève", "où ça", "rien"]
 CLIPS = {"train": {"ann": 4, "bob": 2, "cat": 1}, "dev": {"dan": 2}, "test": {"eve": 2}}
-
-
-def client(name: str) -> str:
-    return hashlib.sha512(name.encode()).hexdigest()
-
-
-def mp3(path: Path, seconds: float) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(round(seconds * 48000)) / 48000)
-    soundfile.write(path, tone, 48000, format="MP3", subtype="MPEG_LAYER_III")
-
-
-def table(home: Path, name: str, header: str, rows: list[dict[str, str]]) -> None:
-    lines = ["\t".join(row.get(column, "") for column in header.split()) for row in rows]
-    write(home / f"{name}.tsv", "\n".join(["\t".join(header.split()), *lines]) + "\n")
 
 
 def corpus(home: Path, header: str = OLD, suffix: str = ".mp3", audio: bool = True) -> Path:

@@ -1,0 +1,29 @@
+"""Rules for texts in scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedray.data.text.error_rates import EditCounts, edit_counts
+from fedray.data.text.scoring import SCORING
+
+
+@pytest.mark.parametrize(
+    ("text", "scored"),
+    [
+        ("so <COMMA> uh e-commerce <PERIOD>", "SO E COMMERCE"),
+        ("STATE-OF-THE-ART <UNK> <unk> WORK <EXCLAMATIONPOINT>", "STATE OF THE ART WORK"),
+        ("Um- HM, ha", "HM,"),
+        ("<MUSIC>", ""),
+        ("UMBRELLA  HERE", "UMBRELLA HERE"),
+    ],
+)
+def test_gigaspeech(text: str, scored: str) -> None:
+    assert SCORING["gigaspeech"](text) == scored and SCORING["plain"](text) == text
+
+
+def test_fillers_and_hyphens_are_no_errors() -> None:
+    rule = SCORING["gigaspeech"]
+    said, heard = "WELL <COMMA> UH THE HOW-TO <PERIOD>", "well the how to um"
+    assert edit_counts([rule(said)], [rule(heard)]) == [EditCounts(0, 4)]
+    assert edit_counts([said], [heard])[0].errors > 4
