@@ -87,15 +87,8 @@ def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 1
     if not predictions.recognition:
         confusions = Counter(zip(best["reference"].to_pylist(), best["hypothesis"].to_pylist(), strict=True))
         pairs = [(said, heard, count) for (said, heard), count in confusions.most_common() if said != heard]
-        return Errors(
-            split,
-            predictions.kind,
-            by_speaker,
-            (),
-            by_label,
-            pairs[:most],
-            worst=_worst(predictions, seed, best, worst),
-        )
+        lowest = _worst(predictions, seed, best, worst)
+        return Errors(split, predictions.kind, by_speaker, (), by_label, pairs[:most], worst=lowest)
     by_length = rates(predictions, seed, best, [_length(words) for words in best["words"].to_pylist()])
     order = [_words(*pair) for pair in LENGTHS]
     by_length.sort(key=lambda part: order.index(part.name) if part.name in order else -1)

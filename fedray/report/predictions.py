@@ -26,8 +26,8 @@ class Predictions:
     """One row per model (seed | best), split and utterance.
 
     Columns: model, split, utterance, speaker, reference, hypothesis, errors. Recognition adds label and words, and
-    for a second search hypothesis_lm and errors_lm (or _lexicon). Translation has source, and instead of errors the BLEU
-    of each sentence: bleu, and for beam search hypothesis_beam and bleu_beam.
+    for a second search hypothesis_lm and errors_lm (or _lexicon). Translation has label, source, and instead of errors
+    the BLEU of each sentence: bleu, and for beam search hypothesis_beam and bleu_beam.
     """
 
     table: pa.Table

@@ -82,7 +82,8 @@ class Run:
     @property
     def signatures(self) -> Mapping[str, str]:
         """Score -> how it was computed, for BLEU and the like."""
-        return (self.results or {}).get("signatures", {})
+        signatures: Mapping[str, str] = (self.results or {}).get("signatures", {})
+        return signatures
 
     @functools.cached_property
     def predictions(self) -> Predictions | None:
