@@ -217,7 +217,8 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
     problems += inspection.unknown_speakers(parts, config.data.clients.by)
     tokens = getattr(config.task.settings, "tokens", None)
     if tokens is not None and token_source(parts) in parts:
-        left_out, column = config.task.settings.unknown == "leave_out", TASKS[config.task.kind].column(config.task.settings)
+        task = config.task.settings
+        left_out, column = task.unknown == "leave_out", TASKS[config.task.kind].column(task)
         problems += inspection.texts(parts, token_source(parts), tokens == "characters", left_out, column)
     broken, looked = inspection.broken_audio(
         parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate
