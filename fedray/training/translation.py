@@ -111,9 +111,9 @@ class Translation(SpeechToText):
                 raise ValueError(f"the training data have no {NAMES[column]}: name their column in data.options")
         for split in data.splits():
             scored = data.evaluation(split)
-            if None in scored.translations:
-                missing = scored.ids[scored.translations.index(None)]
-                raise ValueError(f"{split}: utterance {missing} has no translation to compare with: leave the row out")
+            missing = [utterance for utterance, text in zip(scored.ids, scored.translations, strict=True) if not text]
+            if missing:
+                raise ValueError(f"{split}: utterance {missing[0]} has no translation to score by: leave the row out")
         super().__init__(settings, model, features, data)
         self.smoothing = settings.label_smoothing
         self.transcripts: Tokeniser | None = None
@@ -139,6 +139,10 @@ class Translation(SpeechToText):
             return super().model()
         ctc = self.transcripts.size if self.transcripts is not None else 0
         return self.model_class(self.model_settings, self.features.bins, self.outputs, ctc)
+
+    def texts(self, data: Utterances) -> list[str | None]:
+        """The translation of each utterance; None where there is none, or an empty one."""
+        return [text or None for text in data.translations]
 
     def targets(self, data: Utterances) -> list[list[int]]:
         targets = super().targets(data)
@@ -186,7 +190,7 @@ class Translation(SpeechToText):
         if not len(data):
             return Evaluation(Metrics())
         texts = self.found(params, data, self.searches(assets) if final else {"bleu": self.greedy()}, device)
-        references = [text or "" for text in data.translations]
+        references = [text or "" for text in self.texts(data)]
         metrics = self.scores(references, texts)
         if not final:
             return Evaluation(metrics)
