@@ -30,8 +30,6 @@ from fedray.training.decoding.search import DecodeSettings, Search
 from fedray.training.recogniser_checks import check_translator
 from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, trained_tokeniser
 
-NAMES = {"translation": "translations", "text": "transcripts"}  # of columns, in errors
-
 
 @dataclass(frozen=True)
 class TranslationSearchSettings:
@@ -106,9 +104,10 @@ class Translation(SpeechToText):
         ValueError: the training data have no translations (or transcripts, where CTC needs them), or an utterance that
         is scored has no translation.
         """
-        for column, needed in {"translation": True, "text": settings.ctc_weight > 0}.items():
-            if needed and not data.transcripts(column):
-                raise ValueError(f"the training data have no {NAMES[column]}: name their column in data.options")
+        needed = {"translation": "translations"} | ({"text": "transcripts"} if settings.ctc_weight else {})
+        for column, name in needed.items():
+            if not data.transcripts(column):
+                raise ValueError(f"the training data have no {name}: name their column in data.options")
         for split in data.splits():
             scored = data.evaluation(split)
             missing = [utterance for utterance, text in zip(scored.ids, scored.translations, strict=True) if not text]
