@@ -21,8 +21,8 @@ RUNS = [name for name, path in shipped.files("configs").items() if "algorithm" i
 KINDS = [
     "ditto/embedded", "fedavg/keywords", "fedlora/embedded", "fedlora/translation", "fedlora/whisper_small",
     "fedmem/embedded", "fedmem/translation", "fedmem/ablations/attention", "fedmlac/embedded",
-    "fedmlac/baselines/fedprox", "fednst/librispeech", "fednst/baselines/nst", "fedstar/embedded", "fedstar/baselines/central",
-    "fedstar/baselines/supervised", "gao/ablations/attention", "scaffold/embedded",
+    "fedmlac/baselines/fedprox", "fednst/librispeech", "fednst/baselines/nst", "fedstar/embedded",
+    "fedstar/baselines/central", "fedstar/baselines/supervised", "gao/ablations/attention", "scaffold/embedded",
 ]  # fmt: skip
 
 
