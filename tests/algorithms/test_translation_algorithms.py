@@ -76,7 +76,7 @@ def test_whisper_translates(folder: Path) -> None:
     from tests.whisper import SPECIAL, write_checkpoint
 
     if not (folder / "whisper").exists():
-        write_checkpoint(folder / "whisper")
+        write_checkpoint(folder / "whisper", special=(*SPECIAL, "<|translate|>"))
     wanted = settings(folder, algorithm={"kind": "fedlora", "pretrain": {"steps": 0}})
     wanted["algorithm"] |= {"lora": {"rank": 4, "targets": ["self_attn.*_proj", "fc[12]"]}}
     wanted["algorithm"]["client"] = {"lr": 0.05, "warmup": 1, "epochs": 12}
@@ -89,7 +89,7 @@ def test_whisper_translates(folder: Path) -> None:
     task = algorithm.task
     prompt = task.flat("cpu").model.prompt
     assert task.tokeniser._tokenizer.decode(prompt, skip_special_tokens=False) == "".join(
-        (SPECIAL[1], SPECIAL[2], SPECIAL[5], SPECIAL[4])
+        (SPECIAL[1], SPECIAL[2], "<|translate|>", SPECIAL[4])
     )
     losses = []
     for round in range(2):
