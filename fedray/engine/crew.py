@@ -14,7 +14,7 @@ from fedray.core.types import RunError
 from fedray.engine.deaths import Cause, Death
 from fedray.engine.jobs import Reference
 from fedray.engine.nodes import kill_on, kills_in, read_on
-from fedray.engine.ray_deaths import DEATHS, death_of, eviction
+from fedray.engine.ray_deaths import DEATHS, death_of, eviction, uncoloured
 
 READY_SECONDS = 120.0
 SHORT_OF_MEMORY = 2  # deaths for memory in a run, from which on each leaves one actor less
@@ -86,7 +86,7 @@ class Crew:
                     self.admit(reference)
                 except DEATHS as error:
                     if eviction(error) is None:
-                        raise RunError(f"a client actor died while it started: {error}") from error
+                        raise RunError(f"a client actor died while it started: {uncoloured(error)}") from error
                     self.bury(actor, death_of(error))
 
     def admit(self, reference: Reference) -> None:

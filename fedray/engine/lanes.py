@@ -15,6 +15,7 @@ from fedray.engine.holding import local_disk
 from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
+END = "\0"  # of a marker's text; what follows is left from longer ones
 DEATHS_ALLOWED = 1  # a client that is at work when its actor dies a second time is left out
 
 
@@ -45,23 +46,24 @@ class Lane:
         folder = self.marker.parent
         with local_disk(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            file = self.marker.open("wb", buffering=0)
-        with file:
+            file = os.open(self.marker, os.O_WRONLY | os.O_CREAT, 0o600)
 
-            def mark(client: str) -> None:
-                text = f"{self.round} {self.attempt} {client}".encode()
-                with local_disk(folder):
-                    os.pwrite(file.fileno(), text, 0)
-                    os.ftruncate(file.fileno(), len(text))
+        def write(text: str) -> None:
+            with local_disk(folder):
+                os.pwrite(file, f"{text}{END}".encode(), 0)  # to cut the file as well takes ten times as long
 
-            yield mark
+        try:
+            write("")
+            yield lambda client: write(f"{self.round} {self.attempt} {client}")
+        finally:
+            os.close(file)
 
     def client_at_work(self, node: str) -> str | None:
         """The client that the marker on a node names, if the marker is of this very attempt."""
         from fedray.engine.nodes import read_on  # here: the driver alone asks, and a lane is trained without Ray
 
         text = None if self.marker is None else read_on(node, self.marker)
-        before, found, client = (text or "").partition(f"{self.round} {self.attempt} ")
+        before, found, client = (text or "").partition(END)[0].partition(f"{self.round} {self.attempt} ")
         return client if found and not before else None
 
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Lane:

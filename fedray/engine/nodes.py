@@ -55,7 +55,8 @@ def _on(node: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    # What is left behind a marker's end may begin within a character.
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _kill(pid: int) -> None:

@@ -20,6 +20,11 @@ def death_of(error: RayError | Doomed) -> Death:
     return Death(Cause.CRASH, " ".join(str(error).partition("class_name")[0].split())[:300])
 
 
+def uncoloured(error: RayError) -> str:
+    """What Ray says, without the colours that it gives to names."""
+    return re.sub(r"\x1b\[[\d;]*m", "", str(error))
+
+
 def eviction(error: BaseException) -> str | None:
     """In words, why Ray's memory monitor ended an actor, of which Ray writes a page; None: it did not."""
     if not isinstance(error, OutOfMemoryError):

@@ -57,10 +57,8 @@ def check_state(state: ServerState, method: str, size: int | None = None) -> Non
 
 
 def finite(numbers: Any) -> bool:
-    """Whether no number of an array is NaN or infinite. Only where the sum overflows is each number checked."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = np.add.reduce(numbers, axis=None)
-    return bool(np.isfinite(total)) or bool(np.isfinite(numbers).all())
+    """Whether no number of an array is NaN or infinite."""
+    return bool(np.isfinite(numbers).all())
 
 
 def _check_vector(what: str, vector: Any) -> None:

@@ -25,7 +25,9 @@ from fedray.storage.files import StorageError, faults, in_place_of, sync, write_
 
 MANIFEST = "manifest.json"
 FILE = re.compile(r"[\w.-]+", re.ASCII)
-LARGE = 100_000  # bytes of a table of clients from which a checkpoint writes what has changed alone
+# Bytes of a table of clients from which a checkpoint writes what has changed alone; in a bucket that takes two more
+# requests.
+LARGE, LARGE_IN_BUCKETS = 10_000, 100_000
 
 
 @dataclass
@@ -84,6 +86,7 @@ class Checkpoints:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.root = storage.local
+        self._large = LARGE if self.root is not None else LARGE_IN_BUCKETS
         self._shared: Shared | None = None
 
     def save(self, progress: Progress) -> None:
@@ -119,7 +122,7 @@ class Checkpoints:
         A record that has changed is another object.
         """
         shared = self._shared
-        if shared is not None and shared.bytes >= LARGE and self.storage.exists(shared.file):
+        if shared is not None and shared.bytes >= self._large and self.storage.exists(shared.file):
             changed = {name: record for name, record in clients.items() if shared.clients.get(name) is not record}
             new = sum(name not in shared.clients for name in changed)
             table = _parquet(changed)

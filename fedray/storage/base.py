@@ -98,7 +98,8 @@ class Storage(ABC):
     def link(self, name: str, other: str) -> None:
         """Give a file another name, or copy it where it lies; no bytes pass through this machine if that is possible.
 
-        The two names may share one file: neither may be changed in place.
+        The two names may share one file: neither may be changed in place. The new name survives a power loss once
+        `sync` has returned.
         """
 
     def upload(self, folder: Path, name: str = "") -> None:

@@ -98,7 +98,10 @@ class LocalStorage(Storage):
             except OSError:  # a file system without links
                 shutil.copyfile(self.root / name, temporary)
 
-        self._write(self.root / other, write)
+        path = self.root / other
+        with faults(path):
+            make_folder(path.parent)
+        write_atomically(path, write, durable=False)
 
     @staticmethod
     def _write(path: Path, write: Callable[[Path], object]) -> None:

@@ -122,8 +122,14 @@ class RowModel(nn.Module):
         return self.row.answer(_forward, tensors)
 
     def __getattr__(self, name: str) -> Any:
-        """Settings of the model, such as its tokens."""
-        return getattr(self.row.stack.template.model, name)
+        """Settings of the model, such as its tokens. TypeError for a method: it would not know whose parameters."""
+        found = getattr(self.row.stack.template.model, name)
+        if callable(found):
+            raise TypeError(
+                f"clients that train side by side cannot call model.{name}: call it in a function that goes to "
+                "fedray.training.stack.answer, or set engine.vectorise=never"
+            )
+        return found
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
         """Those of the model that the calls are made with."""

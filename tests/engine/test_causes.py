@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,18 @@ def test_when_a_client_is_left_out(cluster: None, tmp_path: Path, deaths: list[D
             mark("b")
         lane = lane.after_death(here, death, lambda text: None)
     assert lane.excluded == ({} if reason is None else {"b": reason}) and lane.alone == (reason is None)
+
+
+def test_the_marker_names_the_client_at_work_and_nobody_before_the_first(cluster: None, tmp_path: Path) -> None:
+    here, lane = ray.get_runtime_context().get_node_id(), Lane(3, 7, (), marker=tmp_path / "lane_3")
+    assert lane.client_at_work(here) is None
+    for client in ("the longest name of äll ü", "höhe", "ü", "b 7"):
+        with lane.marking() as mark:
+            assert lane.client_at_work(here) is None, "left from the same attempt, which may run twice"
+            mark("another ünbelievably long name")
+            mark(client)
+        assert lane.client_at_work(here) == client
+        assert replace(lane, attempt=1).client_at_work(here) is None
 
 
 def test_a_client_of_a_group_is_left_out_when_it_was_alone(cluster: None, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fedray.engine.deaths import Doomed
 from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
 from fedray.training import seed_model, together
+from fedray.training.recognition import Recognition
 from fedray.training.stack import Row, Stack
 from tests.gpu.checks.algorithms import CONFORMER, cases
 from tests.gpu.federation import Federation, sections
@@ -155,6 +156,20 @@ def test_together_it_is_never_retried_alone(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(Doomed, match="ran out of memory"):
         troubled(monkeypatch, "", 3)
     assert threading.active_count() == before
+
+
+def test_a_method_of_a_model_is_refused_where_nobody_knows_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would run with the parameters of another client."""
+    loss = Recognition.loss
+
+    def encoded(self: Recognition, model: Any, batch: Batch, targets: Any) -> Any:
+        model.encode(batch.features, batch.lengths)
+        return loss(self, model, batch, targets)
+
+    monkeypatch.setattr(Recognition, "loss", encoded)
+    result = troubled(monkeypatch, "", 3)
+    assert {failure.client for failure in result.failures} == {"c0", "c1", "c2", "c3"}
+    assert "cannot call model.encode" in result.failures[0].reason and "vectorise=never" in result.failures[0].reason
 
 
 def test_clients_start_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

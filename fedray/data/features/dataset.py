@@ -172,5 +172,5 @@ def shuffled_groups(lengths: Rows, size: int, generator: np.random.Generator) ->
     # The incomplete batch gets a random place. At the last place it would always hold the longest utterances.
     full, rest = divmod(len(order), size)
     sizes = generator.permutation([size] * full + [rest] * (rest > 0))
-    groups = np.split(order, np.cumsum(sizes)[:-1]) if len(order) else []
+    groups = [order[end - of : end] for of, end in zip(sizes, np.cumsum(sizes), strict=True)]
     return [groups[index] for index in generator.permutation(len(groups))]

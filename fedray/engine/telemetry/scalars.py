@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from tensorboardX import SummaryWriter
+from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.summary import scalar
 
 from fedray.engine.telemetry.tracking import finite
 from fedray.runs.folder import RunFolder
@@ -33,9 +35,11 @@ class Scalars:
             for file in self.folder.scratch(FOLDER).iterdir():  # it has been uploaded
                 file.unlink()
             self._count, self._writer = 0, self._open(step)
+        row = Summary()  # one event for all: each passes through a queue
+        for key, value in scalars.items():
+            row.MergeFrom(scalar(key, value))
         with self._faults():
-            for key, value in scalars.items():
-                self._writer.add_scalar(key, value, step)
+            self._writer.file_writer.add_summary(row, step)
             self._writer.flush()
         self._count += len(scalars)
         self.folder.publish(FOLDER)

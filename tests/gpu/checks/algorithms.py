@@ -17,14 +17,17 @@ from tests.gpu.toys import Size, federation
 
 TITLE = "Algorithms: two rounds over four clients"
 LIMIT = 0.02
+# Of `side by side`: in float64 both are equal (tests/training/test_together.py), in float32 two rounds of a CRDNN with
+# batch norm make 5 % of a rounding error, and its compiled loops and its modules differ as much.
+GROUPED = 0.2
 ABOUT = (
     "Without dropout and SpecAugment, which draw other numbers on other devices, and without TF32: `parameters` is the "
     "norm of the difference between device and processor by the norm of what the rounds changed, `states` the same for "
     "everything else that a run keeps (clients' states, the server's extra state), `side by side` the largest of both "
-    "with three clients at a time on the device (`engine.vectorise: 3`). All start from a model of the "
-    f"processor. A row fails above {LIMIT:g}. `same bits` compares two runs on the device as fedray plays them, with "
-    "dropout and SpecAugment; `differs in` names the first things that differ. fedray promises the same bits on a GPU "
-    "up to what CUDA does deterministically, and the backward pass of CTC is not."
+    "with three clients at a time on the device (`engine.vectorise: 3`). All start from a model of the processor. "
+    f"A row fails above {LIMIT:g}, or {GROUPED:g} side by side. `same bits` compares two runs on the device as fedray "
+    "plays them, with dropout and SpecAugment; `differs in` names the first things that differ. fedray promises the "
+    "same bits on a GPU up to what CUDA does deterministically, and the backward pass of CTC is not."
 )
 OPENS_DEVICE = True
 SECONDS = 120
@@ -100,7 +103,9 @@ def _compare(case: dict[str, Any], where: Where) -> Values:
     apart = _differences(reference.numbers(), grouped.numbers(), before)
     values |= {"side by side": max(apart.values()), "score": _first(there.score())}
     values |= _bits(case, data, where, start)
-    if not max(values["parameters"], values["states"], values["side by side"]) <= LIMIT:
+    if not values["side by side"] <= GROUPED:
+        raise Missed(f"three clients side by side differ by more than {GROUPED:g}", values)
+    if not max(values["parameters"], values["states"]) <= LIMIT:
         worst = max(errors, key=lambda name: errors[name], default="params")
         raise Missed(f"device and processor differ by more than {LIMIT:g} (states: most in {worst})", values)
     return values

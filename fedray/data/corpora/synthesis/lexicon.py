@@ -19,12 +19,22 @@ DOMAINS = TRAINED + JOINING
 
 def commands(language: str) -> Grammar:
     """Voice commands of a language, and its 35 keywords."""
-    return read(FOLDER / "commands" / f"{language}.yaml")
+    return read(commands_file(language))
+
+
+def commands_file(language: str) -> Path:
+    """The file of a language's commands."""
+    return FOLDER / "commands" / f"{language}.yaml"
 
 
 def domain(name: str) -> Grammar:
     """English sentences of a domain. Each domain has words that neither the commands nor another domain has."""
-    return read(FOLDER / "domains" / f"{name}.yaml")
+    return read(domain_file(name))
+
+
+def domain_file(name: str) -> Path:
+    """The file of a domain."""
+    return FOLDER / "domains" / f"{name}.yaml"
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from fedray.data.corpora.synthesis import lexicon, speakers
 from fedray.data.corpora.synthesis.speakers import Conditions
 
 KINDS = ("commands", "keywords", "emotions", "events")
+TRANSLATIONS = ("zh",)
 SKEWED = ("keywords", "emotions")
 LARGEST_TAIL = 3
 
@@ -41,6 +42,9 @@ class Recipe:
     domains: list[str] = field(default_factory=list)  # dealt to all speakers but the server's
     # true, with domains: the server reads words of all domains in random order; else commands
     server_words: bool = False
+    # language of the translations: zh, of English commands; null: none. Each of `dialects` prefers words of its own in
+    # them, the server none.
+    translation: str | None = None
     server_speakers: Natural = 40  # speakers of `server`
     server_utterances: Natural = 25  # utterances of each server speaker
     client_speakers: Count = 60  # speakers of `clients`
@@ -92,6 +96,12 @@ class Recipe:
             raise ValueError(
                 "data.options.server_words takes the words of domains: set data.options.domains, or remove it"
             )
+        if self.translation is not None and self.translation not in TRANSLATIONS:
+            raise ValueError(
+                f"data.options.translation: choose {' or '.join(TRANSLATIONS)}, or null, not {self.translation!r}"
+            )
+        if self.translation is not None and (self.kind != "commands" or self.languages != ["en"] or self.domains):
+            raise ValueError("data.options.translation is for English commands without domains: set it to null")
         most = min(len(lexicon.commands(language).keywords) for language in self.languages)
         if not 1 <= self.words <= most:
             raise ValueError(

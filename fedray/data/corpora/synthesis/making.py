@@ -1,0 +1,72 @@
+"""Making a corpus: all speakers are recorded, and a manifest names their utterances."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedray.core.parallel import Parallel
+from fedray.data.corpora.synthesis import lexicon
+from fedray.data.corpora.synthesis.recipe import Recipe
+from fedray.data.corpora.synthesis.recording import record
+from fedray.data.corpora.synthesis.rooms import SAMPLE_RATE
+from fedray.data.corpora.synthesis.sessions import TRAINING, labels, sessions
+
+TEXTS = pa.string()
+SCHEMA = pa.schema(
+    [("split", TEXTS), ("utterance", TEXTS), ("path", TEXTS), ("offset", pa.float64()), ("seconds", pa.float64())]
+    + [("speaker", TEXTS), ("text", TEXTS), ("label", TEXTS)]
+)
+# The modules that decide the audio and the texts of every kind; emotions and events have more.
+MODULES = ("making", "sessions", "speakers", "sentences", "lexicon", "recording", "rooms", "espeak")
+FURTHER = {"emotions": ("emotions",), "events": ("events", "sounds")}
+
+
+def make(folder: Path, recipe: Recipe, seed: int, parallel: Parallel) -> None:
+    """Record every speaker into `folder`, and write `manifest.parquet` there."""
+    planned = list(sessions(recipe, seed))
+    heard = {text for split, session in planned if split in TRAINING for text in session.texts}
+    rows = []
+    lengths = parallel(partial(record, folder=folder), [session for _, session in planned], "synthesising speakers")
+    for (split, session), samples in zip(planned, lengths, strict=True):
+        start = 0
+        found = zip(session.texts, labels(recipe, split, session, heard), samples, strict=True)
+        for position, (text, label, count) in enumerate(found):
+            rows.append(
+                {
+                    "split": split,
+                    "utterance": f"{session.id}-{position:03d}",
+                    "path": session.path,
+                    "offset": start / SAMPLE_RATE,
+                    "seconds": count / SAMPLE_RATE,
+                    "speaker": session.id,
+                    "text": text,
+                    "label": label,
+                }
+            )
+            start += count
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / "manifest.parquet")
+
+
+def code(recipe: Recipe) -> str:
+    """A hash of the code and the lexicons that make a corpus: a change of one of them makes it anew."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sources(recipe):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def sources(recipe: Recipe) -> Iterator[Path]:
+    """The files that decide a corpus."""
+    here = Path(__file__).parent
+    yield from (here / f"{name}.py" for name in (*MODULES, *FURTHER.get(recipe.kind, ())))
+    if recipe.kind == "events":
+        return
+    yield from (lexicon.commands_file(language) for language in sorted(recipe.languages))
+    # The server may read the words of all domains.
+    yield from map(lexicon.domain_file, lexicon.DOMAINS if recipe.server_words else sorted(recipe.domains))
