@@ -12,6 +12,7 @@ import soundfile
 from fedray.core.seeds import numpy_generator
 
 RATE = 8000
+HANZI = str.maketrans("abcd", "天地人和", " ")  # a translation: a character for each letter, no spaces
 PITCHES = {"a": 500.0, "b": 1000.0, "c": 1500.0, "d": 2000.0, " ": 0.0}
 
 
@@ -22,11 +23,11 @@ def wave(text: str, detuned: float) -> np.ndarray:
 
 
 def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int = 0) -> Path:
-    """manifest.tsv with path, speaker, text, split; the last two speakers are dev and test.
+    """manifest.tsv with path, speaker, text, split, translation; the last two speakers are dev and test.
 
     A speaker is a detuning and a noise level.
     """
-    lines = ["path\tspeaker\ttext\tsplit"]
+    lines = ["path\tspeaker\ttext\tsplit\ttranslation"]
     for s in range(speakers):
         speaker, split = f"s{s:02d}", {speakers - 2: "dev", speakers - 1: "test"}.get(s, "train")
         generator = numpy_generator(seed, "tones", speaker)
@@ -37,7 +38,7 @@ def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int
             path.parent.mkdir(parents=True, exist_ok=True)
             clean = wave(text, detuned)
             soundfile.write(path, clean + noise * generator.standard_normal(len(clean)), RATE, subtype="PCM_16")
-            lines.append(f"wav/{path.name}\t{speaker}\t{text}\t{split}")
+            lines.append(f"wav/{path.name}\t{speaker}\t{text}\t{split}\t{text.translate(HANZI)}")
     manifest = folder / "manifest.tsv"
     manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return manifest

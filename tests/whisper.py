@@ -12,13 +12,13 @@ SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>",
 BINS = 80
 
 
-def write_checkpoint(folder: Path, seconds: float = 3.0, width: int = 16) -> Path:
+def write_checkpoint(folder: Path, seconds: float = 3.0, width: int = 16, special: tuple[str, ...] = SPECIAL) -> Path:
     """The folder, as `save_pretrained` writes it."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     end = tokenizer.token_to_id(SPECIAL[0])

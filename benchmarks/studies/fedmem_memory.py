@@ -32,7 +32,7 @@ from fedray.runs.folder import RunFolder
 from fedray.training import recognition
 from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory
-from fedray.training.knn.decoding import Retrieval, SearchWithMemory, word_errors
+from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
 from fedray.training.knn.selection import setting_costs
 
 BATCH, UTTERANCES, REPEATS = 16, 160, 9
@@ -100,10 +100,10 @@ def by_lists(task: Any, received: Received, data: Any, settings: MemorySettings,
         exact, _ = build_memory(task, received.params, mine, replace(settings, exact_below=sys.maxsize), "cpu")
         listed, _ = build_memory(task, received.params, mine, settings, "cpu")
         for words, tried in (("alone", search), ("exact", SearchWithMemory(search, exact, LOUD))):
-            found.setdefault(words, []).append(word_errors(task, received, test, {"wer": tried})["wer"])
+            found.setdefault(words, []).append(search_scores(task, received, test, {"wer": tried})["wer"])
         for probes in PROBES:
             listed.index.nprobe = probes
-            wer = word_errors(task, received, test, {"wer": SearchWithMemory(search, listed, LOUD)})["wer"]
+            wer = search_scores(task, received, test, {"wer": SearchWithMemory(search, listed, LOUD)})["wer"]
             found.setdefault(f"{probes} lists", []).append(wer)
     return {words: mean(values) for words, values in found.items()}
 

@@ -153,6 +153,10 @@ class TaskAlgorithm(Algorithm):
     def best(self) -> tuple[str, str]:  # type: ignore[override]
         return self.task.best
 
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        return self.task.signatures
+
     def layers(self) -> tuple[Layer, ...]:
         """One layer a module of the model: its parameters, and at another place of the vector its float buffers."""
         layout = self.task.layout

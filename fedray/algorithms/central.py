@@ -31,8 +31,8 @@ from fedray.core.seeds import numpy_generator
 from fedray.core.settings import positive
 from fedray.core.types import Client, Received, State
 from fedray.training.local import AdamW, AdamWSettings, LocalModel
-from fedray.training.pseudo_labels import label, quality
-from fedray.training.recognition import Recognition
+from fedray.training.pseudo_labels import check_labels, label, quality
+from fedray.training.speech_to_text import SpeechToText
 from fedray.training.task import Targets
 
 
@@ -93,13 +93,12 @@ class SL(Central):
 class NST(Central):
     """Central noisy-student training."""
 
-    task: Recognition
+    task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model")
 
     @classmethod
     def check_setup(cls, settings: CentralSettings, setup: Setup) -> None:
-        if not issubclass(setup.task_class, Recognition):
-            raise ValueError("algorithm.kind nst labels speech with its transcripts, so it needs task.kind recognition")
+        check_labels(setup, "nst")
 
     def client_prepare(self, client: Client, received: Received) -> State:
         return {"labels": label(self.task, client.data, received)}
@@ -111,4 +110,4 @@ class NST(Central):
 
     def quality(self, client: Client) -> Metrics:
         assert client.state is not None
-        return quality(client.state["labels"], client.data)
+        return quality(self.task, client.state["labels"], client.data)

@@ -15,8 +15,9 @@ Tasks. ICASSP 2024.
 `memory.keys: states` are the paper's: decoder states, with the token that follows each. `frames` need no decoder
 [ours]: encoder frames with CTC's aligned labels, blanks included. A run plays one round with all clients and scores the
 personal models at its end (`evaluation.personal_final`): on the client's part of dev and test where clients are labels
-(`data.clients.by: label`), else on the common sets. Beside each score stands the score without the memory; wer is
-greedy, wer_lm by beam search. On dev, settings of `frames` are chosen by word errors, of `states` by likelihood.
+(`data.clients.by: label`), else on the common sets. Beside each score stands the score without the memory; wer and bleu
+are greedy, wer_lm and bleu_beam by beam search. On dev, settings of `frames` are chosen by word errors, of `states` by
+likelihood. Translation has memories of states alone.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from fedray.core.types import NOTHING, Broadcast, Change, Client, Received, Serv
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory, fingerprint
-from fedray.training.knn.decoding import Retrieval, SearchWithMemory, word_errors
+from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
 from fedray.training.knn.selection import setting_costs
 from fedray.training.local import LocalModel, PretrainSettings
-from fedray.training.recognition import Recognition
+from fedray.training.speech_to_text import SpeechToText
+from fedray.training.translation import Translation
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,19 @@ class FedMem(TaskAlgorithm):
 
     Settings = FedMemSettings
     settings: FedMemSettings
-    task: Recognition
+    task: SpeechToText
     personal_only = True
 
     @classmethod
     def check_setup(cls, settings: FedMemSettings, setup: Setup) -> None:
-        if not issubclass(setup.task_class, Recognition):
-            raise ValueError("algorithm.kind fedmem stores the tokens of speech, so it needs task.kind recognition")
+        if not issubclass(setup.task_class, SpeechToText):
+            raise ValueError(
+                "algorithm.kind fedmem stores the tokens of texts, so it needs task.kind recognition or translation"
+            )
+        if settings.memory.keys == "frames" and issubclass(setup.task_class, Translation):
+            raise ValueError(
+                "algorithm.memory.keys frames needs CTC, which writes no translations: set algorithm.memory.keys=states"
+            )
         if settings.memory.keys == "frames" and not hasattr(setup.model_class, "ctc"):
             raise ValueError(
                 "algorithm.memory.keys frames needs CTC, which this model lacks: set algorithm.memory.keys=states"
@@ -103,7 +111,7 @@ class FedMem(TaskAlgorithm):
         return state
 
     def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
-        """Word error rates with the client's memory, and without it under names that end in `_alone`."""
+        """Scores with the client's memory, and without it under names that end in `_alone`."""
         assert client.state is not None
         memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
         settings = self.settings.retrievals()
@@ -117,7 +125,7 @@ class FedMem(TaskAlgorithm):
         searches: dict[str, Search] = {}
         for name, search in self.searches(received.assets).items():
             searches |= {name: SearchWithMemory(search, memory, chosen), name + ALONE: search}
-        scores = {split: word_errors(self.task, received, part, searches) + choice for split, part in data.items()}
+        scores = {split: search_scores(self.task, received, part, searches) + choice for split, part in data.items()}
         return scores | {"dev": scores["dev"] + costs} if "dev" in scores else scores
 
     def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:

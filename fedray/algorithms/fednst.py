@@ -34,8 +34,8 @@ from fedray.core.ranges import Share
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
 from fedray.core.types import Client, Received, State
-from fedray.training.pseudo_labels import ConfidenceSettings, label, most_confident, quality
-from fedray.training.recognition import Recognition
+from fedray.training.pseudo_labels import ConfidenceSettings, check_labels, label, most_confident, quality
+from fedray.training.speech_to_text import SpeechToText
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,12 @@ class FedNST(MixedSGD):
 
     Settings = FedNSTSettings
     settings: FedNSTSettings
-    task: Recognition
+    task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model", "algorithm.relabel")
 
     @classmethod
     def check_setup(cls, settings: FedNSTSettings, setup: Setup) -> None:
-        if not issubclass(setup.task_class, Recognition):
-            raise ValueError(
-                "algorithm.kind fednst labels speech with its transcripts, so it needs task.kind recognition"
-            )
+        check_labels(setup, "fednst")
 
     def paced_by(self) -> str | None:
         confidence = self.settings.confidence
@@ -86,7 +83,7 @@ class FedNST(MixedSGD):
         theta_i = self.local_model(received)
         losses = theta_i.fit(data, targets, self.local_settings(received), client.seed)
         state = fresh if self.settings.relabel != "every_round" else None
-        return trained(theta_i, data, losses, scores=quality(labels, client.data), state=state)
+        return trained(theta_i, data, losses, scores=quality(self.task, labels, client.data), state=state)
 
     def _outdated(self, labels: State, round: int) -> bool:
         return isinstance(self.settings.relabel, int) and round - labels["round"] >= self.settings.relabel

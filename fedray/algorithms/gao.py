@@ -36,11 +36,13 @@ from fedray.algorithms.base import (
     server_pass,
     trained,
 )
+from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
 from fedray.core.settings import positive
 from fedray.core.strategies import ByWer
 from fedray.core.types import Client, FederatedData, Received, Server, ServerState
 from fedray.training.local import ClientSettings
+from fedray.training.recognition import Recognition
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class Gao(FederatedSGD):
 
     Settings = GaoSettings
     settings: GaoSettings
+
+    @classmethod
+    def check_setup(cls, settings: GaoSettings, setup: Setup) -> None:
+        if isinstance(setup.strategy, ByWer) and not issubclass(setup.task_class, Recognition):
+            raise ValueError("strategy.kind by_wer measures word error rates, so it needs task.kind recognition")
 
     def check(self, data: FederatedData) -> None:
         if self.settings.server_finetune and data.server() is None:

@@ -24,6 +24,7 @@ from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
 from fedray.engine import session
 from fedray.experiment import Config
+from fedray.training.tasks import TASKS
 
 BAR = 40  # characters
 BINS = 10
@@ -216,9 +217,9 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
     problems += inspection.unknown_speakers(parts, config.data.clients.by)
     tokens = getattr(config.task.settings, "tokens", None)
     if tokens is not None and token_source(parts) in parts:
-        problems += inspection.transcripts(
-            parts, token_source(parts), tokens == "characters", config.task.settings.unknown == "leave_out"
-        )
+        task = config.task.settings
+        left_out, column = task.unknown == "leave_out", TASKS[config.task.kind].column(task)
+        problems += inspection.texts(parts, token_source(parts), tokens == "characters", left_out, column)
     broken, looked = inspection.broken_audio(
         parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate
     )

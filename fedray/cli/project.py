@@ -21,6 +21,7 @@ from fedray.storage.files import write_atomically
 from fedray.training.tasks import TASKS
 
 ROUNDS, STEPS = 2, 400  # of a new project's run and its seed model
+SMALL = {"kind": "conformer", "d_model": 16, "ffn": 32, "layers": 1, "kernel": 7}
 FILES = ("README.md", "config.yaml", "my_algorithm.py", "run.py", "sweep.py", "test_my_algorithm.py")
 
 
@@ -101,10 +102,13 @@ def toy(config: Config, rounds: int) -> dict[str, Any]:
     task: dict[str, Any] = {"kind": config.task.kind}
     model: dict[str, Any] = {"kind": config.model.kind}
     if config.task.kind == "recognition":
-        model = {"kind": "conformer", "d_model": 16, "ffn": 32, "layers": 1, "kernel": 7}
+        model = dict(SMALL)
         if config.task.settings.ctc_weight < 1:
             model["decoder_layers"] = 1
             task |= {"ctc_weight": 0.5, "decode": {"search": "attention", "beam": 2, "lm_weight": 0}}
+    if config.task.kind == "translation":  # of what is said into the same words
+        data["options"]["translation_column"] = "text"
+        task["decode"], model = {"beam": 2}, {**SMALL, "decoder_layers": 1}
     return {
         "name": "toy",
         "rounds": rounds,

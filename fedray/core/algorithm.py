@@ -170,6 +170,11 @@ class Algorithm(ABC):
         """
         return {}
 
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """Score -> how it is computed, where papers report it with a signature; results.json holds them."""
+        return {}
+
     def formula_bytes(self, clients: int, updates: int) -> float | None:
         """The traffic by the paper's formula, if it has one: `clients` took part and sent `updates` updates in all."""
         return None

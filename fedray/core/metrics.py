@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from fedray.core import ngram_scores
+from fedray.core.ngram_scores import Parts
 
 # The suffix of a personal score that was measured without the personal part of the model, such as the client's memory.
 ALONE = "_alone"
+
+# A word in a metric's name -> how its value follows from its pooled parts. Without one it is their plain mean.
+RULES: Mapping[str, Callable[[Parts], float]] = {"bleu": ngram_scores.bleu, "chrf": ngram_scores.chrf}
 
 
 class Metrics(Mapping[str, float]):
@@ -14,7 +20,8 @@ class Metrics(Mapping[str, float]):
 
     The federated WER is sum(errors) / sum(words). A ratio in percent has 100 * errors as its sum. A name `name|part` is
     a part of `name`: each part is pooled separately, and `name` is the plain mean of its parts' ratios, without parts
-    of count 0. Macro-F1 has one part for each class.
+    of count 0. Macro-F1 has one part for each class. Of the metrics in `RULES` a rule computes the value from the
+    parts: BLEU (`bleu`, `dev/bleu_beam`) from counts of n-grams.
     """
 
     def __init__(self, /, **values: tuple[float, float]) -> None:
@@ -47,18 +54,27 @@ class Metrics(Mapping[str, float]):
     def total(self, name: str) -> tuple[float, float]:
         """(sum, count).
 
-        For a metric with parts: the sum of the parts' ratios, and the number of parts. Raises KeyError.
+        For a metric with parts: the sum of the parts' ratios, and the number of parts; (value, 1) by a rule. Raises
+        KeyError.
         """
         if name in self.values_:
             return self.values_[name]
-        parts = [pair for key, pair in self.values_.items() if key.startswith(f"{name}|") and pair[1]]
-        if not parts and name not in iter(self):
+        if name not in iter(self):
             raise KeyError(name)
+        of_name = {key[len(name) + 1 :]: pair for key, pair in self.values_.items() if key.startswith(f"{name}|")}
+        words = name.rpartition("/")[2].split("_")
+        if (rule := next((RULES[word] for word in words if word in RULES), None)) is not None:
+            return rule(of_name), 1.0
+        parts = [pair for pair in of_name.values() if pair[1]]
         return math.fsum(total / count for total, count in parts), len(parts)
 
     def prefixed(self, prefix: str) -> Metrics:
         """Put a prefix before all names: `wer` becomes `dev/wer`."""
-        return Metrics.of({f"{prefix}/{name}": value for name, value in self.values_.items()})
+        return self.renamed(f"{prefix}/")
+
+    def renamed(self, before: str) -> Metrics:
+        """The same metrics with letters before their names."""
+        return Metrics.of({f"{before}{name}": value for name, value in self.values_.items()})
 
     def __repr__(self) -> str:
         return "Metrics(" + ", ".join(f"{name}={self[name]:.4g}" for name in self) + ")"

@@ -266,6 +266,8 @@ class Play:
             **self._formula(progress),
             "time/total_s": progress.totals["seconds"] + watch(),
         }
+        if signatures := dict(self.algorithm.signatures):
+            results["signatures"] = signatures
         self.folder.settle()
         self.folder.write_json("results.json", results)
         self.folder.export("model", lambda path: self.algorithm.export(best.state, path))

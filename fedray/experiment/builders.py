@@ -50,7 +50,7 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
     ConfigError: the cohort is larger than the population, found before features are computed.
     """
     check = functools.partial(check_population, config, source)
-    target = getattr(config.task.settings, "label", "text")  # the column that `data.corruption` puts wrong labels in
+    target = TASKS[config.task.kind].column(config.task.settings)  # `data.corruption` puts wrong labels in it
     splits = read_corpus(config.data, source, parallel)
     return federate(
         splits, config.data, config.features, cache_root() / "features", parallel or session.parallel, check, target

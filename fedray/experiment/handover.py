@@ -23,6 +23,7 @@ from fedray.runs.folder import RunFolder
 from fedray.training.classification import ClassificationSettings
 from fedray.training.recognition import RecognitionSettings
 from fedray.training.task import described
+from fedray.training.translation import TranslationSettings
 
 TOLERANCE = 1e-4  # of log-probabilities and logits
 
@@ -65,6 +66,8 @@ def read_model(config: Config, folder: Path) -> tuple[torch.nn.Module, list[str]
     task = config.task.settings
     if isinstance(task, RecognitionSettings) and task.ctc_weight == 0:
         raise ValueError("task.ctc_weight=0: the CTC head, which would be written as ONNX, is not trained")
+    if isinstance(task, TranslationSettings):
+        raise ValueError("task.kind translation: model.onnx has no place for a decoder: use model/")
     if isinstance(task, ClassificationSettings):
         labels = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
     else:

@@ -42,12 +42,16 @@ class Result:
         return pd.DataFrame(RunFolder(self.folder).rows(METRICS)).set_index("round")
 
     def predictions(self) -> pd.DataFrame:
-        """predictions.tsv: a row per scored utterance and model (`seed`, `best`). Words and errors are counts."""
+        """predictions.tsv: a row per scored utterance and model (`seed`, `best`). Words and errors are counts.
+
+        Columns that begin with bleu hold the BLEU of a sentence.
+        """
         import pandas as pd
 
         text = RunFolder(self.folder).read_text("predictions.tsv")
         table = pd.read_csv(io.StringIO(text), sep="\t", dtype=str, keep_default_na=False, quoting=3)
-        return table.astype({name: int for name in table if name == "words" or name.startswith("errors")})
+        types = {name: int for name in table if name == "words" or name.startswith("errors")}
+        return table.astype(types | {name: float for name in table if name.startswith("bleu")})
 
     def clients(self) -> pd.DataFrame:
         """clients.parquet: a row per client, with the rounds in which it took part and in which it failed."""

@@ -92,23 +92,25 @@ class Conformer(nn.Module):
     clients_together: ClassVar[str] = "any shapes"
     longest: ClassVar[int] = 4 * LONGEST  # of an ONNX model, which holds tables of positions of this length
 
-    def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int) -> None:
+    def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
+        """`ctc`: the tokens of CTC where the decoder has others. 0: no CTC head; None: the vocabulary."""
         super().__init__()
         if settings.bos is not None and not {settings.bos, settings.eos} < set(range(1, vocabulary)):
             wrong = f"model.bos={settings.bos} and model.eos={settings.eos}"
             raise ValueError(f"{wrong} must be two different tokens of 1..{vocabulary - 1}")
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary
+        self.ctc_tokens = vocabulary if ctc is None else ctc
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
         arguments = self.parts()
         self.front = ConvolutionFrontEnd(**arguments["front"])
         self.transformer = TransformerASR(**arguments["transformer"])
         self.attention_head = Linear(**arguments["attention_head"]) if settings.decoder_layers else None
-        self.ctc_head = Linear(**arguments["ctc_head"])
+        self.ctc_head = Linear(**arguments["ctc_head"]) if self.ctc_tokens else None
 
     def parts(self) -> dict[str, dict[str, Any]]:
         """The arguments of each SpeechBrain part, by its name. The export writes them as HyperPyYAML."""
-        return part_arguments(self.settings, self.bins, self.vocabulary)
+        return part_arguments(self.settings, self.bins, self.vocabulary, self.ctc_tokens)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """`encode`, then `ctc`: log-probabilities [B, T', V] and their lengths [B]."""
@@ -148,6 +150,7 @@ class Conformer(nn.Module):
 
     def ctc(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', d_model]."""
+        assert self.ctc_head is not None, "this conformer has no CTC head"
         log_probs: Tensor = self.ctc_head(hidden).log_softmax(-1)
         return log_probs
 
@@ -211,8 +214,8 @@ def subsampled(lengths: Tensor) -> Tensor:
     return halved(halved(lengths))
 
 
-def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> dict[str, dict[str, Any]]:
-    """The arguments of each SpeechBrain part, by its name."""
+def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int, ctc: int) -> dict[str, dict[str, Any]]:
+    """The arguments of each SpeechBrain part, by its name. `ctc`: CTC's tokens."""
     conv1d = settings.front == "conv1d"
     channels = (settings.d_model, settings.d_model) if conv1d else (64, 32)
     bins_left = 1 if conv1d else -(-bins // 4)
@@ -251,5 +254,5 @@ def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int) -> d
             "max_length": LONGEST if absolute or settings.decoder_layers else 1,
         },
         "attention_head": {"input_size": settings.d_model, "n_neurons": attention_size},
-        "ctc_head": {"input_size": settings.d_model, "n_neurons": vocabulary},
+        "ctc_head": {"input_size": settings.d_model, "n_neurons": ctc},
     }

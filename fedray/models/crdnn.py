@@ -100,7 +100,8 @@ class CRDNN(nn.Module):
 
     clients_together: ClassVar[str] = "equal batches"  # batch norm counts all utterances of a batch
 
-    def __init__(self, settings: CRDNNSettings, bins: int, vocabulary: int) -> None:
+    def __init__(self, settings: CRDNNSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
+        """`ctc`: the tokens of CTC where the decoder has others. 0: no CTC head; None: the vocabulary."""
         super().__init__()
         if bins < 2 ** len(settings.channels):
             raise ValueError(
@@ -110,6 +111,7 @@ class CRDNN(nn.Module):
             wrong = f"model.bos={settings.bos} and model.eos={settings.eos}"
             raise ValueError(f"{wrong} must be tokens of 0..{vocabulary - 1}")
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary
+        self.ctc_tokens = vocabulary if ctc is None else ctc
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
         self.shortest = max(settings.time_pooling, 2)  # frames: reflection needs a second one
@@ -123,7 +125,7 @@ class CRDNN(nn.Module):
             norm.reset_running_stats()  # SpeechBrain's parts find their sizes by processing zeros
         self.embedding = Embedding(**arguments["embedding"]) if settings.decoder_layers else None
         self.decoder = AttentionalRNNDecoder(**arguments["decoder"]) if settings.decoder_layers else None
-        self.ctc_head = Linear(**arguments["ctc_head"])
+        self.ctc_head = Linear(**arguments["ctc_head"]) if self.ctc_tokens else None
         self.attention_head = Linear(**arguments["attention_head"]) if settings.decoder_layers else None
 
     def parts(self) -> dict[str, dict[str, Any]]:
@@ -160,7 +162,7 @@ class CRDNN(nn.Module):
                 "kernel_size": settings.attention_kernel,
                 "dropout": settings.dropout,
             },
-            "ctc_head": {"input_size": settings.dnn_neurons, "n_neurons": self.vocabulary},
+            "ctc_head": {"input_size": settings.dnn_neurons, "n_neurons": self.ctc_tokens},
             "attention_head": {"input_size": settings.decoder_neurons, "n_neurons": tokens},
         }
 
@@ -224,6 +226,7 @@ class CRDNN(nn.Module):
 
     def ctc(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', dnn_neurons]."""
+        assert self.ctc_head is not None, "this CRDNN has no CTC head"
         log_probs: Tensor = self.ctc_head(hidden).log_softmax(-1)
         return log_probs
 

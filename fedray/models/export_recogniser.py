@@ -55,8 +55,30 @@ import sentencepiece  # noqa: E402
 pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokeniser.model"))
 print(pieces.decode([i for i in best if i != 0]))
 """
+FRAMES = """\
+    log_probs = model["ctc_head"](hidden).log_softmax(-1)[0]
+best = log_probs.argmax(-1).unique_consecutive().tolist()
+"""
+STATES = """\
+    tokens = %(search)s(
+        %(decoder)s,
+        bos_index=hparams["bos"],
+        eos_index=hparams["eos"],
+        min_decode_ratio=0.0,
+        max_decode_ratio=1.0,
+    )(hidden, torch.ones(1))[0]
+best = [token for token in tokens[0] if token != hparams["bos"]]
+"""
+SEQ2SEQ = "speechbrain.decoders.seq2seq"
+SEARCHES = {  # the decoder's greedy search in SpeechBrain, and the parts that it takes
+    Conformer: ("S2STransformerGreedySearcher", 'modules=[model["transformer"], model["attention_head"]]'),
+    CRDNN: (
+        "S2SRNNGreedySearcher",
+        'embedding=model["embedding"], decoder=model["decoder"], linear=model["attention_head"]',
+    ),
+}
 EXAMPLE = '''\
-"""python example.py speech.wav: greedy CTC with this folder's model.
+"""python example.py speech.wav: greedy search with this folder's model.
 
 Needs torch, torchaudio, speechbrain and soundfile.
 """
@@ -67,7 +89,7 @@ from pathlib import Path
 import soundfile
 import torch
 from hyperpyyaml import load_hyperpyyaml
-
+%(imports)s
 folder = Path(__file__).resolve().parent
 with (folder / "hyperparams.yaml").open(encoding="utf-8") as file:
     hparams = load_hyperpyyaml(file)
@@ -78,13 +100,16 @@ assert rate == hparams["sample_rate"] and wave.ndim == 1, f"resample to {hparams
 mels = hparams["mel_spectrogram"](torch.from_numpy(wave)).clamp(min=hparams["floor"]).log().T
 %(normalise)swith torch.inference_mode():
     hidden = %(encode)s
-    log_probs = model["ctc_head"](hidden).log_softmax(-1)[0]
-best = log_probs.argmax(-1).unique_consecutive().tolist()
-%(text)s'''
+%(best)s%(text)s'''
 
 
-def export(model: Conformer | CRDNN, tokeniser: Saves, features: FeatureDescription, folder: Path) -> None:
-    """Write the folder; each file is complete or missing. ValueError names missing or unknown entries of `features`."""
+def export(
+    model: Conformer | CRDNN, tokeniser: Saves, features: FeatureDescription, folder: Path, reads: str = "frames"
+) -> None:
+    """Write the folder; each file is complete or missing. ValueError names missing or unknown entries of `features`.
+
+    `reads`: what the example searches, CTC's frames | the decoder's states.
+    """
     missing = [name for name in FeatureDescription.__annotations__ if name not in features]
     if missing:
         raise ValueError(f"export: the features lack {', '.join(missing)}")
@@ -97,7 +122,12 @@ def export(model: Conformer | CRDNN, tokeniser: Saves, features: FeatureDescript
     text = CHARACTERS if (folder / "tokens.txt").exists() else SUBWORDS
     state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
     write_atomically(folder / "model.pt", lambda path: torch.save(state, path))
-    example = EXAMPLE % {"normalise": NORMALISE[features["normalise"]], "encode": model.example, "text": text}
+    best, imports = FRAMES, ""
+    if reads == "states":
+        search, decoder = SEARCHES[type(model)]
+        best, imports = STATES % {"search": search, "decoder": decoder}, f"from {SEQ2SEQ} import {search}\n"
+    words = {"normalise": NORMALISE[features["normalise"]], "encode": model.example, "text": text}
+    example = EXAMPLE % (words | {"best": best, "imports": imports})
     for name, content in (("hyperparams.yaml", hyperparams(model, features)), ("example.py", example)):
         write_atomically(folder / name, partial(Path.write_text, data=content, encoding="utf-8"))
 

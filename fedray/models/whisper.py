@@ -22,6 +22,7 @@ FRAMES_A_SECOND = 100
 QUIETEST = 2.0  # the lowest feature below the loudest one of an utterance: 8 in log10, divided by 4
 OVERHANG = 2  # frames after a clip that fills the window, which cover its last samples: Whisper drops them
 SILENCE = -1.5  # the feature of the power 1e-10, the lowest one
+PROMPTS = ("transcribe", "translate")
 FILES = ("config.json", "tokenizer.json")
 BESIDES = (  # further files of a checkpoint that `generate` and transformers' pipelines read
     "generation_config.json",
@@ -43,11 +44,15 @@ class WhisperSettings:
     folder: str | None = None  # folder of the checkpoint
     # language of the speech; null: for a checkpoint of one language, such as whisper-small.en
     language: str | None = "en"
+    # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English alone
+    prompt: str = "transcribe"
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
     seconds: float | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights
 
     def __post_init__(self) -> None:
+        if self.prompt not in PROMPTS:
+            raise ValueError(f"model.prompt must be {' or '.join(PROMPTS)}, not {self.prompt!r}")
         if self.seconds is not None and self.seconds <= 0:
             raise ValueError(f"model.seconds must be above 0, not {self.seconds}")
 
@@ -92,7 +97,7 @@ class Whisper(nn.Module):
                 f"model.folder {folder}: the tokeniser has {vocabulary:,} tokens, the model {config.vocab_size:,}. "
                 "Set model.folder to a complete checkpoint"
             )
-        self.prompt = prompt(folder, settings.language)
+        self.prompt = prompt(folder, settings)
         self.window, self.longest = limits(settings)
         config.max_source_positions = self.window // 2
         self.bos, self.eos = self.prompt[-1], config.eos_token_id
@@ -205,26 +210,26 @@ def limits(settings: WhisperSettings) -> tuple[int, int]:
                 f"model.seconds={settings.seconds} is more than the window of {folder}: {window / FRAMES_A_SECOND:g} s"
             )
         window = 2 * round(settings.seconds * FRAMES_A_SECOND / 2)
-    return window, int(config["max_target_positions"]) - len(prompt_words(settings.language))
+    return window, int(config["max_target_positions"]) - len(prompt_words(settings))
 
 
-def prompt_words(language: str | None) -> list[str]:
-    """The special tokens that begin every transcript, as text."""
-    spoken = [] if language is None else [f"<|{language}|>", "<|transcribe|>"]
+def prompt_words(settings: WhisperSettings) -> list[str]:
+    """The special tokens that begin every text, as text."""
+    spoken = [] if settings.language is None else [f"<|{settings.language}|>", f"<|{settings.prompt}|>"]
     return ["<|startoftranscript|>", *spoken, "<|notimestamps|>"]
 
 
-def prompt(folder: Path, language: str | None) -> list[int]:
-    """The ids of the tokens that begin every transcript. ValueError names those that the tokeniser lacks."""
+def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
+    """The ids of the tokens that begin every text. ValueError names those that the tokeniser lacks."""
     known = {
         row["content"]: row["id"]
         for row in json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
     }
-    wanted = prompt_words(language)
+    wanted = prompt_words(settings)
     missing = [token for token in wanted if token not in known]
     if missing:
         lacks = ", ".join(missing)
         raise ValueError(
-            f"{folder / 'tokenizer.json'}: has no {lacks}: is model.language={language} one of its languages?"
+            f"{folder / 'tokenizer.json'}: has no {lacks}: is model.language={settings.language} one of its languages?"
         )
     return [known[token] for token in wanted]

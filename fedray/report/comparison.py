@@ -14,7 +14,7 @@ from fedray.report.figures import Figure
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.sweep_description import SweepDescription
-from fedray.report.words import rising, title
+from fedray.report.words import NAMES, rising, title
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,8 @@ class Comparison:
         words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
+        told = dict.fromkeys(pair for run in self.runs for pair in run.signatures.items())
+        words += [f"{NAMES.get(name, name)}: {signature}." for name, signature in told]
         if any(self.changes.values()):
             interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")

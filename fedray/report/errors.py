@@ -20,7 +20,7 @@ EDITS = {"equal": "same", "substitute": "substituted", "delete": "deleted", "ins
 
 @dataclass(frozen=True)
 class Rates:
-    """The WER or accuracy, in percent, of the seed model and of the best round on a part of the test set."""
+    """The WER or accuracy, in percent, or BLEU, of the seed model and of the best round on a part of the test set."""
 
     name: str
     utterances: int
@@ -50,6 +50,8 @@ class Utterance:
     reference: str
     edits: Sequence[Edit]
     before: Sequence[Edit]
+    source: str = ""  # of a translation: the transcript
+    bleu: float | None = None  # of a translation
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Errors:
     """The errors of one run on one split with greedy search. Words are listed by count, the most frequent first."""
 
     split: str
-    recognition: bool
+    kind: str  # recognition | translation | classification
     speakers: Sequence[Rates] = ()  # the worst first
     lengths: Sequence[Rates] = ()
     labels: Sequence[Rates] = ()  # for classification: the classes
@@ -65,6 +67,10 @@ class Errors:
     deleted: Sequence[tuple[str, int]] = ()
     inserted: Sequence[tuple[str, int]] = ()
     worst: Sequence[Utterance] = field(default_factory=list)
+
+    @property
+    def recognition(self) -> bool:
+        return self.kind == "recognition"
 
 
 def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 12) -> Errors | None:
@@ -81,9 +87,8 @@ def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 1
     if not predictions.recognition:
         confusions = Counter(zip(best["reference"].to_pylist(), best["hypothesis"].to_pylist(), strict=True))
         pairs = [(said, heard, count) for (said, heard), count in confusions.most_common() if said != heard]
-        return Errors(
-            split, False, by_speaker, (), by_label, pairs[:most], worst=_worst(predictions, seed, best, worst)
-        )
+        lowest = _worst(predictions, seed, best, worst)
+        return Errors(split, predictions.kind, by_speaker, (), by_label, pairs[:most], worst=lowest)
     by_length = rates(predictions, seed, best, [_length(words) for words in best["words"].to_pylist()])
     order = [_words(*pair) for pair in LENGTHS]
     by_length.sort(key=lambda part: order.index(part.name) if part.name in order else -1)
@@ -100,7 +105,7 @@ def analyse(predictions: Predictions, split: str, most: int = 10, worst: int = 1
                 inserted[edit.hypothesis] += 1
     return Errors(
         split,
-        True,
+        predictions.kind,
         by_speaker,
         by_length,
         by_label,

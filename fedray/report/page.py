@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
-from fedray.report import clips, errors, tables
+from fedray.report import clips, errors, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
@@ -36,6 +36,7 @@ from fedray.runs.folder import RunFolder
 
 SPEAKERS = 8  # listed, of the worst and of the best each
 FAILURES = 20  # shown per run
+SCORED = ("dev/wer", "dev/accuracy", "dev/bleu")  # drawn over the rounds
 ENVIRONMENT = Environment(
     autoescape=True,
     undefined=StrictUndefined,
@@ -135,7 +136,11 @@ def focus(comparison: Comparison) -> tuple[Run | None, str]:
 
 def errors_of(run: Run | None, split: str, worst: int = 12) -> Errors | None:
     """The errors of a run on a split, with its `worst` worst utterances; None if the run was not scored."""
-    return errors.analyse(run.predictions, split, worst=worst) if run is not None and run.predictions else None
+    if run is None or run.predictions is None:
+        return None
+    if run.predictions.kind == "translation":
+        return translations.analyse(run.predictions, split, run.signatures.get("bleu", ""), worst)
+    return errors.analyse(run.predictions, split, worst=worst)
 
 
 def audio(run: Run, found: Errors) -> Audio:
@@ -175,10 +180,10 @@ def _comparisons(comparison: Comparison) -> list[Figure]:
 def _standard(comparison: Comparison) -> list[Figure]:
     has = {name for run in comparison.runs for row in run.rows for name, value in row.items() if value is not None}
     alone = len(comparison.groups) == 1
-    found: list[Figure] = [Curves((name,), baseline="seed") for name in ("dev/wer", "dev/accuracy") if name in has]
+    found: list[Figure] = [Curves((name,), baseline="seed") for name in SCORED if name in has]
     losses = tuple(name for name in ("train/loss", "server/loss") if name in has)
     found += [Curves(losses)] if alone and losses else [Curves((name,)) for name in losses]
-    found += [Curves((name,)) for name in ("train/label_wer",) if name in has]
+    found += [Curves((name,)) for name in ("train/label_wer", "train/label_bleu") if name in has]
     rates = tuple(sorted(name for name in has if name.startswith("lr/")))
     found += [Curves(rates[:1] if not alone else rates, title="Learning rate" if alone else "")] if rates else []
     kinds = ("traffic/total_bytes", "traffic/formula_bytes") if alone else ("traffic/total_bytes",)

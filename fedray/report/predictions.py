@@ -26,7 +26,8 @@ class Predictions:
     """One row per model (seed | best), split and utterance.
 
     Columns: model, split, utterance, speaker, reference, hypothesis, errors. Recognition adds label and words, and
-    for a second search hypothesis_lm and errors_lm (or _lexicon).
+    for a second search hypothesis_lm and errors_lm (or _lexicon). Translation has label, source, and instead of errors
+    the BLEU of each sentence: bleu, and for beam search hypothesis_beam and bleu_beam.
     """
 
     table: pa.Table
@@ -40,20 +41,19 @@ class Predictions:
             raise ValueError(f"{shown}: the last row is incomplete: {remedy}")
         try:
             names = data[: data.index(b"\n")].decode().split("\t")
-            types = {
-                name: pa.int64() if name == "words" or name.startswith("errors") else pa.string() for name in names
-            }
+            types = {name: column_type(name) for name in names}
             convert = csv.ConvertOptions(column_types=types, strings_can_be_null=False)
             table = csv.read_csv(io.BytesIO(data), parse_options=TABLE, convert_options=convert)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise ValueError(f"{shown}: {str(error).splitlines()[0]}: {remedy}") from error
-        if missing := [name for name in NEEDED if name not in table.column_names]:
+        scored = "bleu" if "bleu" in table.column_names else "errors"
+        if missing := [name for name in (*NEEDED[:-1], scored) if name not in table.column_names]:
             raise ValueError(f"{shown}: has no column {', '.join(missing)}: {remedy}")
         if not table.num_rows:
             raise ValueError(f"{shown}: lists no utterances: {remedy}")
         found = cls(table)
-        if any(table[name].null_count for name in ("words", "errors") if name in table.column_names):
-            raise ValueError(f"{shown}: a row has no words or errors: {remedy}")
+        if any(table[name].null_count for name in ("words", scored) if name in table.column_names):
+            raise ValueError(f"{shown}: a row has no {'score' if scored == 'bleu' else 'words or errors'}: {remedy}")
         utterances = [
             [set(found.rows(model, split)["utterance"].to_pylist()) for model in MODELS] for split in found.splits
         ]
@@ -62,8 +62,15 @@ class Predictions:
         return found
 
     @property
+    def kind(self) -> str:
+        """What was scored: recognition | translation | classification."""
+        if "bleu" in self.table.column_names:
+            return "translation"
+        return "recognition" if self.recognition else "classification"
+
+    @property
     def recognition(self) -> bool:
-        """Whether errors count words; otherwise each utterance has one class, and an error is 0 or 1."""
+        """Whether errors count words; of classification, each utterance has one class, and an error is 0 or 1."""
         return "words" in self.table.column_names
 
     @property
@@ -115,3 +122,10 @@ class Predictions:
             for model in MODELS
             for split in self.splits
         }
+
+
+def column_type(name: str) -> pa.DataType:
+    """The type of a column by its name."""
+    if name == "words" or name.startswith("errors"):
+        return pa.int64()
+    return pa.float64() if name.startswith("bleu") else pa.string()

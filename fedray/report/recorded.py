@@ -79,6 +79,12 @@ class Run:
         """The number of played rounds."""
         return int(self.rows[-1]["round"]) if self.rows else 0
 
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """Score -> how it was computed, for BLEU and the like."""
+        signatures: Mapping[str, str] = (self.results or {}).get("signatures", {})
+        return signatures
+
     @functools.cached_property
     def predictions(self) -> Predictions | None:
         """None if the run is not finished, or nothing was scored."""
@@ -123,7 +129,7 @@ class Run:
                     scores[f"personal/{name}"] = value
             return scores
         names = [name for name in (self.rows[0] if self.rows else ()) if name.startswith("dev/")]
-        judged = next((name for name in ("dev/wer", "dev/accuracy", *names) if name in names), None)
+        judged = next((name for name in ("dev/wer", "dev/accuracy", "dev/bleu", *names) if name in names), None)
         if judged is None or np.isnan(column := self.column(judged)).all():
             return {}
         row = self.rows[int(np.nanargmax(column) if rising(judged) else np.nanargmin(column))]

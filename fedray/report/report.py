@@ -21,10 +21,13 @@ FIRST_CHOICES = (
     "personal/test/accuracy",
     "personal/test/wer",
     "personal/test/wer_lm",
+    "personal/test/bleu",
     "test/wer",
     "test/accuracy",
+    "test/bleu",
     "dev/wer",
     "dev/accuracy",
+    "dev/bleu",
 )
 
 
@@ -74,7 +77,7 @@ def read(
     """The report of run folders, or of folders that hold some (studies, Tune's experiments, sweeps with a sweep.json).
 
     baseline  the label of a group, or "first": the other groups are compared with it
-    metric    a key of results.json or metrics.jsonl (default: the test set's WER or accuracy)
+    metric    a key of results.json or metrics.jsonl (default: the test set's WER, accuracy or BLEU)
     group_by  the only keys that distinguish groups (default: all that differ, except seeds)
 
     Raises ValueError if there is no such folder, group, metric or key, or a file is damaged.
@@ -121,6 +124,6 @@ def _is_below(one: RunFolder, other: RunFolder) -> bool:
 
 
 def _metric(runs: Sequence[Run]) -> str:
-    """The default metric: the test set's WER or accuracy, else any score of the best round, else the loss."""
+    """The default metric: the test set's WER, accuracy or BLEU, else any score of the best round, else the loss."""
     scored = list(dict.fromkeys(name for run in runs for name in run.best if name != "round"))
     return next((name for name in (*FIRST_CHOICES, *scored) if name in scored), "train/loss")

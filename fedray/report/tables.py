@@ -16,10 +16,10 @@ from fedray.core.texts import cell, rich_text
 from fedray.report.comparison import Comparison
 from fedray.report.groups import SEEDS, Group
 from fedray.report.recorded import Run
-from fedray.report.words import duration, in_percent, minus, number, span, title, with_unit
+from fedray.report.words import duration, in_percent, in_points, minus, number, span, title, with_unit
 
 HEADER = 12  # characters on a line
-SHOWN = ("wer", "accuracy", "bleu", "macro_f1")
+SHOWN = ("wer", "accuracy", "bleu", "chrf", "macro_f1")
 
 
 def scores(runs: Sequence[Run], metric: str) -> list[str]:
@@ -65,7 +65,7 @@ def _plain_change(before: float | None, after: float | None, metric: str) -> str
     """The change without an interval, for a metric that predictions.tsv does not have."""
     if before is None or after is None:
         return ""
-    if in_percent(metric):
+    if in_points(metric):
         return f"{after - before:+.1f} points"
     return f"{100 * (after - before) / before:+.1f} %" if before else ""
 

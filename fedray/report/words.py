@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from statistics import mean
 
-NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "bleu": "BLEU", "macro_f1": "macro-F1"}
-SEARCHES = {"lm": "LM", "lexicon": "lexicon"}
+NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "macro_f1": "macro-F1"}
+OF_TRANSLATIONS = {"bleu": "BLEU", "chrf": "chrF"}  # from 0 to 100, without a unit
+NAMES |= OF_TRANSLATIONS
+SEARCHES = {"lm": "LM", "lexicon": "lexicon", "beam": "beam search"}
 WHOLE = {
     "traffic/total_bytes": "traffic",
     "traffic/formula_bytes": "traffic by the paper's formula",
@@ -16,15 +18,21 @@ WHOLE = {
     "time/round_s": "time per round",
     "time/total_s": "time",
     "train/label_wer": "WER of the clients' labels",
+    "train/label_bleu": "BLEU of the clients' labels",
     "lr/client": "client learning rate",
     "clients/failed": "failed clients",
 }
-RISING = ("accuracy", "f1", "bleu")  # endings of metrics where larger is better
+RISING = ("accuracy", "f1")  # endings of metrics in percent where larger is better
 
 
 def rising(metric: str) -> bool:
     """Whether larger values of the metric are better."""
-    return metric.endswith(RISING)
+    return metric.endswith(RISING) or of_translations(metric)
+
+
+def of_translations(metric: str) -> bool:
+    """Whether the metric is BLEU or chrF."""
+    return not OF_TRANSLATIONS.keys().isdisjoint(metric.rpartition("/")[2].split("_"))
 
 
 def title(metric: str) -> str:
@@ -54,7 +62,12 @@ def unit(metric: str) -> str:
 def in_percent(metric: str) -> bool:
     """Whether a metric is a rate that is shown in percent."""
     name = metric.rpartition("/")[2]
-    return name.startswith(("wer", "cer")) or name.endswith("_wer") or rising(metric)
+    return name.startswith(("wer", "cer")) or name.endswith(("_wer", *RISING))
+
+
+def in_points(metric: str) -> bool:
+    """Whether a metric has values from 0 to 100, whose changes are told in points."""
+    return in_percent(metric) or of_translations(metric)
 
 
 def scaled(value: float, metric: str) -> float:
@@ -66,7 +79,7 @@ def number(value: float | None, metric: str = "") -> str:
     """The value with its significant digits only; empty for None."""
     if value is None:
         return ""
-    if in_percent(metric):
+    if in_points(metric):
         return f"{value:.1f}"
     value = scaled(value, metric)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -45,6 +45,9 @@ def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] 
     for model in ("seed", "best"):
         if not isinstance(results.get(model), Mapping) or not _is_number(results[model].get("round")):
             raise ValueError(f"{shown}: lacks the scores of the {model} model: {REMEDY}")
+    told = results.get("signatures", {})
+    if not isinstance(told, Mapping) or not all(isinstance(signature, str) for signature in told.values()):
+        raise ValueError(f"{shown}: signatures must be an object of texts, not {told!r}: {REMEDY}")
     numbers = {name: results.get(name) for name in totals}
     numbers |= {f"{model}: {name}": value for model in ("seed", "best") for name, value in results[model].items()}
     numbers |= {name: value for name, value in results.items() if "/" in name}

@@ -94,6 +94,10 @@ class Classification(Task):
                 f"task.kind classification cannot train {model_class.__name__}: set model.kind=crnn or audio_cnn"
             )
 
+    @classmethod
+    def column(cls, settings: ClassificationSettings) -> str:
+        return settings.label
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_class_numbers": None}
 

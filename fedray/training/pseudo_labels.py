@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Share
 from fedray.core.types import Received, State
 from fedray.data.features.dataset import Utterances
-from fedray.data.text.error_rates import edit_counts
-from fedray.training.recognition import Recognition
+from fedray.training.speech_to_text import SpeechToText
+from fedray.training.translation import Translation
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,29 @@ class ConfidenceSettings:
         return self.keep + (self.keep_last - self.keep) * (round / max(1, rounds - 1))
 
 
-def label(task: Recognition, data: Utterances, received: Received) -> dict[str, Any]:
+def check_labels(setup: Setup, kind: str) -> None:
+    """Raise ValueError when a task's model cannot make the labels that training needs."""
+    if not issubclass(setup.task_class, SpeechToText):
+        raise ValueError(
+            f"algorithm.kind {kind} labels speech with its text, so it needs task.kind recognition or translation"
+        )
+    if issubclass(setup.task_class, Translation) and setup.task.ctc_weight:
+        raise ValueError(
+            f"algorithm.kind {kind} labels speech with translations, and CTC needs transcripts: set task.ctc_weight=0"
+        )
+
+
+def label(task: SpeechToText, data: Utterances, received: Received) -> dict[str, Any]:
     """PSEUDOLABEL (FedNST, algorithm 2): y = f(x; theta, phi), by the search of `task.decode`. Returns a client state.
 
-    Labelled utterances keep their transcripts, with infinite confidence. ValueError names a labelled utterance that
+    Labelled utterances keep their true texts, with infinite confidence. ValueError names a labelled utterance that
     training cannot use.
     """
     unlabelled = data.unlabelled
     task.targets(data.take(np.setdiff1d(np.arange(len(data)), unlabelled)))  # for its errors only
     search = task.search(received.assets)
     (hypotheses,) = task.transcribe(received.params, data.take(unlabelled), [search], received.device)
-    texts, confidence = list(data.texts), np.full(len(data), np.inf)
+    texts, confidence = task.texts(data), np.full(len(data), np.inf)
     for position, hypothesis in zip(unlabelled, hypotheses, strict=True):
         texts[position], confidence[position] = hypothesis.text, hypothesis.confidence
     return {"texts": texts, "confidence": confidence, "round": received.round}
@@ -62,11 +75,11 @@ def most_confident(labels: State, share: float) -> npt.NDArray[np.int64]:
     return np.sort(np.argsort(-confidence, kind="stable")[:count])
 
 
-def quality(labels: Mapping[str, Any], data: Utterances) -> Metrics:
-    """`label_wer`: the word error rate of the pseudo-labels in percent, NaN without any.
+def quality(task: SpeechToText, labels: Mapping[str, Any], data: Utterances) -> Metrics:
+    """The scores of the pseudo-labels, NaN without any: `label_wer`, the word error rate in percent, or `label_bleu`.
 
-    For the report only: it needs the true transcripts, which a simulation may know.
+    For the report only: it needs the true texts, which a simulation may know.
     """
-    pairs = [(data.texts[position], labels["texts"][position]) for position in data.unlabelled if data.texts[position]]
-    counts = edit_counts([truth for truth, _ in pairs], [text for _, text in pairs])
-    return Metrics(label_wer=(100.0 * sum(c.errors for c in counts), sum(c.length for c in counts)))
+    truths = task.texts(data)
+    pairs = [(truth, labels["texts"][position]) for position in data.unlabelled if (truth := truths[position])]
+    return task.scores([truth for truth, _ in pairs], {task.score: [text for _, text in pairs]}).renamed("label_")

@@ -1,4 +1,4 @@
-"""Whether a model fits the settings of speech recognition, and whether utterances fit Whisper."""
+"""Whether a model fits the settings of recognition or translation, and whether utterances fit Whisper."""
 
 from __future__ import annotations
 
@@ -34,6 +34,28 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
         raise ValueError("task.ctc_weight below 1 needs a decoder: set model.decoder_layers, or task.ctc_weight=1")
     if decode.search == "attention" and not model.decoder_layers:
         raise ValueError("task.decode.search=attention needs a decoder: set model.decoder_layers")
+
+
+def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: float) -> None:
+    """Raise ValueError when a model has no decoder, or cannot have these tokens or this loss."""
+    if issubclass(model_class, Whisper):
+        if tokens != "pretrained" or ctc_weight:
+            raise ValueError(
+                "model.kind whisper has its checkpoint's tokens and no CTC: set task.tokens=pretrained and "
+                "task.ctc_weight=0"
+            )
+        return
+    if tokens == "pretrained":
+        raise ValueError(
+            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or choose characters, unigram or bpe"
+        )
+    if not hasattr(model_class, "attend"):
+        raise ValueError(
+            f"task.kind translation needs a decoder, which {model_class.__name__} lacks: "
+            "set model.kind=conformer, crdnn or whisper"
+        )
+    if not getattr(model, "decoder_layers", 1):
+        raise ValueError("task.kind translation needs a decoder: set model.decoder_layers")
 
 
 def check_seconds(data: Utterances, window: int) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import nll_loss
 
 
 class Recogniser(Protocol):
@@ -72,3 +73,12 @@ def teacher_forced(
     for row, target in enumerate(targets):
         before[row, 1 : len(target) + 1] = after[row, : len(target)] = torch.tensor(target, device=device)
     return before, after, torch.arange(width, device=device) <= sizes[:, None]
+
+
+def decoder_losses(log_probs: Tensor, after: Tensor, smoothing: float) -> Tensor:
+    """The cross-entropy of each token [B, L] with log-probabilities [B, L, tokens].
+
+    `smoothing`: the share of the label that is spread evenly over all tokens (Szegedy et al., 2016).
+    """
+    losses = nll_loss(log_probs.transpose(1, 2), after, reduction="none")
+    return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probs.mean(-1)

@@ -6,44 +6,27 @@ search.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import ctc_loss, nll_loss
+from typing import Any
 
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Count, Share
 from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
-from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
-from fedray.data.features.dataset import Batch, Utterances, batches
+from fedray.data.features.augment import SpecAugmentSettings
+from fedray.data.features.dataset import Utterances
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.error_rates import EditCounts, edit_counts
-from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.data.text.scoring import SCORING
-from fedray.data.text.tokenisers import UNKNOWN, Characters, SentencePiece
+from fedray.data.text.tokenisers import UNKNOWN
 from fedray.models import MODELS
-from fedray.models.conformer import Conformer
-from fedray.models.crdnn import CRDNN
-from fedray.models.export_recogniser import export
 from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
-from fedray.models.whisper import Whisper, checked_folder, limits
-from fedray.storage.files import write_atomically
 from fedray.training.decoding.beam import BeamSearch, LexiconSearch
-from fedray.training.decoding.search import DecodeSettings, GreedySearch, Hypothesis, Search
-from fedray.training.recogniser_checks import check_model, check_seconds, check_tokens
-from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, teacher_forced
-from fedray.training.stack import answer
-from fedray.training.task import Targets, Task
-
-EVALUATION_BATCH = 32
-TOKENS = ("characters", "unigram", "bpe", "pretrained")
+from fedray.training.decoding.search import DecodeSettings, GreedySearch, Search
+from fedray.training.recogniser_checks import check_model
+from fedray.training.speech_to_text import TOKENS, SpeechToText
 
 
 @dataclass(frozen=True)
@@ -76,35 +59,24 @@ class RecognitionSettings:
             raise ValueError(f"scoring must be {' or '.join(SCORING)}, not {self.scoring!r}")
 
 
-class Recognition(Task):
-    """Speech to text. A pickled task leaves out the language model, which actors receive among the assets."""
+class Recognition(SpeechToText):
+    """Speech to its transcript. A pickled task leaves out the language model, which actors receive among the assets."""
 
     Settings = RecognitionSettings
     settings: RecognitionSettings
     init_depends = ("task.kind", "task.tokens", "task.vocabulary", "task.ctc_weight", "task.augment")
     best = ("dev/wer", "min")
+    score, text_name = "wer", "transcript"
 
     def __init__(
         self, settings: RecognitionSettings, model: Choice, features: FeatureSettings, data: SpeechData
     ) -> None:
         """Train tokeniser and language model on the federation's transcripts (`SpeechData.transcripts`)."""
         super().__init__(settings, model, features, data)
-        # Whisper's limits: frames of the window, tokens of a text.
-        self.limits = limits(model.settings) if issubclass(self.model_class, Whisper) else None
         self.language_model: LanguageModel | None = None
-        self._augment = SpecAugment(settings.augment)
-        self.tokeniser: Characters | SentencePiece | PretrainedTokeniser
         if settings.tokens == "pretrained":
-            self.tokeniser = PretrainedTokeniser.load(checked_folder(model.settings))
-            self.outputs = self.tokeniser.size
             return  # no language model: the decoder has learnt more of the language than these transcripts hold
-        texts = data.transcripts()
-        if settings.tokens == "characters":
-            self.tokeniser = Characters.train(texts)
-        else:
-            self.tokeniser = SentencePiece.train(texts, settings.vocabulary, settings.tokens)
-        self.outputs = self.tokeniser.size
-        sequences = [self.tokeniser.encode(text) for text in texts]
+        sequences = [self.tokeniser.encode(text) for text in data.transcripts()]
         chosen = settings.language_model
         language_model = LANGUAGE_MODELS[chosen.kind]
         options = asdict(chosen.settings)
@@ -120,51 +92,6 @@ class Recognition(Task):
 
     def assets(self) -> Mapping[str, Any]:
         return {"language_model": self.language_model}
-
-    def targets(self, data: Utterances) -> list[list[int]]:
-        """The token ids of each transcript.
-
-        ValueError names an utterance without a transcript, with unknown characters, or beyond Whisper's limits.
-        """
-        if self.limits is not None:
-            check_seconds(data, self.limits[0])
-        targets = []
-        for utterance, text in zip(data.ids, data.texts, strict=True):
-            if text is None:
-                raise ValueError(
-                    f"utterance {utterance} has no transcript, which training needs: add it, or leave the row out"
-                )
-            try:
-                targets.append(self.tokeniser.encode(text, self.settings.unknown))
-            except ValueError as error:
-                raise ValueError(f"utterance {utterance}: {error}") from error
-        if self.limits is not None:
-            check_tokens(data, targets, self.limits[1])
-        return targets
-
-    def augment(self, batch: Batch) -> Batch:
-        return self._augment(batch)
-
-    def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
-        """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances."""
-        assert not isinstance(targets, np.ndarray)
-        nu, device = self.settings.ctc_weight, batch.features.device
-        sizes = torch.tensor([len(target) for target in targets], device=device)
-        loss = torch.zeros((), device=device)
-        if nu < 1:
-            recogniser = cast(Recogniser, model)
-            before, after, counted = teacher_forced(targets, recogniser.bos, recogniser.eos, device)
-            outputs = answer(model, by_both if nu else by_attention, batch.features, batch.lengths, before)
-            log_probs = outputs[0][:, : after.shape[1]].transpose(1, 2)
-            losses = nll_loss(log_probs, after, reduction="none")
-            loss = (1 - nu) * ((losses * counted).sum(1) / (sizes + 1)).mean()
-        else:
-            outputs = answer(model, by_ctc, batch.features, batch.lengths)
-        if nu > 0:
-            log_probs, lengths = outputs[-2:]
-            flat = torch.tensor([token for target in targets for token in target], device=device)
-            loss = nu * ctc_loss(log_probs.transpose(0, 1), flat, lengths, sizes, blank=0, zero_infinity=True) + loss
-        return loss
 
     def greedy(self) -> Search:
         """Greedy search on CTC, or on the decoder where the model has no CTC."""
@@ -198,34 +125,16 @@ class Recognition(Task):
             return searches
         return searches | {"wer_lexicon" if decode.search == "lexicon" else "wer_lm": self.search(assets)}
 
-    def transcribe(
-        self, params: Vector, data: Utterances, searches: Sequence[Search], device: str
-    ) -> list[list[Hypothesis]]:
-        """For each search the hypotheses of all utterances, in the order of `data`, from one encoder pass."""
-        if self.limits is not None:
-            check_seconds(data, self.limits[0])
-        by_position: list[dict[int, Hypothesis]] = [{} for _ in searches]
-        for positions, hidden, lengths, model in self.encoded(params, data, device):
-            for search, hypotheses in zip(searches, by_position, strict=True):
-                hypotheses.update(zip(positions, search.transcribe(model, hidden, lengths), strict=True))
-        return [[hypotheses[position] for position in range(len(data))] for hypotheses in by_position]
-
-    def encoded(
-        self, params: Vector, data: Utterances, device: str
-    ) -> Iterator[tuple[list[int], Tensor, Tensor, Recogniser]]:
-        """For each batch: positions, hidden states [B, T, D], their lengths [B], and the model; without gradients."""
-        flat = self.flat(device)
-        flat.load(params)
-        flat.model.eval()
-        model = cast(Recogniser, flat.model)
-        with torch.no_grad():
-            for batch in batches(data, EVALUATION_BATCH, None):
-                moved = batch.to(device)
-                yield batch.positions.tolist(), *model.encode(moved.features, moved.lengths), model
+    def scores(self, references: Sequence[str], texts: Mapping[str, Sequence[str]]) -> Metrics:
+        """The word error rate of each search, in percent."""
+        references = self.scored(references)
+        return Metrics.of(
+            {name: _percent(edit_counts(references, self.scored(found))) for name, found in texts.items()}
+        )
 
     def scored(self, texts: Iterable[str | None]) -> list[str]:
-        """Texts as they are scored, by `task.scoring`. A missing text is empty."""
-        return [SCORING[self.settings.scoring](text or "") for text in texts]
+        """Texts by the rules of `task.scoring`. A missing text is empty."""
+        return [SCORING[self.settings.scoring](text) for text in super().scored(texts)]
 
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
@@ -236,47 +145,25 @@ class Recognition(Task):
         """
         if not len(data):
             return Evaluation(Metrics())
-        searches = self.searches(assets) if final else {"wer": self.greedy()}
-        results = self.transcribe(params, data, list(searches.values()), device)
-        references = self.scored(data.texts)
-        texts = self.scored(hypothesis.text for hypothesis in results[0])
-        words, characters = edit_counts(references, texts), edit_counts(references, texts, "character")
-        metrics = Metrics(wer=_percent(words), cer=_percent(characters))
+        searches = self.searches(assets) if final else {self.score: self.greedy()}
+        found = self.found(params, data, searches, device)
+        references, texts = self.scored(data.texts), {name: self.scored(found[name]) for name in found}
+        words = {name: edit_counts(references, hypotheses) for name, hypotheses in texts.items()}
+        characters = edit_counts(references, texts[self.score], "character")
+        metrics = Metrics(wer=_percent(words[self.score]), cer=_percent(characters))
+        metrics += Metrics.of({name: _percent(counts) for name, counts in words.items() if name != self.score})
         columns: dict[str, Sequence[object]] = {
             "utterance": data.ids,
             "speaker": data.speakers,
             "label": [label or "" for label in data.labels],
             "reference": references,
-            "words": [count.length for count in words],
-            "hypothesis": texts,
-            "errors": [count.errors for count in words],
+            "words": [count.length for count in words[self.score]],
         }
-        for name, hypotheses in list(zip(searches, results, strict=True))[1:]:
-            texts = self.scored(hypothesis.text for hypothesis in hypotheses)
-            words, suffix = edit_counts(references, texts), name.removeprefix("wer")
-            metrics = metrics + Metrics.of({name: _percent(words)})
-            columns |= {f"hypothesis{suffix}": texts, f"errors{suffix}": [count.errors for count in words]}
+        for name, counts in words.items():
+            suffix = name.removeprefix(self.score)
+            columns |= {f"hypothesis{suffix}": texts[name], f"errors{suffix}": [count.errors for count in counts]}
         rows = zip(*columns.values(), strict=True) if final else ()
         return Evaluation(metrics, [dict(zip(columns, row, strict=True)) for row in rows])
-
-    def export(self, params: Vector, folder: Path) -> None:
-        """Write the model with its tokeniser and an example that needs torch and SpeechBrain only.
-
-        For Whisper, a checkpoint of transformers. For a user's model, its state dict and the tokeniser.
-        """
-        flat = self.flat("cpu")
-        flat.load(params)
-        if isinstance(flat.model, Whisper):
-            folder.mkdir(parents=True, exist_ok=True)
-            self.tokeniser.save(folder)
-            flat.model.save_pretrained(folder)
-            return
-        if not isinstance(flat.model, (Conformer, CRDNN)):
-            folder.mkdir(parents=True, exist_ok=True)
-            self.tokeniser.save(folder)
-            write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
-            return
-        export(flat.model, self.tokeniser, self.described_features(), folder)
 
 
 def _percent(counts: Sequence[EditCounts]) -> tuple[float, float]:

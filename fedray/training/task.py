@@ -89,6 +89,16 @@ class Task(ABC):
         if features.kind != wanted:
             raise ValueError(f"model.kind {model.kind} needs features.kind={wanted}, not {features.kind}")
 
+    @classmethod
+    def column(cls, settings: Any) -> str:
+        """The column of the manifest that holds the targets. `settings`: the task's."""
+        return "text"
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        """Score -> how it is computed, for those that papers report with a signature; results.json holds them."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_flats": {}}
 

@@ -5,5 +5,10 @@ from __future__ import annotations
 from fedray.training.classification import Classification
 from fedray.training.recognition import Recognition
 from fedray.training.task import Task
+from fedray.training.translation import Translation
 
-TASKS: dict[str, type[Task]] = {"recognition": Recognition, "classification": Classification}
+TASKS: dict[str, type[Task]] = {
+    "recognition": Recognition,
+    "translation": Translation,
+    "classification": Classification,
+}

@@ -16,7 +16,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.models.memory import MemorySettings
 from fedray.training.decoding.search import greedy
 from fedray.training.knn.building import build_memory, fingerprint
-from fedray.training.knn.decoding import ModelWithMemory, Retrieval, SearchWithMemory, word_errors
+from fedray.training.knn.decoding import ModelWithMemory, Retrieval, SearchWithMemory, search_scores
 from fedray.training.knn.selection import setting_costs
 from tests import speech
 from tests.algorithms import by_hand
@@ -85,7 +85,7 @@ def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> Non
     together = setting_costs(algorithm.task, state.params, dev, memory, settings, "cpu")
     search = algorithm.task.greedy()
     for one, errors in zip(settings, together, strict=True):
-        found = word_errors(algorithm.task, received, dev, {"wer": SearchWithMemory(search, memory, one)})
+        found = search_scores(algorithm.task, received, dev, {"wer": SearchWithMemory(search, memory, one)})
         assert found["wer"] == pytest.approx(errors, abs=1e-9)
     assert len(set(together.tolist())) > 1
 

@@ -19,10 +19,10 @@ ROOT = Path(__file__).parents[2]
 RUNS = [name for name, path in shipped.files("configs").items() if "algorithm" in read(path).values]
 # One of each algorithm, with and without a decoder, and a model that needs weights from elsewhere.
 KINDS = [
-    "ditto/embedded", "fedavg/keywords", "fedlora/embedded", "fedlora/whisper_small", "fedmem/embedded",
-    "fedmem/ablations/attention", "fedmlac/embedded", "fedmlac/baselines/fedprox", "fednst/librispeech",
-    "fednst/baselines/nst", "fedstar/embedded", "fedstar/baselines/central", "fedstar/baselines/supervised",
-    "gao/ablations/attention", "scaffold/embedded",
+    "ditto/embedded", "fedavg/keywords", "fedlora/embedded", "fedlora/translation", "fedlora/whisper_small",
+    "fedmem/embedded", "fedmem/translation", "fedmem/ablations/attention", "fedmlac/embedded",
+    "fedmlac/baselines/fedprox", "fednst/librispeech", "fednst/baselines/nst", "fedstar/embedded",
+    "fedstar/baselines/central", "fedstar/baselines/supervised", "gao/ablations/attention", "scaffold/embedded",
 ]  # fmt: skip
 
 

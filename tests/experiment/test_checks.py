@@ -104,12 +104,12 @@ REFUSED = [
     (
         CLIPS,
         ["algorithm=fednst"],
-        "algorithm.kind fednst labels speech with its transcripts, so it needs task.kind recognition",
+        "algorithm.kind fednst labels speech with its text, so it needs task.kind recognition",
     ),
     (
         CLIPS,
         ["algorithm=nst"],
-        "algorithm.kind nst labels speech with its transcripts, so it needs task.kind recognition",
+        "algorithm.kind nst labels speech with its text, so it needs task.kind recognition",
     ),
     (SPEECH, ["data.root=/nothing/here"], "command line: data.root: there is no folder /nothing/here"),
     (SPEECH, ["model.init=/nothing.pt"], "command line: model.init: there is no file /nothing.pt"),

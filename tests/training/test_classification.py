@@ -127,9 +127,7 @@ def test_task_model_and_algorithm_must_fit(tmp_path: Path) -> None:
         task(data, Choice("conformer", ConformerSettings()))
     with pytest.raises(ValueError, match="task.kind recognition cannot train CRNN.*set model.kind=conformer or crdnn"):
         Recognition(RecognitionSettings(), Choice("crnn", CRNNSettings()), FeatureSettings(bins=BINS), data)
-    with pytest.raises(
-        ValueError, match="fednst labels speech with its transcripts, so it needs task.kind recognition"
-    ):
+    with pytest.raises(ValueError, match="fednst labels speech with its text, so it needs task.kind recognition"):
         crnn = MODELS["crnn"]
         FedNST.check_setup(
             FedNSTSettings(), Setup(Classification, None, crnn, None, ByExamples(), SGD(), 1, False, False)

@@ -27,6 +27,7 @@ HEADERS = 2000  # audio files whose headers are read; in a larger corpus, this m
 SHARD = 500  # files in a work item
 
 Parts = Mapping[str, Manifest]  # "server", "clients", "dev", "test", ... -> its manifest
+TEXTS = {"text": "transcript", "translation": "translation"}  # what a column holds, in problems
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,16 @@ def label_distances(owners: Rows, labels: npt.NDArray[np.integer]) -> tuple[Rows
     return clients, 0.5 * (1 + np.bincount(owner, weights=excess)[clients])
 
 
-def words(manifest: Manifest) -> pa.ChunkedArray:
-    """All words of all transcripts, split at spaces."""
-    cut = pc.list_flatten(pc.split_pattern(manifest.table["text"].drop_null(), " "))
+def words(manifest: Manifest, column: str = "text") -> pa.ChunkedArray:
+    """All words of all texts in the column, split at spaces."""
+    cut = pc.list_flatten(pc.split_pattern(manifest.table[column].drop_null(), " "))
     return cut.filter(pc.not_equal(cut, ""))
 
 
-def characters(manifest: Manifest) -> set[str]:
-    """All characters of all transcripts."""
-    blank = {" "} if pc.any(pc.match_substring(manifest.table["text"], " ")).as_py() else set()
-    return blank.union(*pc.unique(words(manifest)).to_pylist())
+def characters(manifest: Manifest, column: str = "text") -> set[str]:
+    """All characters of all texts in the column."""
+    blank = {" "} if pc.any(pc.match_substring(manifest.table[column], " ")).as_py() else set()
+    return blank.union(*pc.unique(words(manifest, column)).to_pylist())
 
 
 def duplicate_ids(parts: Parts) -> list[Problem]:
@@ -113,47 +114,49 @@ def duplicate_ids(parts: Parts) -> list[Problem]:
     return [Problem(f"{len(repeated):,} utterance ids repeat: {_some(repeated.to_pylist())}. Make them unique")]
 
 
-def transcripts(parts: Parts, source: str, as_characters: bool, left_out: bool = False) -> list[Problem]:
-    """Missing and empty transcripts, and characters that have no token.
+def texts(
+    parts: Parts, source: str, as_characters: bool, left_out: bool = False, column: str = "text"
+) -> list[Problem]:
+    """Missing and empty texts in the column (text | translation), and characters that have no token.
 
-    `source`: the part whose transcripts the tokens are made of. `left_out`: whether training skips characters without a
+    `source`: the part whose texts the tokens are made of. `left_out`: whether training skips characters without a
     token.
     """
-    problems = []
+    problems, what = [], TEXTS[column]
     for name, manifest in parts.items():
-        texts = manifest.table["text"]
-        empty = pc.equal(pc.utf8_trim_whitespace(texts.fill_null("")), "")
+        written = manifest.table[column]
+        empty = pc.equal(pc.utf8_trim_whitespace(written.fill_null("")), "")
         if count := pc.sum(empty).as_py():
-            what = f"{name}: {count:,} of {len(manifest):,} utterances have no transcript"
-            if texts.null_count < len(manifest):
-                first = _first(manifest, empty)
-                problems.append(Problem(f"{what}, first {first}. Complete or drop them", stops=name == source))
+            told = f"{name}: {count:,} of {len(manifest):,} utterances have no {what}"
+            if written.null_count < len(manifest):
+                first = _first(manifest, empty, column)
+                problems.append(Problem(f"{told}, first {first}. Complete or drop them", stops=name == source))
             elif name == source:
-                remedy = "tokens are made of transcripts. Name their column in data.options"
-                problems.append(Problem(f"{what}, and {remedy}", stops=True))
+                remedy = f"tokens are made of {what}s. Name their column in data.options"
+                problems.append(Problem(f"{told}, and {remedy}", stops=True))
             else:
                 problems.append(
-                    Problem(f"{what}: they cannot be scored, and only algorithms with pseudo-labels can train on them")
+                    Problem(f"{told}: they cannot be scored, and only algorithms with pseudo-labels can train on them")
                 )
-    known = characters(parts[source])
+    known = characters(parts[source], column)
     odd = untokenisable(known)
     if odd and as_characters:
-        where = _holding(parts[source], odd)
+        where = _holding(parts[source], odd, column)
         problems.append(
             Problem(f"{source}: {where} {named(odd)}, which cannot be tokens. Replace these characters", stops=True)
         )
     for name, manifest in parts.items():
-        if unknown := sorted(characters(manifest) - known):
+        if unknown := sorted(characters(manifest, column) - known):
             listed = named(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
             effect = "no model can recognise them"
             if name == "clients" and left_out:
                 effect = "training leaves them out"
             elif name == "clients":
                 effect = "clients that train on them fail (or set task.unknown=leave_out)"
+            where = _holding(manifest, unknown, column)
             problems.append(
                 Problem(
-                    f"{name}: {_holding(manifest, unknown)} characters that no transcript of {source} has: {listed}. "
-                    f"Normalise them: {effect}"
+                    f"{name}: {where} characters that no {what} of {source} has: {listed}. Normalise them: {effect}"
                 )
             )
     return problems
@@ -245,16 +248,18 @@ def _check(items: Iterable[tuple[str, float, bool]], sample_rate: int) -> list[t
     return found
 
 
-def _holding(manifest: Manifest, wanted: Sequence[str]) -> str:
-    """The beginning of a sentence: how many transcripts hold one of these characters, and the first of them."""
+def _holding(manifest: Manifest, wanted: Sequence[str], column: str) -> str:
+    """The beginning of a sentence: how many texts of the column hold one of these characters, and the first of them."""
     pattern = "[" + "".join(f"\\x{{{ord(c):x}}}" for c in wanted) + "]"
-    mask = pc.match_substring_regex(manifest.table["text"].fill_null(""), pattern)
-    return f"{pc.sum(mask).as_py():,} of {len(manifest):,} transcripts (first {_first(manifest, mask)}) hold"
+    mask = pc.match_substring_regex(manifest.table[column].fill_null(""), pattern)
+    first = _first(manifest, mask, column)
+    return f"{pc.sum(mask).as_py():,} of {len(manifest):,} {TEXTS[column]}s (first {first}) hold"
 
 
-def _first(manifest: Manifest, mask: pa.ChunkedArray) -> str:
+def _first(manifest: Manifest, mask: pa.ChunkedArray, column: str) -> str:
     row = manifest[pc.index(mask, True).as_py()]
-    return f"{row.utterance}: {row.text!r}" if row.text else row.utterance
+    text = getattr(row, column)
+    return f"{row.utterance}: {text!r}" if text else row.utterance
 
 
 def _some(names: Sequence[str]) -> str:

@@ -153,10 +153,10 @@ class SpeechData:
         clients = self._clients.take(self._members)
         return [clients] if self._server is None else [self._server, clients]
 
-    def transcripts(self) -> list[str]:
-        """The transcripts for training tokenisers and language models: the server's, or else the clients'."""
+    def transcripts(self, column: str = "text") -> list[str]:
+        """The texts for training tokenisers and language models: the server's, or else the clients'."""
         source = self._server if self._server is not None else self._clients
-        return [text for text in source.texts if text]
+        return [text for text in source.column(column) if text]
 
 
 def divide(

@@ -19,13 +19,13 @@ from fedray.data.features.dataset import Utterances
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding.search import BLANK
 from fedray.training.recognisers import teacher_forced
-from fedray.training.recognition import Recognition
+from fedray.training.speech_to_text import SpeechToText
 
 Pairs = Iterator[tuple[Tensor, Tensor] | None]  # keys and tokens of each utterance; None: left out
 
 
 def build_memory(
-    task: Recognition, params: Vector, data: Utterances, settings: MemorySettings, device: str
+    task: SpeechToText, params: Vector, data: Utterances, settings: MemorySettings, device: str
 ) -> tuple[Memory, int]:
     """Build the memory of a client's utterances. Also returns the number of utterances left out.
 
@@ -44,7 +44,7 @@ def build_memory(
     return Memory(np.concatenate(keys[filled]), np.concatenate(tokens), fingerprint(params), settings), left_out
 
 
-def frame_pairs(task: Recognition, params: Vector, data: Utterances, device: str) -> Pairs:
+def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, device: str) -> Pairs:
     """Yield encoder frames and their aligned CTC labels; None for an utterance with more tokens than frames."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in task.encoded(params, data, device):
@@ -62,7 +62,7 @@ def frame_pairs(task: Recognition, params: Vector, data: Utterances, device: str
             yield hidden[row, :frames], labels
 
 
-def state_pairs(task: Recognition, params: Vector, data: Utterances, device: str) -> Pairs:
+def state_pairs(task: SpeechToText, params: Vector, data: Utterances, device: str) -> Pairs:
     """Yield decoder states and the tokens that follow, the end of the sentence included."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in task.encoded(params, data, device):

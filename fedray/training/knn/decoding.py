@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from fedray.core.metrics import Metrics
 from fedray.core.types import Received
 from fedray.data.features.dataset import Utterances
-from fedray.data.text.error_rates import edit_counts
 from fedray.models.memory import Memory, fused, p_mem
 from fedray.training.decoding.search import GreedySearch, Hypothesis, Search, inside
 from fedray.training.recognisers import Recogniser
-from fedray.training.recognition import Recognition
+from fedray.training.speech_to_text import SpeechToText
 
 ROUNDING = 1e-6  # the error of float32 probabilities
 # The lowest log-probability of a decoder: SpeechBrain's beam search fails on infinities.
@@ -122,14 +121,7 @@ class HeadWithMemory(nn.Module):
         return self._fuse(self._head(last).log_softmax(-1), last).clamp(min=LEAST)
 
 
-def word_errors(task: Recognition, received: Received, data: Utterances, searches: Mapping[str, Search]) -> Metrics:
-    """The word error rate in percent of each search, by its name, from one encoder pass; NaN without utterances."""
-    if not len(data):
-        return Metrics.of(dict.fromkeys(searches, (0.0, 0.0)))
-    results = task.transcribe(received.params, data, list(searches.values()), received.device)
-    references = task.scored(data.texts)
-    rates = {}
-    for name, hypotheses in zip(searches, results, strict=True):
-        counts = edit_counts(references, task.scored(hypothesis.text for hypothesis in hypotheses))
-        rates[name] = (100.0 * sum(count.errors for count in counts), float(sum(count.length for count in counts)))
-    return Metrics.of(rates)
+def search_scores(task: SpeechToText, received: Received, data: Utterances, searches: Mapping[str, Search]) -> Metrics:
+    """The task's score of each search, by its name, from one encoder pass; NaN without utterances."""
+    texts = task.found(received.params, data, searches, received.device)
+    return task.scores(task.scored(task.texts(data)), texts)

@@ -16,14 +16,14 @@ from fedray.models.memory import Memory, p_mem, p_mem_of
 from fedray.training.decoding.search import collapsed
 from fedray.training.knn.decoding import Retrieval
 from fedray.training.recognisers import teacher_forced
-from fedray.training.recognition import Recognition
+from fedray.training.speech_to_text import SpeechToText
 
 Costs = npt.NDArray[np.float64]  # of each setting
 Answer = tuple[tuple[int, float], Tensor]  # (k, temperature), and p_mem of each state
 
 
 def setting_costs(
-    task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
+    task: SpeechToText, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
 ) -> Costs:
     """The cost of each setting on labelled data, [settings], from one retrieval for the largest k.
 
@@ -39,7 +39,7 @@ def setting_costs(
 
 
 def word_errors_by_setting(
-    task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
+    task: SpeechToText, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
 ) -> Iterator[tuple[Costs, int]]:
     """Yield for each batch 100 x the word errors under each setting, and the number of words."""
     for positions, hidden, lengths, model in task.encoded(params, data, device):
@@ -73,7 +73,7 @@ def best_tokens(probabilities: Tensor, answers: Iterator[Answer], settings: Sequ
 
 
 def token_losses(
-    task: Recognition, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
+    task: SpeechToText, params: Vector, data: Utterances, memory: Memory, settings: Sequence[Retrieval], device: str
 ) -> Iterator[tuple[Costs, int]]:
     """Yield for each batch the negative log-likelihood of the tokens under each setting, and the number of tokens."""
     targets = task.targets(data)

@@ -1,0 +1,65 @@
+"""Counts of translations, from which `fedray.core.ngram_scores` derives BLEU and chrF, and sacreBLEU's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedray.core.metrics import Metrics
+from fedray.core.ngram_scores import BLEU_ORDERS, CHRF_ORDERS
+
+# sacreBLEU's tokenisations that need no further packages and no download.
+TOKENISATIONS = ("13a", "intl", "zh", "char", "none")
+
+
+def translation_scores(references: Sequence[str], hypotheses: Sequence[str], tokens: str, suffix: str = "") -> Metrics:
+    """`bleu` and `chrf` of these translations, as metrics that add. `tokens`: sacreBLEU's tokenisation.
+
+    `suffix` is put behind both names. Both are NaN without translations.
+    """
+    return Metrics.of(_bleu_counts(references, hypotheses, tokens, f"bleu{suffix}")) + Metrics.of(
+        _chrf_counts(references, hypotheses, f"chrf{suffix}")
+    )
+
+
+def sentence_bleu(references: Sequence[str], hypotheses: Sequence[str], tokens: str) -> list[float]:
+    """BLEU of each sentence alone, up to the highest order that it has (eff:yes): to sort sentences by."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    scorer = BLEU(tokenize=tokens, effective_order=True)
+    pairs = zip(references, hypotheses, strict=True)
+    return [float(scorer.sentence_score(hypothesis, [reference]).score) for reference, hypothesis in pairs]
+
+
+def signatures(tokens: str) -> dict[str, str]:
+    """sacreBLEU's signature of each score."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    scorers = {"bleu": BLEU(tokenize=tokens), "chrf": CHRF()}
+    for scorer in scorers.values():
+        scorer.num_refs = 1  # a signature tells it, and sacreBLEU learns it from data
+    return {name: str(scorer.get_signature()) for name, scorer in scorers.items()}
+
+
+def _bleu_counts(
+    references: Sequence[str], hypotheses: Sequence[str], tokens: str, name: str
+) -> dict[str, tuple[float, float]]:
+    from sacrebleu.metrics.bleu import BLEU
+
+    if not references:
+        return {f"{name}|{part}": (0.0, 0.0) for part in (*BLEU_ORDERS, "length")}
+    found = BLEU(tokenize=tokens, force=True).corpus_score(list(hypotheses), [list(references)])
+    counts = {f"{name}|{order}": (found.counts[order - 1], found.totals[order - 1]) for order in BLEU_ORDERS}
+    return counts | {f"{name}|length": (found.sys_len, found.ref_len)}
+
+
+def _chrf_counts(references: Sequence[str], hypotheses: Sequence[str], name: str) -> dict[str, tuple[float, float]]:
+    from sacrebleu.metrics.chrf import CHRF
+
+    rows = CHRF()._extract_corpus_statistics(list(hypotheses), [list(references)]) if references else []
+    sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * (3 * len(CHRF_ORDERS))
+    counts: dict[str, tuple[float, float]] = {}
+    for order in CHRF_ORDERS:
+        of_hypotheses, of_references, matches = sums[3 * order - 3 : 3 * order]
+        counts |= {f"{name}|{order}": (matches, of_hypotheses), f"{name}|of {order}": (matches, of_references)}
+    return counts

@@ -1,0 +1,209 @@
+"""Speech to text as a task: what recognition and translation share.
+
+The loss is nu CTC + (1 - nu) attention. A search finds the text of encoded utterances.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import ctc_loss
+
+from fedray.core.metrics import Metrics
+from fedray.core.settings import Choice
+from fedray.core.types import Vector
+from fedray.data.features.augment import SpecAugment
+from fedray.data.features.dataset import Batch, Utterances, batches
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.federation.speech_data import SpeechData
+from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
+from fedray.data.text.tokenisers import Characters, SentencePiece
+from fedray.models.conformer import Conformer
+from fedray.models.crdnn import CRDNN
+from fedray.models.export_recogniser import export
+from fedray.models.whisper import Whisper, checked_folder, limits
+from fedray.storage.files import write_atomically
+from fedray.training.decoding.search import Hypothesis, Search
+from fedray.training.recogniser_checks import check_seconds, check_tokens
+from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, decoder_losses, teacher_forced
+from fedray.training.stack import answer
+from fedray.training.task import Targets, Task
+
+EVALUATION_BATCH = 32
+TOKENS = ("characters", "unigram", "bpe", "pretrained")
+
+
+class SpeechToText(Task):
+    """Speech to the text in a column of the manifest. Abstract: a subclass names its searches and its scores."""
+
+    score: str  # the name of greedy search's score
+    text_name: str  # of the texts, in errors
+    smoothing = 0.0  # of the decoder's labels: the share that is spread evenly over all tokens
+
+    def __init__(self, settings: Any, model: Choice, features: FeatureSettings, data: SpeechData) -> None:
+        """Train the tokeniser on the federation's texts (`SpeechData.transcripts`)."""
+        super().__init__(settings, model, features, data)
+        # Whisper's limits: frames of the window, tokens of a text.
+        self.limits = limits(model.settings) if issubclass(self.model_class, Whisper) else None
+        self._augment = SpecAugment(settings.augment)
+        self.tokeniser: Characters | SentencePiece | PretrainedTokeniser
+        if settings.tokens == "pretrained":
+            self.tokeniser = PretrainedTokeniser.load(checked_folder(model.settings))
+        else:
+            texts = data.transcripts(self.column(settings))
+            self.tokeniser = trained_tokeniser(texts, settings.tokens, settings.vocabulary)
+        self.outputs = self.tokeniser.size
+
+    def texts(self, data: Utterances) -> list[str | None]:
+        """The true text of each utterance; None where there is none."""
+        return data.column(self.column(self.settings))
+
+    def targets(self, data: Utterances) -> list[list[int]]:
+        """The token ids of each text.
+
+        ValueError names an utterance without a text, with unknown characters, or beyond Whisper's limits.
+        """
+        if self.limits is not None:
+            check_seconds(data, self.limits[0])
+        targets = encoded(data, self.texts(data), self.tokeniser, self.settings.unknown, self.text_name)
+        if self.limits is not None:
+            check_tokens(data, targets, self.limits[1])
+        return targets
+
+    def ctc_targets(self, targets: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """The token ids that CTC learns."""
+        return targets
+
+    def augment(self, batch: Batch) -> Batch:
+        return self._augment(batch)
+
+    def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
+        """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances."""
+        assert not isinstance(targets, np.ndarray)
+        nu, device = self.settings.ctc_weight, batch.features.device
+        loss = torch.zeros((), device=device)
+        if nu < 1:
+            recogniser = cast(Recogniser, model)
+            before, after, counted = teacher_forced(targets, recogniser.bos, recogniser.eos, device)
+            outputs = answer(model, by_both if nu else by_attention, batch.features, batch.lengths, before)
+            losses = decoder_losses(outputs[0][:, : after.shape[1]], after, self.smoothing)
+            loss = (1 - nu) * ((losses * counted).sum(1) / (sizes_of(targets, device) + 1)).mean()
+        else:
+            outputs = answer(model, by_ctc, batch.features, batch.lengths)
+        if nu > 0:
+            log_probs, lengths = outputs[-2:]
+            aligned = self.ctc_targets(targets)
+            flat = torch.tensor([token for row in aligned for token in row], device=device)
+            sizes = sizes_of(aligned, device)
+            loss = nu * ctc_loss(log_probs.transpose(0, 1), flat, lengths, sizes, blank=0, zero_infinity=True) + loss
+        return loss
+
+    @abstractmethod
+    def greedy(self) -> Search:
+        """Greedy search."""
+
+    @abstractmethod
+    def search(self, assets: Mapping[str, Any]) -> Search:
+        """The search of `task.decode`."""
+
+    @abstractmethod
+    def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
+        """The searches of a final evaluation by the names of their scores, greedy search first."""
+
+    def scored(self, texts: Iterable[str | None]) -> list[str]:
+        """Texts as they are scored. A missing text is empty."""
+        return [text or "" for text in texts]
+
+    @abstractmethod
+    def scores(self, references: Sequence[str], texts: Mapping[str, Sequence[str]]) -> Metrics:
+        """The scores of what searches have found, by the names of the searches."""
+
+    def transcribe(
+        self, params: Vector, data: Utterances, searches: Sequence[Search], device: str
+    ) -> list[list[Hypothesis]]:
+        """For each search the hypotheses of all utterances, in the order of `data`, from one encoder pass."""
+        if self.limits is not None:
+            check_seconds(data, self.limits[0])
+        by_position: list[dict[int, Hypothesis]] = [{} for _ in searches]
+        for positions, hidden, lengths, model in self.encoded(params, data, device):
+            for search, hypotheses in zip(searches, by_position, strict=True):
+                hypotheses.update(zip(positions, search.transcribe(model, hidden, lengths), strict=True))
+        return [[hypotheses[position] for position in range(len(data))] for hypotheses in by_position]
+
+    def found(
+        self, params: Vector, data: Utterances, searches: Mapping[str, Search], device: str
+    ) -> dict[str, list[str]]:
+        """The texts that each search finds, by its name."""
+        results = self.transcribe(params, data, list(searches.values()), device)
+        texts = [[hypothesis.text for hypothesis in hypotheses] for hypotheses in results]
+        return dict(zip(searches, texts, strict=True))
+
+    def encoded(
+        self, params: Vector, data: Utterances, device: str
+    ) -> Iterator[tuple[list[int], Tensor, Tensor, Recogniser]]:
+        """For each batch: positions, hidden states [B, T, D], their lengths [B], and the model; without gradients."""
+        flat = self.flat(device)
+        flat.load(params)
+        flat.model.eval()
+        model = cast(Recogniser, flat.model)
+        with torch.no_grad():
+            for batch in batches(data, EVALUATION_BATCH, None):
+                moved = batch.to(device)
+                yield batch.positions.tolist(), *model.encode(moved.features, moved.lengths), model
+
+    def export(self, params: Vector, folder: Path) -> None:
+        """Write the model with its tokeniser and an example that needs torch and SpeechBrain only.
+
+        For Whisper, a checkpoint of transformers. For a user's model, its state dict and the tokeniser.
+        """
+        flat = self.flat("cpu")
+        flat.load(params)
+        if isinstance(flat.model, Whisper):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.tokeniser.save(folder)
+            flat.model.save_pretrained(folder)
+            return
+        if not isinstance(flat.model, (Conformer, CRDNN)):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.tokeniser.save(folder)
+            write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
+            return
+        export(flat.model, self.tokeniser, self.described_features(), folder, self.greedy().reads)
+
+
+def trained_tokeniser(texts: Sequence[str], kind: str, size: int) -> Characters | SentencePiece:
+    """A tokeniser of characters, or of `size` sub-words of a kind, trained on texts."""
+    return Characters.train(texts) if kind == "characters" else SentencePiece.train(texts, size, kind)
+
+
+def encoded(
+    data: Utterances,
+    texts: Sequence[str | None],
+    tokeniser: Characters | SentencePiece | PretrainedTokeniser,
+    unknown: str,
+    name: str,
+) -> list[list[int]]:
+    """The token ids of each utterance's text. ValueError names an utterance without a text, or with unknown characters.
+
+    `name`: what the texts are, in errors.
+    """
+    found = []
+    for utterance, text in zip(data.ids, texts, strict=True):
+        if text is None:
+            raise ValueError(f"utterance {utterance} has no {name}, which training needs: add it, or leave the row out")
+        try:
+            found.append(tokeniser.encode(text, unknown))
+        except ValueError as error:
+            raise ValueError(f"utterance {utterance}: {error}") from error
+    return found
+
+
+def sizes_of(targets: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """The numbers of tokens, int64 [batch]."""
+    return torch.tensor([len(target) for target in targets], device=device)

@@ -1,0 +1,213 @@
+"""Speech translation as a task: from speech to text in another language, by an encoder and a decoder.
+
+The loss is the decoder's cross-entropy with smoothed labels; `ctc_weight` adds CTC on the transcripts beside it, with
+tokens of their own. The scores are BLEU and chrF, by greedy and beam search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from torch import nn
+
+from fedray.core.metrics import Metrics
+from fedray.core.ranges import Count, Part, Positive
+from fedray.core.settings import Choice
+from fedray.core.types import Evaluation, Vector
+from fedray.data.features.augment import SpecAugmentSettings
+from fedray.data.features.dataset import Utterances
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.federation.speech_data import SpeechData
+from fedray.data.text.tokenisers import UNKNOWN, Tokeniser
+from fedray.data.text.translation_scores import TOKENISATIONS, sentence_bleu, signatures, translation_scores
+from fedray.models import MODELS
+from fedray.models.conformer import Conformer
+from fedray.models.crdnn import CRDNN
+from fedray.training.decoding.search import DecodeSettings, Search
+from fedray.training.recogniser_checks import check_translator
+from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, trained_tokeniser
+
+
+@dataclass(frozen=True)
+class TranslationSearchSettings:
+    """Beam search on the decoder."""
+
+    search: ClassVar[str] = "attention"
+    beam: Count = 5  # hypotheses that the search keeps; 1: greedy search alone
+    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens per encoder frame
+
+
+@dataclass(frozen=True)
+class TranslationSettings:
+    """Tokens, loss, decoding and scores."""
+
+    # characters | unigram | bpe: trained on translations | pretrained: those of the model's checkpoint (whisper)
+    tokens: str = "characters"
+    vocabulary: Count = 500  # number of sub-words, for unigram and bpe
+    # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
+    unknown: str = "refuse"
+    label_smoothing: Part = 0.1  # share of a label that is spread evenly over all tokens
+    # Share of CTC on the transcripts in the loss: 0 needs no transcripts, and the model has no layer for CTC.
+    ctc_weight: Part = 0.0
+    transcript_tokens: str = "characters"  # characters | unigram | bpe: CTC's tokens, trained on transcripts
+    transcript_vocabulary: Count = 500  # number of CTC's sub-words
+    augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
+    # For pseudo-labels and final scores. Between rounds, dev is scored by greedy search.
+    decode: TranslationSearchSettings = field(default_factory=TranslationSearchSettings)
+    bleu: str = "13a"  # sacreBLEU's tokenisation: 13a (English and the like) | zh (Chinese) | intl | char | none
+
+    def __post_init__(self) -> None:
+        for name, known in {
+            "tokens": TOKENS,
+            "transcript_tokens": TOKENS[:-1],
+            "unknown": UNKNOWN,
+            "bleu": TOKENISATIONS,
+        }.items():
+            if (given := getattr(self, name)) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+
+
+class Labels(list[int]):
+    """The token ids of a translation, with those of the transcript that CTC learns."""
+
+    def __init__(self, tokens: Sequence[int] = (), transcript: Sequence[int] = ()) -> None:
+        super().__init__(tokens)
+        self.transcript = transcript
+
+
+class Translation(SpeechToText):
+    """Speech to its translation, the column `translation` of the manifest."""
+
+    Settings = TranslationSettings
+    settings: TranslationSettings
+    init_depends = (
+        "task.kind",
+        "task.tokens",
+        "task.vocabulary",
+        "task.label_smoothing",
+        "task.ctc_weight",
+        "task.transcript_tokens",
+        "task.transcript_vocabulary",
+        "task.augment",
+    )
+    best = ("dev/bleu", "max")
+    score, text_name = "bleu", "translation"
+
+    def __init__(
+        self, settings: TranslationSettings, model: Choice, features: FeatureSettings, data: SpeechData
+    ) -> None:
+        """Train the tokenisers.
+
+        ValueError: the training data have no translations (or transcripts, where CTC needs them), or an utterance that
+        is scored has no translation.
+        """
+        needed = {"translation": "translations"} | ({"text": "transcripts"} if settings.ctc_weight else {})
+        for column, name in needed.items():
+            if not data.transcripts(column):
+                raise ValueError(f"the training data have no {name}: name their column in data.options")
+        for split in data.splits():
+            scored = data.evaluation(split)
+            missing = [utterance for utterance, text in zip(scored.ids, scored.translations, strict=True) if not text]
+            if missing:
+                raise ValueError(f"{split}: utterance {missing[0]} has no translation to score by: leave the row out")
+        super().__init__(settings, model, features, data)
+        self.smoothing = settings.label_smoothing
+        self.transcripts: Tokeniser | None = None
+        if settings.ctc_weight:
+            kind, size = settings.transcript_tokens, settings.transcript_vocabulary
+            self.transcripts = trained_tokeniser(data.transcripts(), kind, size)
+
+    @classmethod
+    def check_setup(cls, settings: TranslationSettings, model: Choice, features: FeatureSettings) -> None:
+        super().check_setup(settings, model, features)
+        check_translator(MODELS[model.kind], model.settings, settings.tokens, settings.ctc_weight)
+
+    @classmethod
+    def column(cls, settings: Any) -> str:
+        return "translation"
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        return signatures(self.settings.bleu)
+
+    def model(self) -> nn.Module:
+        if not issubclass(self.model_class, Conformer | CRDNN):
+            return super().model()
+        ctc = self.transcripts.size if self.transcripts is not None else 0
+        return self.model_class(self.model_settings, self.features.bins, self.outputs, ctc)
+
+    def texts(self, data: Utterances) -> list[str | None]:
+        """The translation of each utterance; None where there is none, or an empty one."""
+        return [text or None for text in data.translations]
+
+    def targets(self, data: Utterances) -> list[list[int]]:
+        targets = super().targets(data)
+        if self.transcripts is None:
+            return targets
+        spoken = encoded(data, data.texts, self.transcripts, self.settings.unknown, "transcript")
+        return [Labels(*pair) for pair in zip(targets, spoken, strict=True)]
+
+    def ctc_targets(self, targets: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        return [cast(Labels, target).transcript for target in targets]
+
+    def greedy(self) -> Search:
+        return self._search(1)
+
+    def search(self, assets: Mapping[str, Any]) -> Search:
+        return self._search(self.settings.decode.beam)
+
+    def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
+        """`bleu` is greedy search; `bleu_beam` is beam search, unless the beam is 1."""
+        beam = {"bleu_beam": self.search(assets)} if self.settings.decode.beam > 1 else {}
+        return {"bleu": self.greedy()} | beam
+
+    def _search(self, beam: int) -> Search:
+        # Imported where it is needed: SpeechBrain's decoders take a second to import.
+        from fedray.training.decoding.attention import AttentionSearch
+
+        longest = self.settings.decode.max_tokens_per_frame
+        decode = DecodeSettings("attention", beam, lm_weight=0.0, ctc_weight=0.0, max_tokens_per_frame=longest)
+        return AttentionSearch(decode, self.tokeniser.decode)
+
+    def scores(self, references: Sequence[str], texts: Mapping[str, Sequence[str]]) -> Metrics:
+        """BLEU and chrF of each search: `bleu` and `chrf`, `bleu_beam` and `chrf_beam`."""
+        metrics = Metrics()
+        for name, found in texts.items():
+            metrics += translation_scores(references, found, self.settings.bleu, name.removeprefix(self.score))
+        return metrics
+
+    def evaluate(
+        self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
+    ) -> Evaluation:
+        """BLEU and chrF of greedy search.
+
+        `final` adds those of beam search, and one row for each utterance with the BLEU of its sentence.
+        """
+        if not len(data):
+            return Evaluation(Metrics())
+        texts = self.found(params, data, self.searches(assets) if final else {"bleu": self.greedy()}, device)
+        references = self.scored(self.texts(data))
+        metrics = self.scores(references, texts)
+        if not final:
+            return Evaluation(metrics)
+        columns: dict[str, Sequence[object]] = {
+            "utterance": data.ids,
+            "speaker": data.speakers,
+            "label": [label or "" for label in data.labels],
+            "source": self.scored(data.texts),
+            "reference": references,
+        }
+        for name, found in texts.items():
+            alone = [round(value, 2) for value in sentence_bleu(references, found, self.settings.bleu)]
+            columns |= {f"hypothesis{name.removeprefix('bleu')}": found, name: alone}
+        rows = zip(*columns.values(), strict=True)
+        return Evaluation(metrics, [dict(zip(columns, row, strict=True)) for row in rows])
+
+    def export(self, params: Vector, folder: Path) -> None:
+        super().export(params, folder)
+        if self.transcripts is not None:
+            (folder / "transcripts").mkdir(exist_ok=True)
+            self.transcripts.save(folder / "transcripts")
