@@ -46,10 +46,12 @@ COMMAND = "python -m benchmarks.engine.growth"
 COLOURS = {"before": "#b0b0b0", "now": "#1b6ca8"}
 WHERE = {"disk": "on a disk", "bucket": "in a bucket"}
 PARTS = ("disk", "bucket", "seen")
+WRITTEN = {"bytes", "pages"}  # counted from the start of a driver
 POINTS = 50  # in which the rounds of a run are summed up
 SHOWN = {  # what is measured -> title, factor
     "seconds": ("Milliseconds a round", 1e3),
     "bytes": ("Kilobytes written a round", 1e-3),
+    "pages": ("Kilobytes of pages a round", 1e-3),
     "memory": ("Memory of the driver, MB (RSS)", 1e-6),
     "files": ("Open files of the driver", 1.0),
 }
@@ -57,9 +59,10 @@ SHOWN = {  # what is measured -> title, factor
 
 INTRODUCTION = """A toy: 10,000 clients, 16 of them a round in two lanes, with a state each, a checkpoint a round, a
 dev score a round that is best in round 3, and one client in fifty that fails. Two actors. Bytes on a disk are those
-that the driver caused to be written (`write_bytes` of Linux, whole pages); bytes of a bucket are those of all requests.
-*before* is fedray as of commit 9250eec. Other work took most of the machine's time: seconds tell little, and the rest
-does not depend on it."""
+that the driver writes; bytes of a bucket are those of all requests. Pages are those that the driver changes, the file
+system's own included (`write_bytes` of Linux): they rise until all clients have states, since a round removes the old
+states of its clients from other folders, and each file that is synced writes pages anew. *before* is fedray as of
+commit 9250eec, which synced no files."""
 SEEN = """Rounds of 100 clients, after a checkpoint with the records of so many clients that have taken part."""
 
 
@@ -97,8 +100,8 @@ def assignment(place: Path | str, population: int, cohort: int, rounds: int) -> 
     return Assignment("growth", program, {}, plan, share(engine, session.resources()), place)
 
 
-def play(given: Assignment, written: Callable[[psutil.Process], int]) -> list[Json]:
-    """Play a run; what was measured after each round. `written`: bytes that a driver has written by now."""
+def play(given: Assignment, written: Callable[[psutil.Process], Json]) -> list[Json]:
+    """Play a run; what was measured after each round. `written`: what a driver has written by now, in bytes."""
     driver = drivers.start(given)
     try:
         finished, seen, over = driver.run.remote(), 0, False
@@ -115,7 +118,7 @@ def play(given: Assignment, written: Callable[[psutil.Process], int]) -> list[Js
                     {
                         "round": row["round"],
                         "seconds": row["time/round_s"] + (row["time/checkpoint_s"] or 0) + (row["time/events_s"] or 0),
-                        "bytes": written(process),
+                        **written(process),
                         "memory": process.memory_info().rss,
                         "files": process.num_fds(),
                     }
@@ -126,12 +129,13 @@ def play(given: Assignment, written: Callable[[psutil.Process], int]) -> list[Js
         ray.kill(driver)
 
 
-def on_disk(process: psutil.Process) -> int:
-    return int(process.io_counters().write_bytes)
+def on_disk(process: psutil.Process) -> Json:
+    written = process.io_counters()
+    return {"bytes": written.write_chars, "pages": written.write_bytes}
 
 
 @contextmanager
-def bucket() -> Iterator[tuple[str, Callable[[psutil.Process], int]]]:
+def bucket() -> Iterator[tuple[str, Callable[[psutil.Process], Json]]]:
     """The URI of a folder in a bucket of this machine, and the bytes that were sent there."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication as App
 
@@ -144,7 +148,7 @@ def bucket() -> Iterator[tuple[str, Callable[[psutil.Process], int]]]:
         return serve(app, environ, start)
 
     with stores.s3() as new, mock.patch.object(App, "__call__", counting):
-        yield new(), lambda process: sent[0]
+        yield new(), lambda process: {"bytes": sent[0]}
 
 
 def after(seen: int, cohort: int, rounds: int, folder: Path) -> list[Json]:
@@ -166,12 +170,13 @@ def after(seen: int, cohort: int, rounds: int, folder: Path) -> list[Json]:
 def summary(samples: Sequence[Json]) -> Json:
     """The samples in POINTS pieces: medians of seconds, means of bytes a round, last memory and files."""
     size = max(1, len(samples) // POINTS)
-    found: Json = {"rounds": len(samples), "at": [], **{name: [] for name in SHOWN}}
+    found: Json = {"rounds": len(samples), "at": [], **{name: [] for name in SHOWN if name in samples[0]}}
     for start in range(1, len(samples) - size + 1, size):
         piece, before = samples[start : start + size], samples[start - 1]
         found["at"].append(piece[-1]["round"])
         found["seconds"].append(median(one["seconds"] for one in piece))
-        found["bytes"].append((piece[-1]["bytes"] - before["bytes"]) / len(piece))
+        for name in WRITTEN & found.keys():
+            found[name].append((piece[-1][name] - before[name]) / len(piece))
         found["memory"].append(piece[-1]["memory"])
         found["files"].append(piece[-1]["files"])
     return found
@@ -191,7 +196,7 @@ def measure(part: str, options: argparse.Namespace, folder: Path) -> Json:
             samples = after(seen, 100, options.seen_rounds, folder / f"after-{seen}")
         found[str(seen)] = {
             "seconds": median(one["seconds"] for one in samples[1:]),
-            "bytes": (samples[-1]["bytes"] - samples[0]["bytes"]) / (len(samples) - 1),
+            **{name: (samples[-1][name] - samples[0][name]) / (len(samples) - 1) for name in WRITTEN},
             "memory": samples[-1]["memory"],
             "files": samples[-1]["files"],
         }
@@ -202,12 +207,14 @@ def draw(numbers: Json, path: Path) -> None:
     """A row of panels for the disk and one for the bucket: a line for each version."""
     parts = [part for part in ("disk", "bucket") if any(part in found for found in numbers.values())]
     with matplotlib.rc_context(figure.STYLE):
-        drawing = Figure(figsize=(13, 3.0 * len(parts)), layout="constrained")
+        drawing = Figure(figsize=(16, 3.0 * len(parts)), layout="constrained")
         for row, part in enumerate(parts):
             for column, (name, (title, factor)) in enumerate(SHOWN.items(), 1):
+                if not any(name in found.get(part, {}) for found in numbers.values()):
+                    continue
                 axes = drawing.add_subplot(len(parts), len(SHOWN), row * len(SHOWN) + column)
                 for label, found in numbers.items():
-                    if part in found:
+                    if name in found.get(part, {}):
                         line = found[part]
                         axes.plot(line["at"], [factor * value for value in line[name]], COLOURS[label], label=label)
                 axes.set_title(title)
@@ -232,7 +239,7 @@ def page(numbers: Json) -> str:
             lines += [study.table(rows)]
     rows = [
         {"version": label, "clients before": f"{int(seen):,}"}
-        | {title: f"{factor * one[name]:,.0f}" for name, (title, factor) in SHOWN.items()}
+        | {title: f"{factor * one[name]:,.0f}" for name, (title, factor) in SHOWN.items() if name in one}
         for label, found in numbers.items()
         for seen, one in found.get("seen", {}).items()
     ]
@@ -246,6 +253,7 @@ def _tenths(found: Json) -> dict[str, str]:
     return {
         title: f"{factor * mean(found[name][:tenth]):,.0f} → {factor * mean(found[name][-tenth:]):,.0f}"
         for name, (title, factor) in SHOWN.items()
+        if name in found
     }
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from fedray.algorithms import ALGORITHMS
 from fedray.algorithms.fedmlac import FedMLAC, FedMLACSettings
-from fedray.core.metrics import Metrics
-from fedray.core.types import Client, Received, State, Update
+from fedray.core.types import Client, Evaluation, Received, State, Update
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,10 @@ class PassedOn(FedMLAC):
         self.carried = update.state
         return update
 
-    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
-        return super().evaluate_personal(self._with_the_one(client), received, data)
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, Any], final: bool
+    ) -> Mapping[str, Evaluation]:
+        return super().evaluate_personal(self._with_the_one(client), received, data, final)
 
     def _with_the_one(self, client: Client) -> Client:
         return client if self.carried is None else replace(client, state=self.carried)

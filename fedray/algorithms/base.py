@@ -172,10 +172,12 @@ class TaskAlgorithm(Algorithm):
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
         return self.task.evaluate(received.params, data, received.assets, received.device, final)
 
-    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, Any], final: bool
+    ) -> Mapping[str, Evaluation]:
         """Scores of the global model after the client's training, which is repeated for it [ours]."""
         params = self.client_train(client, received).model.params()
-        return personal_scores(self.task, params, received, data)
+        return personal_scores(self.task, params, received, data, final)
 
     def export(self, state: ServerState, folder: Path) -> None:
         self.task.export(state.params, folder)
@@ -235,12 +237,11 @@ def trained(
     return Trained(model, Update(model.delta(), scalars, losses + (scores or Metrics()), state))
 
 
-def personal_scores(task: Task, params: Vector, received: Received, data: Mapping[str, Any]) -> dict[str, Metrics]:
+def personal_scores(
+    task: Task, params: Vector, received: Received, data: Mapping[str, Any], final: bool
+) -> dict[str, Evaluation]:
     """The task's scores of a personal model on each of these data sets."""
-    return {
-        split: task.evaluate(params, part, received.assets, received.device, final=False).metrics
-        for split, part in data.items()
-    }
+    return {split: task.evaluate(params, part, received.assets, received.device, final) for split, part in data.items()}
 
 
 def server_pass(task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:

@@ -29,7 +29,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.ranges import Amount
 from fedray.core.seeds import derive
 from fedray.core.settings import positive
-from fedray.core.types import Client, Received
+from fedray.core.types import Client, Evaluation, Received
 from fedray.training.local import LocalModel
 
 
@@ -70,7 +70,9 @@ class Ditto(FederatedSGD):
         metrics = losses + Metrics(personal_loss=personal_losses.total("loss"))
         return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}))
 
-    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, Any], final: bool
+    ) -> Mapping[str, Evaluation]:
         """Scores of v_i."""
         assert client.state is not None
-        return personal_scores(self.task, client.state["v"], received, data)
+        return personal_scores(self.task, client.state["v"], received, data, final)

@@ -23,14 +23,14 @@ likelihood. Translation has memories of states alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import ALONE, Metrics
-from fedray.core.types import NOTHING, Broadcast, Change, Client, Received, ServerState, Update
+from fedray.core.types import NOTHING, Broadcast, Change, Client, Evaluation, Received, ServerState, Update
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory, fingerprint
@@ -110,7 +110,9 @@ class FedMem(TaskAlgorithm):
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return state
 
-    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, Any], final: bool
+    ) -> Mapping[str, Evaluation]:
         """Scores with the client's memory, and without it under names that end in `_alone`."""
         assert client.state is not None
         memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
@@ -125,8 +127,11 @@ class FedMem(TaskAlgorithm):
         searches: dict[str, Search] = {}
         for name, search in self.searches(received.assets).items():
             searches |= {name: SearchWithMemory(search, memory, chosen), name + ALONE: search}
-        scores = {split: search_scores(self.task, received, part, searches) + choice for split, part in data.items()}
-        return scores | {"dev": scores["dev"] + costs} if "dev" in scores else scores
+        scores = {}
+        for split, part in data.items():
+            scored = search_scores(self.task, received, part, searches, final)
+            scores[split] = replace(scored, metrics=scored.metrics + choice + (costs if split == "dev" else Metrics()))
+        return scores
 
     def searches(self, assets: Mapping[str, Any]) -> dict[str, Search]:
         """The final evaluation's searches that read the memory's kind of keys, by the names of their scores."""

@@ -35,7 +35,7 @@ from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Amount, Positive
 from fedray.core.settings import positive
-from fedray.core.types import Client, Received, State
+from fedray.core.types import Client, Evaluation, Received, State
 from fedray.data.features.dataset import batches
 from fedray.training.classification import Classification
 from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, Mean, PretrainSettings
@@ -131,10 +131,12 @@ class FedMLAC(FederatedSGD):
         losses = Metrics(loss=loss_v.pair(), personal_loss=loss_w.pair())
         return trained(v, data, losses, state={"size": size, "params": w.params()})
 
-    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, Any], final: bool
+    ) -> Mapping[str, Evaluation]:
         """Scores of w_i."""
         assert client.state is not None
-        return personal_scores(self.personal[client.state["size"]], client.state["params"], received, data)
+        return personal_scores(self.personal[client.state["size"]], client.state["params"], received, data, final)
 
 
 def mutual_loss(logits: Tensor, teacher: Tensor, classes: Tensor, weight: float, temperature: float) -> Tensor:

@@ -94,8 +94,10 @@ class Gao(FederatedSGD):
         losses = theta_i.fit(client.data, targets, self.local_settings(received), client.seed)
         if not isinstance(self.strategy, ByWer):
             return trained(theta_i, client.data, losses)
-        scores = personal_scores(self.task, theta_i.params(), received, {"central": received.assets["central set"]})
-        wer_i = Metrics(central_wer=scores["central"].total("wer"))
+        scores = personal_scores(
+            self.task, theta_i.params(), received, {"dev": received.assets["central set"]}, final=False
+        )
+        wer_i = Metrics(central_wer=scores["dev"].metrics.total("wer"))
         return trained(theta_i, client.data, losses, scores=wer_i, report={"wer": wer_i["central_wer"] / 100})
 
     def server_finish(self, server: Server, state: ServerState) -> ServerState:

@@ -163,10 +163,12 @@ class Algorithm(ABC):
         """Score the global model on a shard of a split. `final`: with beam search and the rows of predictions.tsv."""
         return Evaluation(Metrics())
 
-    def evaluate_personal(self, client: Client, received: Received, data: Mapping[str, Any]) -> Mapping[str, Metrics]:
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, Any], final: bool
+    ) -> Mapping[str, Evaluation]:
         """Score a client's personal model on each of these data sets; `client.state` is the client's newest state.
 
-        The engine calls it where `evaluation.personal_every` or `personal_final` asks for it.
+        The engine calls it where `evaluation.personal_every` or `personal_final` asks for it. `final`: as `evaluate`.
         """
         return {}
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 Parts = Mapping[str, tuple[float, float]]  # part of a metric -> its pooled pair
 
 BLEU_ORDERS = range(1, 5)  # of n-grams of tokens
+BLEU_PARTS = 10  # tokens of the references, of the hypotheses, matches by order, n-grams of the hypotheses by order
 CHRF_ORDERS = range(1, 7)  # of n-grams of characters
 
 
@@ -27,6 +30,22 @@ def bleu(parts: Parts) -> float:
     matches, totals = zip(*(map(int, parts[str(order)]) for order in BLEU_ORDERS), strict=True)
     found = BLEU.compute_bleu(list(matches), list(totals), length, of_references, smooth_method="exp")
     return float(found.score)
+
+
+def bleu_of(counts: np.ndarray) -> np.ndarray:
+    """The same of many counts [..., BLEU_PARTS] at once, as floats: [...]; 0 where nothing matches.
+
+    Equal to `bleu` but for rounding (tests/properties/test_translation_scores.py).
+    """
+    of_references, of_hypotheses = counts[..., 0], counts[..., 1]
+    matches, totals = counts[..., 2:6], counts[..., 6:]
+    # smooth:exp halves a precision without matches once more for each such order before it.
+    halvings = np.cumsum((matches == 0) & (totals > 0), axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precisions = np.where(matches > 0, matches, 0.5**halvings) / totals
+        brevity = np.exp(np.minimum(0.0, 1 - of_references / of_hypotheses))
+        found = 100 * brevity * np.exp(np.log(precisions).mean(-1))
+    return np.where((matches[..., 0] > 0) & (totals > 0).all(-1), found, 0.0)
 
 
 def chrf(parts: Parts) -> float:

@@ -274,4 +274,4 @@ class LaneBook:
             self.program, trained, state, self.received, self._dev if part is None else {"dev": part}
         )
         self._lap("personal")
-        return personal.one_vote(scores["dev"])
+        return personal.one_vote(scores["dev"].metrics)

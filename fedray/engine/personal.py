@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, final
 
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
-from fedray.core.types import Broadcast, Client, Received, RunError, State
+from fedray.core.types import Broadcast, Client, Evaluation, Received, RunError, State
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Workplace
 from fedray.engine.lanes import DEATHS_ALLOWED, Failure
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # an actor scores without Ray
 
 PIECE = 8  # clients a job; never from the hardware
 States = Sequence[tuple[str, Written | None]]  # clients with the names of their states
-Scores = Mapping[str, Metrics]  # by split
+Scores = Mapping[str, Evaluation]  # by split
 
 
 def part(program: Program, split: str, utterances: int | None) -> Any:
@@ -36,11 +36,18 @@ def part(program: Program, split: str, utterances: int | None) -> Any:
     return whole if pieces == 1 else program.data.evaluation(split, 0, pieces)
 
 
-def score(program: Program, client: Client, state: State | None, received: Received, data: Mapping[str, Any]) -> Scores:
+def score(
+    program: Program,
+    client: Client,
+    state: State | None,
+    received: Received,
+    data: Mapping[str, Any],
+    final: bool = False,
+) -> Scores:
     """The personal model of a client with this state, scored on each of these data sets."""
     seed = derive(program.seed, "client_evaluate", received.round, client.id)
     seed_all(seed)
-    return program.algorithm.evaluate_personal(Client(client.id, client.data, seed, state), received, data)
+    return program.algorithm.evaluate_personal(Client(client.id, client.data, seed, state), received, data, final)
 
 
 def one_vote(scores: Metrics) -> Metrics:
@@ -62,13 +69,15 @@ class Scored:
 class EvaluatePersonal(Job[list[Scored]]):
     """Score the personal models of some clients on these splits.
 
-    `utterances`: about so many of each split, where clients have no part of it; None: all.
+    `utterances`: about so many of each split, where clients have no part of it; None: all. `predictions`: with a row
+    for each utterance.
     """
 
     clients: States
     round: int
     splits: Sequence[str]
     utterances: int | None
+    predictions: bool
     deaths: int = 0  # of actors at this work
 
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
@@ -86,7 +95,7 @@ class EvaluatePersonal(Job[list[Scored]]):
             client = hydrate(program, name, written, self.round)
             parts = {split: program.data.client_part(name, split) for split in self.splits}
             data = {split: shared[split] if mine is None else mine for split, mine in parts.items()}
-            return Scored(name, score(program, client, client.state, received, data))
+            return Scored(name, score(program, client, client.state, received, data, self.predictions))
         except RunError:
             raise
         except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
@@ -103,11 +112,14 @@ def evaluate_all(
     broadcast: Reference,
     splits: Sequence[str],
     utterances: int | None,
+    predictions: bool,
     progress: Callable[[int, int], None],
 ) -> list[Scored]:
     """The scores of all these clients, in their order. `progress(done, of)` is called about a hundred times."""
     jobs = {
-        first: EvaluatePersonal(clients[first : first + PIECE], round, splits, utterances, inputs=(broadcast,))
+        first: EvaluatePersonal(
+            clients[first : first + PIECE], round, splits, utterances, predictions, inputs=(broadcast,)
+        )
         for first in range(0, len(clients), PIECE)
     }
 
@@ -121,11 +133,18 @@ def evaluate_all(
 def table(scored: Sequence[Scored]) -> list[dict[str, Any]]:
     """The rows of personal.tsv: one for each client and split."""
     return [
-        {"client": one.client, "split": split, **metrics}
+        {"client": one.client, "split": split, **found.metrics}
         for one in scored
         if one.failure is None
-        for split, metrics in one.scores.items()
+        for split, found in one.scores.items()
     ]
+
+
+def predictions(scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:
+    """The rows of personal_predictions.tsv: one for each client, split and utterance."""
+    for one in scored:
+        for split, found in one.scores.items():
+            yield from ({"client": one.client, "split": split, **row} for row in found.predictions)
 
 
 def summary(rows: Sequence[Mapping[str, Any]], splits: Sequence[str]) -> dict[str, float]:

@@ -276,14 +276,17 @@ class Play:
     def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
         """Score the personal models of all clients that ever took part: plain means over the clients, and personal.tsv.
 
+        With personal_predictions also personal_predictions.tsv.
+
         With the broadcast of the last round: a client that trains for its score trains at the rate of a round, not at
         one that a schedule has brought to 0.
         """
         clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
-        last, utterances = progress.round - 1, self.plan.evaluation.personal_final_utterances
+        last, asked = progress.round - 1, self.plan.evaluation
         what = "scoring the clients' personal models"
         scored = rounds.again(lambda: personal.evaluate_all(
-            rounds.pool, clients, last, rounds.put(progress.state, last)[1], self.splits, utterances,
+            rounds.pool, clients, last, rounds.put(progress.state, last)[1], self.splits,
+            asked.personal_final_utterances, asked.personal_predictions,
             lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
         ))  # fmt: skip
         failures = [one.failure for one in scored if one.failure is not None]
@@ -291,5 +294,7 @@ class Play:
         rounds.check(failures, len(scored))
         rows = personal.table(scored)
         self.folder.write_table("personal.tsv", rows)
+        if asked.personal_predictions:
+            self.folder.write_table("personal_predictions.tsv", personal.predictions(scored))
         found = {"round": progress.round, "clients": len(scored) - len(failures)}
         return found | personal.summary(rows, self.splits)

@@ -128,6 +128,8 @@ class EvaluationSettings:
     personal_utterances: int = 200  # utterances of dev for each personal model, about so many, evenly spread
     personal_final: bool = False  # at the end, scores the personal models of all clients that took part, on every split
     personal_final_utterances: int | None = None  # utterances of each split, about so many; null: all
+    # with personal_final, scores by all searches, and writes personal_predictions.tsv: a row for each utterance
+    personal_predictions: bool = False
 
     def __post_init__(self) -> None:
         if self.every < 1 or self.shards < 1:
@@ -142,3 +144,5 @@ class EvaluationSettings:
             raise ValueError(
                 "personal_every must not be below 0, personal_utterances and personal_final_utterances not below 1"
             )
+        if self.personal_predictions and not self.personal_final:
+            raise ValueError("personal_predictions are those of personal_final: set personal_final=true")

@@ -1,8 +1,9 @@
-"""Paired bootstrap intervals of pooled rates.
+"""Paired bootstrap intervals of pooled rates and of BLEU.
 
 Each draw takes units (speakers or utterances) with replacement; all models and runs share the drawn units.
 
-Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004.
+Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004; for
+BLEU: Koehn, "Statistical significance tests for machine translation evaluation", EMNLP 2004.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedray.core import ngram_scores
+
 DRAWS = 5000
 LEVELS = (0.025, 0.975)
 BLOCK = 500  # draws whose weights are in memory as float64 at once
 
-# Unit -> (words, errors) or (items, correct answers). A rate is 100 * (sum of the second) / (sum of the first).
-Counts = Mapping[str, tuple[int, int]]
+# Unit -> (words, errors) or (items, correct answers): a rate is 100 * (sum of the second) / (sum of the first). Of
+# translations: the length of the references, then the parts of BLEU, as `ngram_scores.BLEU_PARTS` has them.
+Counts = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,19 @@ class Change:
 
 def rate(runs: Sequence[Counts], seed: int = 0) -> Interval:
     """The rate in percent, mean over runs (seeds or splits)."""
-    drawn = _draw([runs], seed)
-    return _interval(np.nanmean(_percent(drawn[..., 1], drawn[..., 0]), axis=1))
+    return _interval(np.nanmean(_scores(_draw([runs], seed))[..., 0], axis=1))
 
 
 def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None = "%", seed: int = 0) -> Change:
-    """The change of the rate over one or more runs (seeds or splits); `before[i]` and `after[i]` are a pair.
+    """The change of the score over one or more runs (seeds or splits); `before[i]` and `after[i]` are a pair.
 
     Choose the unit "points" where a run may have almost no errors before. None chooses "points" if a draw has no errors
     before, else "%". Raises ValueError if a pair scored different units, or nothing was scored.
     """
-    drawn = _draw([before, after], seed)
+    first, second = np.moveaxis(_scores(_draw([before, after], seed)), -1, 0)
     if unit is None:
-        unit = "points" if np.any((drawn[..., 1] == 0) & (drawn[..., 0] > 0)) else "%"
-    changes = _percent(drawn[..., 2] - drawn[..., 1], drawn[..., 1 if unit == "%" else 0])
+        unit = "points" if np.any(first == 0) else "%"
+    changes = _percent(second - first, first) if unit == "%" else second - first
     found = _interval(np.nanmean(changes, axis=1))
     return Change(found.mean, found.low, found.high, tuple(changes[0].tolist()), unit)
 
@@ -75,17 +78,30 @@ def recovered(
     Rates are averaged over runs before the division. None if the gain of the reference is zero in a draw, or
     changes its sign between draws.
     """
-    drawn = _draw([seed_model, reached, reference], seed)
-    rates = np.nanmean(_percent(drawn[..., 1:], drawn[..., :1]), axis=1)
+    rates = np.nanmean(_scores(_draw([seed_model, reached, reference], seed)), axis=1)
     gain = rates[:, 0] - rates[:, 2]
     if not (np.all(gain > 0) or np.all(gain < 0)):
         return None
     return _interval(100 * (rates[:, 0] - rates[:, 1]) / gain)
 
 
+def by_unit(counts: Counts) -> np.ndarray:
+    """The score of each unit, float64 [units]; units without a length are left out."""
+    found = _scores(np.array(list(counts.values()), dtype=np.float64))
+    known: np.ndarray = found[~np.isnan(found)]
+    return known
+
+
 def paired(one: Counts, other: Counts) -> bool:
     """Whether both count the same units with the same lengths."""
-    return one.keys() == other.keys() and all(length == other[unit][0] for unit, (length, _) in one.items())
+    return one.keys() == other.keys() and all(counts[0] == other[unit][0] for unit, counts in one.items())
+
+
+def _scores(sums: np.ndarray) -> np.ndarray:
+    """The rates in percent, or the BLEU, of sums [..., counts]; NaN where the length is 0."""
+    if sums.shape[-1] == 2:
+        return _percent(sums[..., 1], sums[..., 0])
+    return np.where(sums[..., 0] > 0, ngram_scores.bleu_of(sums), np.nan)
 
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -103,7 +119,7 @@ def _interval(values: np.ndarray) -> Interval:
 
 
 def _draw(groups: Sequence[Sequence[Counts]], seed: int) -> np.ndarray:
-    """Sums [1 + DRAWS, runs, 1 + groups] over units; the last axis is the length, then the count of each group.
+    """Sums [1 + DRAWS, runs, groups, counts] over units.
 
     The first row sums the data without resampling, the others one draw each. A unit that a run did not score counts
     zero there. Raises ValueError if the groups scored different units, or nothing was scored.
@@ -114,17 +130,13 @@ def _draw(groups: Sequence[Sequence[Counts]], seed: int) -> np.ndarray:
     units = sorted({unit for one, *_ in pairs for unit in one})
     if not units:
         raise ValueError("nothing was scored: there are no units to draw")
-    rows = [[_sums(pair, unit) for pair in pairs] for unit in units]
-    table = np.array(rows, dtype=np.float64)  # [units, runs, 1 + groups]
+    nothing = (0,) * len(next(iter(pairs[0][0].values())))
+    rows = [[[counts.get(unit, nothing) for counts in pair] for pair in pairs] for unit in units]
+    table = np.array(rows, dtype=np.float64)  # [units, runs, groups, counts]
     weights = _weights(len(units), seed)
     blocks = (weights[start : start + BLOCK].astype(np.float64) for start in range(0, DRAWS, BLOCK))
     sums = [np.tensordot(block, table, axes=1) for block in blocks]
     return np.concatenate([table.sum(axis=0, keepdims=True), *sums])
-
-
-def _sums(pair: Sequence[Counts], unit: str) -> list[int]:
-    length = pair[0].get(unit, (0, 0))[0]
-    return [length, *(counts.get(unit, (0, 0))[1] for counts in pair)]
 
 
 @functools.lru_cache(maxsize=4)

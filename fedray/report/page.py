@@ -139,7 +139,7 @@ def errors_of(run: Run | None, split: str, worst: int = 12) -> Errors | None:
     if run is None or run.predictions is None:
         return None
     if run.predictions.kind == "translation":
-        return translations.analyse(run.predictions, split, run.signatures.get("bleu", ""), worst)
+        return translations.analyse(run.predictions, split, worst)
     return errors.analyse(run.predictions, split, worst=worst)
 
 

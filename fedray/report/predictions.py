@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from fedray.data.text.translation_scores import TOKENISATIONS, bleu_counts
 from fedray.report.bootstrap import Counts
 from fedray.runs.folder import RunFolder
 
@@ -31,10 +33,14 @@ class Predictions:
     """
 
     table: pa.Table
+    tokens: str = ""  # sacreBLEU's tokenisation of translations; "": unknown, so that BLEU has no counts
 
     @classmethod
-    def read(cls, folder: RunFolder) -> Predictions:
-        """Raises ValueError if the file is damaged, FileNotFoundError if the run is not finished."""
+    def read(cls, folder: RunFolder, signature: str = "") -> Predictions:
+        """`signature`: sacreBLEU's of BLEU, in results.json.
+
+        Raises ValueError if the file is damaged, FileNotFoundError if the run is not finished.
+        """
         shown, data = folder.storage.shown(NAME), folder.storage.read(NAME)
         remedy = "the file was truncated or changed; remove results.json and `fedray resume` the run to write it again"
         if not data.endswith(b"\n"):
@@ -51,7 +57,7 @@ class Predictions:
             raise ValueError(f"{shown}: has no column {', '.join(missing)}: {remedy}")
         if not table.num_rows:
             raise ValueError(f"{shown}: lists no utterances: {remedy}")
-        found = cls(table)
+        found = cls(table, tokenisation(signature))
         if any(table[name].null_count for name in ("words", scored) if name in table.column_names):
             raise ValueError(f"{shown}: a row has no {'score' if scored == 'bleu' else 'words or errors'}: {remedy}")
         utterances = [
@@ -79,7 +85,10 @@ class Predictions:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """Metric -> column of its errors: wer (or accuracy) -> errors, wer_lm -> errors_lm."""
+        """Metric -> column of its errors: wer (or accuracy) -> errors, wer_lm -> errors_lm; bleu -> hypothesis."""
+        if self.kind == "translation":
+            names = [name for name in self.table.column_names if name.startswith("hypothesis")] if self.tokens else []
+            return {name.replace("hypothesis", "bleu", 1): name for name in names}
         name = "wer" if self.recognition else "accuracy"
         return {
             column.replace("errors", name, 1): column
@@ -92,7 +101,7 @@ class Predictions:
         return self._parts.get((model, split), self.table.slice(0, 0))
 
     def counts(self, model: str, metric: str, unit: str = "speaker") -> Counts | None:
-        """Unit -> (words, errors) or (items, correct answers); None if the table lacks the metric.
+        """Unit -> (words, errors), (items, correct answers) or the counts of BLEU; None if the table lacks the metric.
 
         `metric` is a key of results.json: test/wer, test/wer_lm, dev/accuracy; `unit` is a column of the table.
         """
@@ -100,6 +109,8 @@ class Predictions:
         column = self.metrics.get(name)
         if column is None or not len(rows := self.rows(model, split)) or rows[column].null_count:
             return None
+        if self.kind == "translation":
+            return self._of_translations(rows, unit, column)
         units = rows[unit].combine_chunks().dictionary_encode()
         lengths, errors = self.lengths(rows), rows[column].to_numpy()
         found = np.zeros((len(units.dictionary), 2), dtype=np.int64)
@@ -109,6 +120,13 @@ class Predictions:
             np.stack([lengths, errors if self.recognition else lengths - errors], axis=1),
         )
         return dict(zip(units.dictionary.to_pylist(), map(tuple, found.tolist()), strict=True))
+
+    def _of_translations(self, rows: pa.Table, unit: str, column: str) -> Counts:
+        texts: dict[str, tuple[list[str], list[str]]] = {}
+        for name, *pair in zip(*(rows[each].to_pylist() for each in (unit, "reference", column)), strict=True):
+            for known, text in zip(texts.setdefault(name, ([], [])), pair, strict=True):
+                known.append(text)
+        return {name: bleu_counts(*pair, self.tokens) for name, pair in texts.items()}
 
     def lengths(self, rows: pa.Table) -> np.ndarray:
         """int64 [rows]: words of each reference; ones for classification."""
@@ -122,6 +140,12 @@ class Predictions:
             for model in MODELS
             for split in self.splits
         }
+
+
+def tokenisation(signature: str) -> str:
+    """The tokenisation in a signature of sacreBLEU; "" where there is none that needs no further packages."""
+    found = re.search(r"\btok:([\w-]+)", signature)
+    return found[1] if found and found[1] in TOKENISATIONS else ""
 
 
 def column_type(name: str) -> pa.DataType:

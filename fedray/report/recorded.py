@@ -88,7 +88,9 @@ class Run:
     @functools.cached_property
     def predictions(self) -> Predictions | None:
         """None if the run is not finished, or nothing was scored."""
-        return Predictions.read(self.folder) if self.finished and self.folder.exists(NAME) else None
+        if not self.finished or not self.folder.exists(NAME):
+            return None
+        return Predictions.read(self.folder, self.signatures.get("bleu", ""))
 
     @functools.cached_property
     def clients(self) -> pa.Table | None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from fedray.core.metrics import Metrics
-from fedray.data.text.translation_scores import TOKENISATIONS, translation_scores
+from fedray.data.text.translation_scores import translation_scores
 from fedray.report.errors import LABELS, Edit, Errors, Rates, Utterance
 from fedray.report.predictions import Predictions
 
 
-def analyse(predictions: Predictions, split: str, signature: str, worst: int = 12) -> Errors | None:
+def analyse(predictions: Predictions, split: str, worst: int = 12) -> Errors | None:
     """The BLEU of parts, and the `worst` worst translations; None if the split was not scored.
 
-    `signature`: sacreBLEU's, with the tokenisation. Without a known one there is no BLEU of parts.
+    Without a known tokenisation there is no BLEU of parts.
     """
     seed, best = predictions.rows("seed", split), predictions.rows("best", split)
     if not len(best):
         return None
-    found = re.search(r"\btok:([\w-]+)", signature)
-    tokens = found[1] if found and found[1] in TOKENISATIONS else None
+    tokens = predictions.tokens
     speakers, labels = best["speaker"].to_pylist(), best["label"].to_pylist() if "label" in best.column_names else []
     few = 1 < len({label for label in labels if label}) <= LABELS
     return Errors(

@@ -26,7 +26,7 @@ from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
 from fedray.training.decoding.beam import BeamSearch, LexiconSearch
 from fedray.training.decoding.search import DecodeSettings, GreedySearch, Search
 from fedray.training.recogniser_checks import check_model
-from fedray.training.speech_to_text import TOKENS, SpeechToText
+from fedray.training.speech_to_text import TOKENS, SpeechToText, table
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,10 @@ class Recognition(SpeechToText):
             return searches
         return searches | {"wer_lexicon" if decode.search == "lexicon" else "wer_lm": self.search(assets)}
 
-    def scores(self, references: Sequence[str], texts: Mapping[str, Sequence[str]]) -> Metrics:
+    def scores(self, references: Sequence[str | None], texts: Mapping[str, Sequence[str]]) -> Metrics:
         """The word error rate of each search, in percent."""
-        references = self.scored(references)
-        return Metrics.of(
-            {name: _percent(edit_counts(references, self.scored(found))) for name, found in texts.items()}
-        )
+        expected = self.scored(references)
+        return Metrics.of({name: _percent(edit_counts(expected, self.scored(found))) for name, found in texts.items()})
 
     def scored(self, texts: Iterable[str | None]) -> list[str]:
         """Texts by the rules of `task.scoring`. A missing text is empty."""
@@ -145,25 +143,25 @@ class Recognition(SpeechToText):
         """
         if not len(data):
             return Evaluation(Metrics())
-        searches = self.searches(assets) if final else {self.score: self.greedy()}
-        found = self.found(params, data, searches, device)
-        references, texts = self.scored(data.texts), {name: self.scored(found[name]) for name in found}
-        words = {name: edit_counts(references, hypotheses) for name, hypotheses in texts.items()}
-        characters = edit_counts(references, texts[self.score], "character")
-        metrics = Metrics(wer=_percent(words[self.score]), cer=_percent(characters))
-        metrics += Metrics.of({name: _percent(counts) for name, counts in words.items() if name != self.score})
+        texts = self.found(params, data, self.searches(assets) if final else {"wer": self.greedy()}, device)
+        metrics = self.scores(data.texts, texts)
+        characters = edit_counts(self.scored(data.texts), self.scored(texts["wer"]), "character")
+        return Evaluation(metrics + Metrics(cer=_percent(characters)), self.rows(data, texts) if final else [])
+
+    def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        references = self.scored(data.texts)
         columns: dict[str, Sequence[object]] = {
             "utterance": data.ids,
             "speaker": data.speakers,
             "label": [label or "" for label in data.labels],
             "reference": references,
-            "words": [count.length for count in words[self.score]],
         }
-        for name, counts in words.items():
-            suffix = name.removeprefix(self.score)
-            columns |= {f"hypothesis{suffix}": texts[name], f"errors{suffix}": [count.errors for count in counts]}
-        rows = zip(*columns.values(), strict=True) if final else ()
-        return Evaluation(metrics, [dict(zip(columns, row, strict=True)) for row in rows])
+        for name, found in texts.items():
+            hypotheses, suffix = self.scored(found), name.removeprefix("wer")
+            counts = edit_counts(references, hypotheses)
+            columns.setdefault("words", [count.length for count in counts])
+            columns |= {f"hypothesis{suffix}": hypotheses, f"errors{suffix}": [count.errors for count in counts]}
+        return table(columns)
 
 
 def _percent(counts: Sequence[EditCounts]) -> tuple[float, float]:

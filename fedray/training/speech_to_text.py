@@ -121,8 +121,12 @@ class SpeechToText(Task):
         return [text or "" for text in texts]
 
     @abstractmethod
-    def scores(self, references: Sequence[str], texts: Mapping[str, Sequence[str]]) -> Metrics:
+    def scores(self, references: Sequence[str | None], texts: Mapping[str, Sequence[str]]) -> Metrics:
         """The scores of what searches have found, by the names of the searches."""
+
+    @abstractmethod
+    def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """A row for each utterance with what searches have found, greedy search first: predictions.tsv."""
 
     def transcribe(
         self, params: Vector, data: Utterances, searches: Sequence[Search], device: str
@@ -202,6 +206,11 @@ def encoded(
         except ValueError as error:
             raise ValueError(f"utterance {utterance}: {error}") from error
     return found
+
+
+def table(columns: Mapping[str, Sequence[object]]) -> list[dict[str, Any]]:
+    """The rows of a table whose columns are given by their names."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def sizes_of(targets: Sequence[Sequence[int]], device: torch.device) -> Tensor:

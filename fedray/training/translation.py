@@ -28,7 +28,7 @@ from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.training.decoding.search import DecodeSettings, Search
 from fedray.training.recogniser_checks import check_translator
-from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, trained_tokeniser
+from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, table, trained_tokeniser
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,11 @@ class Translation(SpeechToText):
         decode = DecodeSettings("attention", beam, lm_weight=0.0, ctc_weight=0.0, max_tokens_per_frame=longest)
         return AttentionSearch(decode, self.tokeniser.decode)
 
-    def scores(self, references: Sequence[str], texts: Mapping[str, Sequence[str]]) -> Metrics:
+    def scores(self, references: Sequence[str | None], texts: Mapping[str, Sequence[str]]) -> Metrics:
         """BLEU and chrF of each search: `bleu` and `chrf`, `bleu_beam` and `chrf_beam`."""
-        metrics = Metrics()
+        metrics, expected = Metrics(), self.scored(references)
         for name, found in texts.items():
-            metrics += translation_scores(references, found, self.settings.bleu, name.removeprefix(self.score))
+            metrics += translation_scores(expected, found, self.settings.bleu, name.removeprefix(self.score))
         return metrics
 
     def evaluate(
@@ -189,10 +189,10 @@ class Translation(SpeechToText):
         if not len(data):
             return Evaluation(Metrics())
         texts = self.found(params, data, self.searches(assets) if final else {"bleu": self.greedy()}, device)
+        return Evaluation(self.scores(self.texts(data), texts), self.rows(data, texts) if final else [])
+
+    def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         references = self.scored(self.texts(data))
-        metrics = self.scores(references, texts)
-        if not final:
-            return Evaluation(metrics)
         columns: dict[str, Sequence[object]] = {
             "utterance": data.ids,
             "speaker": data.speakers,
@@ -203,8 +203,7 @@ class Translation(SpeechToText):
         for name, found in texts.items():
             alone = [round(value, 2) for value in sentence_bleu(references, found, self.settings.bleu)]
             columns |= {f"hypothesis{name.removeprefix('bleu')}": found, name: alone}
-        rows = zip(*columns.values(), strict=True)
-        return Evaluation(metrics, [dict(zip(columns, row, strict=True)) for row in rows])
+        return table(columns)
 
     def export(self, params: Vector, folder: Path) -> None:
         super().export(params, folder)

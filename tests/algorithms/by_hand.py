@@ -43,6 +43,14 @@ def arrived(algorithm: Algorithm, state: ServerState, round: int = 0, data: Any 
     return Received(broadcast.params, broadcast.settings, round, algorithm.assets(data), vectors=broadcast.vectors)
 
 
+def personal(
+    algorithm: Algorithm, client: Client, received: Received, parts: Mapping[str, Any]
+) -> dict[str, dict[str, float]]:
+    """The scores of a client's personal model on each data set."""
+    found = algorithm.evaluate_personal(client, received, parts, final=False)
+    return {name: dict(one.metrics) for name, one in found.items()}
+
+
 def client(data: SpeechData, position: int = 0, state: Any = None) -> Client:
     name = data.client_ids()[position]
     work.seed_all(1, name)

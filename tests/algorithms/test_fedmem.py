@@ -20,7 +20,7 @@ from fedray.training.knn.decoding import ModelWithMemory, Retrieval, SearchWithM
 from fedray.training.knn.selection import setting_costs
 from tests import speech
 from tests.algorithms import by_hand
-from tests.algorithms.by_hand import arrived, client
+from tests.algorithms.by_hand import arrived, client, personal
 
 FEDMEM = {
     "kind": "fedmem",
@@ -40,7 +40,7 @@ def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerSt
 
 def scored(algorithm: Algorithm, data: SpeechData, received: Received, parts: dict[str, Utterances]) -> dict[str, Any]:
     update = algorithm.client_update(client(data), received)
-    return dict(algorithm.evaluate_personal(client(data, state=update.state), received, parts))
+    return personal(algorithm, client(data, state=update.state), received, parts)
 
 
 def test_what_it_has_heard_it_knows_by_heart(folder: Path) -> None:
@@ -85,8 +85,8 @@ def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> Non
     together = setting_costs(algorithm.task, state.params, dev, memory, settings, "cpu")
     search = algorithm.task.greedy()
     for one, errors in zip(settings, together, strict=True):
-        found = search_scores(algorithm.task, received, dev, {"wer": SearchWithMemory(search, memory, one)})
-        assert found["wer"] == pytest.approx(errors, abs=1e-9)
+        found = search_scores(algorithm.task, received, dev, {"wer": SearchWithMemory(search, memory, one)}, False)
+        assert found.metrics["wer"] == pytest.approx(errors, abs=1e-9)
     assert len(set(together.tolist())) > 1
 
 
@@ -126,7 +126,7 @@ def test_the_memory_of_another_model_is_refused(folder: Path) -> None:
     update = algorithm.client_update(client(data), received)
     other = Received(received.params + np.float32(1e-3), {}, 0, received.assets)
     with pytest.raises(ValueError, match=f"is of the model {fingerprint(state.params)}, not of"):
-        algorithm.evaluate_personal(client(data, state=update.state), other, {"dev": data.evaluation("dev")})
+        personal(algorithm, client(data, state=update.state), other, {"dev": data.evaluation("dev")})
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_the_decoder_remembers_what_followed(folder: Path, search: dict[str, Any
     assert len(update.state["tokens"]) == sum(len(target) + 1 for target in algorithm.task.targets(mine)), (
         "every token and every end"
     )
-    scores = dict(algorithm.evaluate_personal(client(data, state=update.state), received, {"mine": mine}))["mine"]
+    scores = personal(algorithm, client(data, state=update.state), received, {"mine": mine})["mine"]
     assert scores["wer_lm_alone"] > 20 and scores["wer_lm"] == 0 and "wer" not in scores, (
         "which is CTC's, that asks no decoder"
     )

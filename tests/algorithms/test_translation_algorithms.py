@@ -10,7 +10,7 @@ import torch
 
 from fedray.core.types import Change
 from tests.algorithms import by_hand
-from tests.algorithms.by_hand import arrived, client
+from tests.algorithms.by_hand import arrived, client, personal
 from tests.training.test_translation import PLAIN, build, settings
 
 LOCAL = {"client": {"lr": 0.01, "batch": 4}, "pretrain": {"steps": 0}}
@@ -46,7 +46,7 @@ def test_a_round_changes_the_model_and_its_scores_are_of_translations(folder: Pa
     after = algorithm.server_update(state, Change(update.delta, vectors=update.vectors, population=1, answered=1), 0)
     assert (after.params != state.params).any()
     one = client(data, state=update.state)
-    scores = algorithm.evaluate_personal(one, received, {"dev": data.evaluation("dev")})
+    scores = personal(algorithm, one, received, {"dev": data.evaluation("dev")})
     assert 0 <= scores["dev"]["bleu"] <= 100 and "wer" not in scores["dev"]
     assert "tok:zh" in algorithm.signatures["bleu"] and algorithm.best == ("dev/bleu", "max")
 
@@ -56,7 +56,7 @@ def test_a_memory_translates_what_it_has_heard(folder: Path) -> None:
     received, mine = arrived(algorithm, state), data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)
     splits = {"mine": mine, "none": mine.take(mine.rows[:0])}
-    scores = algorithm.evaluate_personal(client(data, state=update.state), received, splits)
+    scores = personal(algorithm, client(data, state=update.state), received, splits)
     assert scores["mine"]["bleu"] == scores["mine"]["bleu_beam"] == pytest.approx(100) == scores["mine"]["chrf"]
     assert scores["mine"]["bleu_alone"] < 50 and math.isnan(scores["none"]["bleu"])
 
@@ -66,7 +66,7 @@ def test_dev_chooses_the_retrieval(folder: Path) -> None:
     algorithm, data, state = build(folder, algorithm={**MEMORY, **several, "pretrain": {"steps": 0}}, **WHOLE)
     received, mine = arrived(algorithm, state), data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)
-    dev = algorithm.evaluate_personal(client(data, state=update.state), received, {"dev": mine})["dev"]
+    dev = personal(algorithm, client(data, state=update.state), received, {"dev": mine})["dev"]
     assert (dev["k"], dev["share"], dev["temperature"]) == (1, 0.9, 0.01), "it knows these by heart"
     assert dev["k=1 lambda=0.9 T=0.01"] == min(dev[name] for name in dev if name.startswith("k="))
 

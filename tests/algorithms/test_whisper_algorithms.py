@@ -16,7 +16,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.training.knn.decoding import ModelWithMemory
 from tests import speech
 from tests.algorithms import by_hand
-from tests.algorithms.by_hand import arrived, client
+from tests.algorithms.by_hand import arrived, client, personal
 
 transformers = pytest.importorskip("transformers")
 from tests.whisper import write_checkpoint  # noqa: E402 - it needs transformers
@@ -109,7 +109,7 @@ def test_a_memory_of_states_speaks(folder: Path) -> None:
     received = arrived(algorithm, state)
     mine = data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)
-    scores = dict(algorithm.evaluate_personal(client(data, state=update.state), received, {"mine": mine}))["mine"]
+    scores = personal(algorithm, client(data, state=update.state), received, {"mine": mine})["mine"]
     assert scores["wer_alone"] >= 100 and scores["wer"] == 0, "what it has heard it knows by heart"
 
 

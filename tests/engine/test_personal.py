@@ -18,6 +18,7 @@ from tests.engine.runs import same
 
 pytestmark = pytest.mark.usefixtures("cluster")
 OWN = {"personal_every": 2, "personal_utterances": 100, "personal_final": True, "personal_final_utterances": 500}
+OWN |= {"personal_predictions": True}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,9 @@ def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> 
     toys.run(tmp_path, rounds=3, evaluation=OWN)
     same(tmp_path, straight, 3)
     assert table(tmp_path) == table(straight)
+    rows, others = ((folder / "personal_predictions.tsv").read_text() for folder in (tmp_path, straight))
+    assert rows == others and rows.startswith("client\tsplit\titem\tnoise\n")
+    assert rows.count("\n") == 1 + len(table(straight)), "a toy scores one item of each split"
 
 
 @pytest.mark.long

@@ -132,16 +132,19 @@ class Toy(Algorithm):
         return ServerState(params + change.server, {"rounds": state.extra["rounds"] + 1})
 
     def evaluate_personal(
-        self, client: Client, received: Received, data: Mapping[str, np.ndarray]
-    ) -> dict[str, Metrics]:
+        self, client: Client, received: Received, data: Mapping[str, np.ndarray], final: bool
+    ) -> dict[str, Evaluation]:
         if client.id in self.settings.troubled and self.settings.trouble == "own":
             raise LookupError(f"no model of {client.id}")
         assert client.state is not None
         noise = torch.rand(1).item()
         return {
-            split: Metrics(
-                distance=(float(client.state["last"].sum() + wanted.sum()) + noise, 1),
-                rounds=(client.state["rounds"], 1),
+            split: Evaluation(
+                Metrics(
+                    distance=(float(client.state["last"].sum() + wanted.sum()) + noise, 1),
+                    rounds=(client.state["rounds"], 1),
+                ),
+                [{"item": split, "noise": noise}] if final else [],
             )
             for split, wanted in data.items()
         }

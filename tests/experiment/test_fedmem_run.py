@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ def settings(folder: Path) -> dict[str, Any]:
     wanted = speech.settings(folder, algorithm={**FEDMEM, "k": [1, 4], "share": [0.0, 0.5]}, rounds=1)
     wanted["data"]["options"]["label_column"] = "letter"
     wanted["data"]["clients"] = {"by": "label"}
-    return wanted | {"cohort": {"fraction": 1.0}, "evaluation": {"shards": 2, "personal_final": True}}
+    return wanted | {
+        "cohort": {"fraction": 1.0},
+        "evaluation": {"shards": 2, "personal_final": True, "personal_predictions": True},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,17 @@ def test_each_client_decodes_its_own_part_with_its_own_memory(corpus: Path, tmp_
         (float(row["wer"]), float(row["wer_alone"])) for row in rows if row["split"] == "dev" and row["wer"] != "nan"
     ]
     assert scored and all(wer <= alone for wer, alone in scored), "chosen on dev, and a share of 0 could have been"
+    said = (folder / "personal_predictions.tsv").read_text(encoding="utf-8").splitlines()
+    for row in rows:
+        mine = [
+            one
+            for one in csv.DictReader(said, delimiter="\t")
+            if (one["client"], one["split"]) == (row["client"], row["split"])
+        ]
+        words = sum(int(one["words"]) for one in mine)
+        for wer, errors in (("wer", "errors"), ("wer_alone", "errors_alone")):
+            rate = 100 * sum(int(one[errors]) for one in mine) / words if words else math.nan
+            assert float(row[wer]) == pytest.approx(rate, nan_ok=True)
     memories = sorted(path.relative_to(folder).as_posix() for path in (folder / "states").rglob("*.pt"))
     assert len(memories) == own["clients"]
     assert json.loads((folder / "results.json").read_text())["traffic/up_bytes"] == 8 * own["clients"], (

@@ -140,7 +140,9 @@ class Federation:
         program = self.place.program
         name = Client(client, program.data.load(client), 0, self.kept.states.get(client))
         received = self.place.receive(self._broadcast(), self.done)
-        return self.algorithm.evaluate_personal(name, received, {"dev": program.data.evaluation("dev")})
+        parts = {"dev": program.data.evaluation("dev")}
+        found = self.algorithm.evaluate_personal(name, received, parts, final=False)
+        return {split: one.metrics for split, one in found.items()}
 
     def numbers(self) -> dict[str, np.ndarray]:
         """All that a run would keep: parameters, the server's extra state, and the clients' states, by name."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sacrebleu import corpus_bleu
 
+from fedray.data.text.translation_scores import bleu_counts
 from fedray.report import bootstrap
 from fedray.report.bootstrap import Counts, change, rate, recovered
 
@@ -82,6 +84,29 @@ def test_points_where_a_draw_has_no_errors() -> None:
     found = change([rare], [{"ann": (10, 0), "bob": (10, 0)}], None)
     assert found.unit == "points" and found.mean == pytest.approx(-5)
     assert change([ANN], [BETTER], None).unit == "%"
+
+
+def test_bleu_of_draws_is_that_of_the_corpus() -> None:
+    references = {"ann": ["the cat sat on a mat", "we go home now"], "bob": ["it rains today again and again"]}
+    before = {"ann": ["the cat sat on mat", "we go home"], "bob": ["it rained today"]}
+    after = {"ann": ["the cat sat on a mat", "we go now home"], "bob": ["it rains today and again"]}
+    pair = [
+        {unit: bleu_counts(references[unit], texts[unit], "13a") for unit in references} for texts in (before, after)
+    ]
+
+    def corpus(texts: dict[str, list[str]], weights: dict[str, int]) -> float:
+        drawn = [(unit, place) for unit, times in weights.items() for place in [*range(len(texts[unit]))] * times]
+        expected = [[references[unit][place] for unit, place in drawn]]
+        return float(corpus_bleu([texts[unit][place] for unit, place in drawn], expected).score)
+
+    draws = [dict(pairs) for pairs in {tuple(weights.items()) for weights in drawn(["ann", "bob"])}]
+    by_draw = {tuple(one.values()): corpus(after, one) - corpus(before, one) for one in draws}
+    expected = [by_draw[tuple(weights.values())] for weights in drawn(["ann", "bob"])]
+    found = change(pair[:1], pair[1:], "points")
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(expected, [0.025, 0.975])))
+    both = {"ann": 1, "bob": 1}
+    assert found.mean == pytest.approx(corpus(after, both) - corpus(before, both)) and found.low < found.high
+    assert rate(pair[:1]).mean == pytest.approx(corpus(before, both))
 
 
 def test_what_cannot_be_paired() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedray.core.metrics import Metrics
-from fedray.core.ngram_scores import BLEU_ORDERS, CHRF_ORDERS
+from fedray.core.ngram_scores import BLEU_ORDERS, BLEU_PARTS, CHRF_ORDERS
 
 # sacreBLEU's tokenisations that need no further packages and no download.
 TOKENISATIONS = ("13a", "intl", "zh", "char", "none")
@@ -16,9 +16,13 @@ def translation_scores(references: Sequence[str], hypotheses: Sequence[str], tok
 
     `suffix` is put behind both names. Both are NaN without translations.
     """
-    return Metrics.of(_bleu_counts(references, hypotheses, tokens, f"bleu{suffix}")) + Metrics.of(
-        _chrf_counts(references, hypotheses, f"chrf{suffix}")
-    )
+    of_references, of_hypotheses, *found = bleu_counts(references, hypotheses, tokens)
+    pairs = zip(BLEU_ORDERS, found[:4], found[4:], strict=True)
+    counts: dict[str, tuple[float, float]] = {
+        f"bleu{suffix}|{order}": (matches, total) for order, matches, total in pairs
+    }
+    counts[f"bleu{suffix}|length"] = (of_hypotheses, of_references)
+    return Metrics.of(counts | _chrf_counts(references, hypotheses, f"chrf{suffix}"))
 
 
 def sentence_bleu(references: Sequence[str], hypotheses: Sequence[str], tokens: str) -> list[float]:
@@ -41,16 +45,14 @@ def signatures(tokens: str) -> dict[str, str]:
     return {name: str(scorer.get_signature()) for name, scorer in scorers.items()}
 
 
-def _bleu_counts(
-    references: Sequence[str], hypotheses: Sequence[str], tokens: str, name: str
-) -> dict[str, tuple[float, float]]:
+def bleu_counts(references: Sequence[str], hypotheses: Sequence[str], tokens: str) -> tuple[int, ...]:
+    """The counts that BLEU is made of, in the order of `ngram_scores.BLEU_PARTS`."""
     from sacrebleu.metrics.bleu import BLEU
 
     if not references:
-        return {f"{name}|{part}": (0.0, 0.0) for part in (*BLEU_ORDERS, "length")}
+        return (0,) * BLEU_PARTS
     found = BLEU(tokenize=tokens, force=True).corpus_score(list(hypotheses), [list(references)])
-    counts = {f"{name}|{order}": (found.counts[order - 1], found.totals[order - 1]) for order in BLEU_ORDERS}
-    return counts | {f"{name}|length": (found.sys_len, found.ref_len)}
+    return (found.ref_len, found.sys_len, *found.counts, *found.totals)
 
 
 def _chrf_counts(references: Sequence[str], hypotheses: Sequence[str], name: str) -> dict[str, tuple[float, float]]:

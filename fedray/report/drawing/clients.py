@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedray.core.metrics import ALONE
 from fedray.report import canvas
+from fedray.report.bootstrap import by_unit
 from fedray.report.canvas import GREY
 from fedray.report.comparison import Comparison
 from fedray.report.drawing.common import coloured
@@ -21,14 +22,14 @@ NAMED = 20  # clients whose names an axis shows; of more it shows none
 
 
 def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
-    """The error rate of each speaker, sorted, with the seed model's as a reference."""
+    """The score of each speaker, sorted, with the seed model's as a reference."""
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each speaker, sorted")
     colours = coloured(comparison)
     first = next(iter(colours))
     best = [(group, "best", colour) for group, colour in colours.items() if colour != GREY]
     for group, model, colour in [(first, "seed", GREY), *best]:
         counts = [run.predictions.counts(model, figure.metric) for run in group.finished if run.predictions is not None]
-        rates = [100 * errors / length for found in counts if found for length, errors in found.values() if length]
+        rates = [rate for found in counts if found for rate in by_unit(found)]
         if rates:
             label = "seed model" if model == "seed" else group.label
             axes.plot(_shares(len(rates)), np.sort(rates), ".", markersize=5, color=colour, label=label)

@@ -14,8 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from fedray.core.metrics import Metrics
-from fedray.core.types import Received
+from fedray.core.types import Evaluation, Received
 from fedray.data.features.dataset import Utterances
 from fedray.models.memory import Memory, fused, p_mem
 from fedray.training.decoding.search import GreedySearch, Hypothesis, Search, inside
@@ -121,7 +120,13 @@ class HeadWithMemory(nn.Module):
         return self._fuse(self._head(last).log_softmax(-1), last).clamp(min=LEAST)
 
 
-def search_scores(task: SpeechToText, received: Received, data: Utterances, searches: Mapping[str, Search]) -> Metrics:
-    """The task's score of each search, by its name, from one encoder pass; NaN without utterances."""
+def search_scores(
+    task: SpeechToText, received: Received, data: Utterances, searches: Mapping[str, Search], final: bool
+) -> Evaluation:
+    """The task's score of each search, by its name, from one encoder pass; NaN without utterances.
+
+    `final`: with a row for each utterance.
+    """
     texts = task.found(received.params, data, searches, received.device)
-    return task.scores(task.scored(task.texts(data)), texts)
+    rows = task.rows(data, texts) if final else []
+    return Evaluation(task.scores(task.texts(data), texts), rows)
