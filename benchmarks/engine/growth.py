@@ -227,7 +227,7 @@ def draw(numbers: Json, path: Path) -> None:
 
 def page(numbers: Json) -> str:
     """The tables: the first and the last tenth of each run, and rounds after few and after many clients."""
-    lines = ["# What grows with a run", "", INTRODUCTION, "", "![Four panels for a disk and for a bucket](growth.png)"]
+    lines = ["# What grows with a run", "", INTRODUCTION, "", "![Panels for a disk and for a bucket](growth.png)"]
     for part in ("disk", "bucket"):
         rows = [
             {"version": label, "rounds": f"{found[part]['rounds']:,}"} | _tenths(found[part])
