@@ -47,7 +47,10 @@ class Peers:
 
     def versions(self) -> dict[str, str]:
         code = f"import json, importlib.metadata as m; print(json.dumps({{n: m.version(n) for n in {PACKAGES}}}))"
-        done = subprocess.run([self.bin / "python", "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run([self.bin / "python", "-c", code], capture_output=True, text=True)
+        if done.returncode:
+            missing = done.stderr.strip().splitlines()[-1]
+            sys.exit(f"{self.bin.parent} lacks a framework ({missing}): `make bench-peers` installs them")
         return json.loads(done.stdout)
 
     def pfl(self, workload: Workload, rounds: int) -> Seconds:
