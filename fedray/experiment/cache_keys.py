@@ -54,9 +54,14 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
 
 
 def weights_to_start_from(model: object) -> list[tuple[str, int, int]]:
-    """Name, bytes and modification time of the files that `model.init` and `model.folder` name."""
+    """Name, bytes and modification time of the files that `model.init` and `model.folder` name.
+
+    With the tokens beside a file, which `task.tokens=pretrained` reads.
+    """
     given = [Path(getattr(model, name)) for name in ("init", "folder") if getattr(model, name, None) is not None]
-    files = [file for path in given for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    files = []
+    for path in given:
+        files += sorted(path.iterdir()) if path.is_dir() else [path, *sorted(path.parent.glob("**/tok*"))]
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 

@@ -22,9 +22,10 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
         if missing := [setting for setting, given in required.items() if not given]:
             raise ValueError(f"model.kind whisper has its checkpoint's tokens and no CTC: set {', '.join(missing)}")
         return
-    if tokens == "pretrained":
+    if tokens == "pretrained" and getattr(model, "init", None) is None:
         raise ValueError(
-            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or choose characters, unigram or bpe"
+            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
+            "choose characters, unigram or bpe"
         )
     if not hasattr(model_class, "ctc"):
         raise ValueError(
@@ -45,9 +46,10 @@ def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: flo
                 "task.ctc_weight=0"
             )
         return
-    if tokens == "pretrained":
+    if tokens == "pretrained" and getattr(model, "init", None) is None:
         raise ValueError(
-            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or choose characters, unigram or bpe"
+            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
+            "choose characters, unigram or bpe"
         )
     if not hasattr(model_class, "attend"):
         raise ValueError(

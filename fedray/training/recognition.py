@@ -33,7 +33,7 @@ from fedray.training.speech_to_text import TOKENS, SpeechToText, table
 class RecognitionSettings:
     """Tokens, loss and decoding."""
 
-    # characters | unigram | bpe: trained on transcripts | pretrained: those of the model's checkpoint (whisper)
+    # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those beside model.init
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
@@ -74,9 +74,9 @@ class Recognition(SpeechToText):
         """Train tokeniser and language model on the federation's transcripts (`SpeechData.transcripts`)."""
         super().__init__(settings, model, features, data)
         self.language_model: LanguageModel | None = None
-        if settings.tokens == "pretrained":
-            return  # no language model: the decoder has learnt more of the language than these transcripts hold
-        sequences = [self.tokeniser.encode(text) for text in data.transcripts()]
+        if self.limits is not None:
+            return  # no language model: Whisper has learnt more of the language than these transcripts hold
+        sequences = [self.tokeniser.encode(text, settings.unknown) for text in data.transcripts()]
         chosen = settings.language_model
         language_model = LANGUAGE_MODELS[chosen.kind]
         options = asdict(chosen.settings)

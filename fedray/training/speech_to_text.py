@@ -23,7 +23,7 @@ from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
-from fedray.data.text.tokenisers import Characters, SentencePiece
+from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.export_recogniser import export
@@ -47,17 +47,22 @@ class SpeechToText(Task):
     smoothing = 0.0  # of the decoder's labels: the share that is spread evenly over all tokens
 
     def __init__(self, settings: Any, model: Choice, features: FeatureSettings, data: SpeechData) -> None:
-        """Train the tokeniser on the federation's texts (`SpeechData.transcripts`)."""
+        """Train the tokeniser on the federation's texts (`SpeechData.transcripts`), or load that of a trained model.
+
+        ValueError: there is none beside the file that model.init names.
+        """
         super().__init__(settings, model, features, data)
         # Whisper's limits: frames of the window, tokens of a text.
         self.limits = limits(model.settings) if issubclass(self.model_class, Whisper) else None
         self._augment = SpecAugment(settings.augment)
         self.tokeniser: Characters | SentencePiece | PretrainedTokeniser
-        if settings.tokens == "pretrained":
-            self.tokeniser = PretrainedTokeniser.load(checked_folder(model.settings))
-        else:
+        if settings.tokens != "pretrained":
             texts = data.transcripts(self.column(settings))
             self.tokeniser = trained_tokeniser(texts, settings.tokens, settings.vocabulary)
+        elif self.limits is not None:
+            self.tokeniser = PretrainedTokeniser.load(checked_folder(model.settings))
+        else:
+            self.tokeniser = load_tokeniser(Path(model.settings.init).parent)
         self.outputs = self.tokeniser.size
 
     def texts(self, data: Utterances) -> list[str | None]:

@@ -21,7 +21,7 @@ from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
-from fedray.data.text.tokenisers import UNKNOWN, Tokeniser
+from fedray.data.text.tokenisers import UNKNOWN, Tokeniser, load_tokeniser
 from fedray.data.text.translation_scores import TOKENISATIONS, sentence_bleu, signatures, translation_scores
 from fedray.models import MODELS
 from fedray.models.conformer import Conformer
@@ -44,7 +44,7 @@ class TranslationSearchSettings:
 class TranslationSettings:
     """Tokens, loss, decoding and scores."""
 
-    # characters | unigram | bpe: trained on translations | pretrained: those of the model's checkpoint (whisper)
+    # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those beside model.init
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
@@ -52,7 +52,8 @@ class TranslationSettings:
     label_smoothing: Part = 0.1  # share of a label that is spread evenly over all tokens
     # Share of CTC on the transcripts in the loss: 0 needs no transcripts, and the model has no layer for CTC.
     ctc_weight: Part = 0.0
-    transcript_tokens: str = "characters"  # characters | unigram | bpe: CTC's tokens, trained on transcripts
+    # of CTC: characters | unigram | bpe: trained on transcripts | pretrained: those beside model.init
+    transcript_tokens: str = "characters"
     transcript_vocabulary: Count = 500  # number of CTC's sub-words
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # For pseudo-labels and final scores. Between rounds, dev is scored by greedy search.
@@ -62,12 +63,15 @@ class TranslationSettings:
     def __post_init__(self) -> None:
         for name, known in {
             "tokens": TOKENS,
-            "transcript_tokens": TOKENS[:-1],
+            "transcript_tokens": TOKENS,
             "unknown": UNKNOWN,
             "bleu": TOKENISATIONS,
         }.items():
             if (given := getattr(self, name)) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+
+
+TRANSCRIPTS = "transcripts"  # the folder of CTC's tokens in that of a model
 
 
 class Labels(list[int]):
@@ -118,12 +122,19 @@ class Translation(SpeechToText):
         self.transcripts: Tokeniser | None = None
         if settings.ctc_weight:
             kind, size = settings.transcript_tokens, settings.transcript_vocabulary
-            self.transcripts = trained_tokeniser(data.transcripts(), kind, size)
+            if kind == "pretrained":
+                self.transcripts = load_tokeniser(Path(model.settings.init).parent / TRANSCRIPTS)
+            else:
+                self.transcripts = trained_tokeniser(data.transcripts(), kind, size)
 
     @classmethod
     def check_setup(cls, settings: TranslationSettings, model: Choice, features: FeatureSettings) -> None:
         super().check_setup(settings, model, features)
         check_translator(MODELS[model.kind], model.settings, settings.tokens, settings.ctc_weight)
+        if settings.transcript_tokens == "pretrained" and settings.tokens != "pretrained":
+            raise ValueError(
+                "task.transcript_tokens=pretrained needs task.tokens=pretrained: both lie beside model.init"
+            )
 
     @classmethod
     def column(cls, settings: Any) -> str:
@@ -208,5 +219,5 @@ class Translation(SpeechToText):
     def export(self, params: Vector, folder: Path) -> None:
         super().export(params, folder)
         if self.transcripts is not None:
-            (folder / "transcripts").mkdir(exist_ok=True)
-            self.transcripts.save(folder / "transcripts")
+            (folder / TRANSCRIPTS).mkdir(exist_ok=True)
+            self.transcripts.save(folder / TRANSCRIPTS)

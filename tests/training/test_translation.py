@@ -153,10 +153,36 @@ def test_the_exported_folders_translate_without_fedray(folder: Path, tmp_path: P
     assert printed.stdout.split() == expected and all(expected)
 
 
+def test_another_corpus_takes_the_tokens_of_a_trained_model(folder: Path, tmp_path: Path) -> None:
+    algorithm, _, state = build(folder, task={"ctc_weight": 0.2})
+    algorithm.export(state, tmp_path / "run" / "model")
+    lines = (folder / "manifest.tsv").read_text(encoding="utf-8").replace("天", "云").replace(" a", " e")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "wav").symlink_to(folder / "wav")
+    (other / "manifest.tsv").write_text(lines, encoding="utf-8")
+    model = CONFORMER | {"init": str(tmp_path / "run" / "model" / "model.pt")}
+    task = {"tokens": "pretrained", "transcript_tokens": "pretrained", "ctc_weight": 0.2, "unknown": "leave_out"}
+    again, data, started = build(other, task=task, model=model)
+    assert again.task.tokeniser.tokens == algorithm.task.tokeniser.tokens
+    assert again.task.transcripts.tokens == algorithm.task.transcripts.tokens
+    np.testing.assert_array_equal(started.params, state.params)
+    mine = data.load(data.client_ids()[0])
+    spoken = [again.task.tokeniser.decode(target) for target in again.task.targets(mine)]
+    assert spoken == [text.replace("云", "") for text in mine.translations], "云 has no token"
+    (tmp_path / "run" / "model" / "tokens.txt").unlink()
+    with pytest.raises(ValueError, match="model: has no tokeniser"):
+        build(other, task=task, model=model)
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no decoder": ({"model": {"d_model": 32}}, "needs a decoder: set model.decoder_layers"),
     "no recogniser": ({"model": {"kind": "crnn"}}, "needs a decoder, which CRNN lacks: set model.kind=conformer"),
     "no checkpoint": ({"task": {"tokens": "pretrained"}}, "tokens=pretrained needs a checkpoint"),
+    "transcripts' tokens": (
+        {"task": {"transcript_tokens": "pretrained"}},
+        "transcript_tokens=pretrained needs task.tokens=pretrained: both lie beside model.init",
+    ),
     "tokens": (
         {"task": {"tokens": "words"}},
         "tokens must be one of characters, unigram, bpe, pretrained, not 'words'",
