@@ -11,6 +11,7 @@ from tests import speech
 from tests.engine.runs import bits, rows
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_any_number_of_actors_trains_the_same_seed_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty cache each; all three find it under the same name."""
