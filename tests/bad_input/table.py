@@ -6,7 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from tests.bad_input import audio, commands, configuration, corpus, folders, numbers, tables
+from tests.bad_input import audio, commands, configuration, corpora, corpus, folders, numbers, tables
 from tests.bad_input.case import ACCEPTED, Answer, Case, answer
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
@@ -15,6 +15,7 @@ GROUPS = {
     "Configuration": configuration.CASES,
     "Numbers": numbers.CASES,
     "Tables and lists": tables.CASES,
+    "Corpora": corpora.CASES,
     "Audio": audio.CASES,
     "Folders and files of runs": folders.CASES,
     "Command line and environment": commands.CASES,
