@@ -25,6 +25,7 @@ from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
 
 from fedray.core.ranges import Count, Natural, Part
+from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.padding import Reflect, Silence, padding, shortest_of
 
@@ -77,7 +78,7 @@ class ConformerSettings:
             )
 
 
-class Conformer(nn.Module):
+class Conformer(Heads):
     """A recogniser: log-mels [frames, bins] in, log-probabilities [frames / 4, vocabulary] out.
 
     Token 0 is the CTC blank.
@@ -147,22 +148,6 @@ class Conformer(nn.Module):
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of utterances of one length -> log-probabilities [B, ceil(T / 4), vocabulary]."""
         return self.ctc(self.transformer.encode(self.front(features)))
-
-    def ctc(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', d_model]."""
-        assert self.ctc_head is not None, "this conformer has no CTC head"
-        log_probs: Tensor = self.ctc_head(hidden).log_softmax(-1)
-        return log_probs
-
-    def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """Log-probabilities [B, L, V + 2] of the token after each prefix of tokens_bos [B, L].
-
-        A row of tokens_bos starts with `bos`; any token may pad its end.
-        """
-        decoded = self.decode(hidden, lengths, tokens_bos)
-        assert self.attention_head is not None  # else `decode` has raised
-        log_probs: Tensor = self.attention_head(decoded).log_softmax(-1)
-        return log_probs
 
     def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """The inputs of the attention head after each prefix, [B, L, d_model].

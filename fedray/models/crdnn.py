@@ -20,10 +20,11 @@ from speechbrain.nnet.CNN import Conv2d
 from speechbrain.nnet.embedding import Embedding
 from speechbrain.nnet.linear import Linear
 from speechbrain.nnet.RNN import GRU, LSTM, AttentionalRNNDecoder
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from fedray.core.ranges import Count, Natural, Part
+from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
 from fedray.models.padding import Reflect, padding, several_clients, shortest_of
@@ -87,7 +88,7 @@ class CRDNNSettings:
             )
 
 
-class CRDNN(nn.Module):
+class CRDNN(Heads):
     """A recogniser: log-mels [frames, bins] in, log-probabilities [frames // time_pooling, vocabulary] out.
 
     Token 0 is the CTC blank.
@@ -223,22 +224,6 @@ class CRDNN(nn.Module):
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of utterances of one length -> log-probabilities [B, T // time_pooling, vocabulary]."""
         return self.ctc(self.encoder(features))
-
-    def ctc(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities [B, T', V] of the CTC head from hidden states [B, T', dnn_neurons]."""
-        assert self.ctc_head is not None, "this CRDNN has no CTC head"
-        log_probs: Tensor = self.ctc_head(hidden).log_softmax(-1)
-        return log_probs
-
-    def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
-        """Log-probabilities [B, L, tokens] of the token after each prefix of tokens_bos [B, L].
-
-        A row of tokens_bos starts with `bos`; any token may pad its end.
-        """
-        decoded = self.decode(hidden, lengths, tokens_bos)
-        assert self.attention_head is not None  # else `decode` has raised
-        log_probs: Tensor = self.attention_head(decoded).log_softmax(-1)
-        return log_probs
 
     def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """The inputs of the attention head after each prefix, [B, L, decoder_neurons]. ValueError without a decoder."""
