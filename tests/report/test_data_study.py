@@ -34,6 +34,7 @@ def study(configs: tuple[Path, Path], out: Path, *arguments: str) -> int:
     )
 
 
+@pytest.mark.long
 def test_the_report_of_a_study(configs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert study(configs, tmp_path / "study", "--utterances", "3") == 0
     assert f"report: {tmp_path / 'study' / 'report.html'}" in capsys.readouterr().out
