@@ -97,7 +97,8 @@ def personal(rounds: Rounds, progress: Progress) -> Any:
 
     def work() -> Any:
         reference = rounds.put(progress.state, 0)[1]
-        return evaluate_all(rounds.pool, [("client-00", None)], 0, reference, ["dev"], None, lambda done, of: None)
+        clients = [("client-00", None)]
+        return evaluate_all(rounds.pool, clients, 0, reference, ["dev"], None, False, lambda done, of: None)
 
     (scored,) = rounds.again(work)
     return scored.client
