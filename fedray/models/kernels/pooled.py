@@ -105,10 +105,14 @@ def pool(sums, out):
 
 @njit(**EXACT)
 def pool_back(gradient, sums, to_sums):
-    """The backward pass of `pool`, into `to_sums` [N, 2, D]: of two equal frames the first one has the gradient."""
+    """The backward pass of `pool`, into `to_sums` [N, 2, D]: of two equal frames the first one has the gradient.
+
+    Conditions are factors, and loops have few arrays: else compilers do not vectorise them.
+    """
     for n in range(len(gradient)):
-        g, one, other, to_one, to_other = gradient[n], sums[n, 0], sums[n, 1], to_sums[n, 0], to_sums[n, 1]
+        g, one, other, to = gradient[n], sums[n, 0], sums[n, 1], to_sums[n, 0]
         for c in range(len(g)):
-            first = one[c] >= other[c]
-            to_one[c] = F(0) if one[c] <= F(0) or not first else g[c]
-            to_other[c] = F(0) if other[c] <= F(0) or first else g[c]
+            to[c] = g[c] * (F(1) if one[c] >= other[c] else F(0)) * (F(1) if one[c] > F(0) else F(0))
+        to = to_sums[n, 1]
+        for c in range(len(g)):
+            to[c] = g[c] * (F(1) if other[c] > one[c] else F(0)) * (F(1) if other[c] > F(0) else F(0))
