@@ -84,10 +84,15 @@ class CRNN(nn.Module):
                 f"a clip of {shortest} frames is too short: crnn {self.settings.size} needs {self.shortest}"
             )
         logits: Tensor
+        if on_cpu(features):
+            states, lengths = self._compiled(features, lengths)
+            if shortest < features.shape[1]:
+                states = states.masked_fill(padding(lengths, states.shape[1])[..., None], 0.0)
+            logits = self.out(states.sum(1) / lengths[:, None])
+            return logits
         if shortest == features.shape[1]:  # without padding, no masks are needed
             frames = self.conv(features.transpose(1, 2)).transpose(1, 2)
-            hidden = self._compiled(frames, None) if on_cpu(frames) else self.rnn(frames)[0]
-            logits = self.out(hidden.mean(1))
+            logits = self.out(self.rnn(frames)[0].mean(1))
             return logits
         frames = _silenced(features.transpose(1, 2), lengths)
         for layer in self.conv:
@@ -96,23 +101,25 @@ class CRNN(nn.Module):
                 lengths = lengths // 2  # pooling drops an odd last frame
                 frames = _silenced(frames, lengths)
         frames = frames.transpose(1, 2)
-        if on_cpu(frames) or several_clients():
+        if several_clients():
             behind = padding(lengths, frames.shape[1])[..., None]
-            states = recurrent(self.rnn, frames, lengths) if several_clients() else self._compiled(frames, lengths)
-            hidden = states.masked_fill(behind, 0.0)
+            hidden = recurrent(self.rnn, frames, lengths).masked_fill(behind, 0.0)
         else:
             packed = pack_padded_sequence(frames, lengths.cpu(), batch_first=True, enforce_sorted=False)
             hidden, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)  # zeros after each clip's end
         logits = self.out(hidden.sum(1) / lengths[:, None])
         return logits
 
-    def _compiled(self, frames: Tensor, lengths: Tensor | None) -> Tensor:
-        """The GRU's states of frames [B, T, D]; `lengths` None: without padding."""
-        from fedray.models.kernels import recurrent as kernels
+    def _compiled(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The GRU's states and their lengths. States of padding mean nothing."""
+        from fedray.models.kernels.pooled import halved
+        from fedray.models.kernels.recurrent import recurrent
 
-        return kernels.recurrent(
-            self.rnn, frames, torch.full((len(frames),), frames.shape[1]) if lengths is None else lengths
-        )
+        *layers, dropout = self.conv
+        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv1d)]
+        frames = dropout(halved(convolutions, features, lengths))
+        lengths = lengths // 2 ** len(convolutions)
+        return recurrent(self.rnn, frames, lengths), lengths
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] of clips of one length -> logits [B, classes]."""

@@ -27,6 +27,7 @@ from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokenise
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.export_recogniser import export
+from fedray.models.kernels import on_cpu
 from fedray.models.whisper import Whisper, checked_folder, limits
 from fedray.storage.files import write_atomically
 from fedray.training.decoding.search import Hypothesis, Search
@@ -106,7 +107,7 @@ class SpeechToText(Task):
             aligned = self.ctc_targets(targets)
             flat = torch.tensor([token for row in aligned for token in row], device=device)
             sizes = sizes_of(aligned, device)
-            loss = nu * ctc_loss(log_probs.transpose(0, 1), flat, lengths, sizes, blank=0, zero_infinity=True) + loss
+            loss = nu * aligned_loss(log_probs, flat, lengths, sizes) + loss
         return loss
 
     @abstractmethod
@@ -216,6 +217,18 @@ def encoded(
 def table(columns: Mapping[str, Sequence[object]]) -> list[dict[str, Any]]:
     """The rows of a table whose columns are given by their names."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def aligned_loss(log_probs: Tensor, tokens: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
+    """torch's CTC loss of log-probabilities [B, T, V], the mean over tokens, then over utterances.
+
+    `tokens`: those of all utterances, whose numbers are `sizes` [B]. An utterance with too few frames has loss 0.
+    """
+    if on_cpu(log_probs):
+        from fedray.models.kernels import ctc
+
+        return ctc.ctc_loss(log_probs, tokens, lengths, sizes)
+    return ctc_loss(log_probs.transpose(0, 1), tokens, lengths, sizes, blank=0, zero_infinity=True)
 
 
 def sizes_of(targets: Sequence[Sequence[int]], device: torch.device) -> Tensor:
