@@ -232,9 +232,11 @@ def trained(
     """The model with its update: Delta_i; for the strategy n_i, the mean training loss and what `report` adds.
 
     `losses` holds `loss`. `scores` are further metrics. `state` replaces the client's state (None: the old one stays).
+    The metric `steps` is the number of gradient steps that the model has taken.
     """
     scalars = {"examples": len(data), "loss": losses["loss"], **(report or {})}
-    return Trained(model, Update(model.delta(), scalars, losses + (scores or Metrics()), state))
+    metrics = losses + Metrics(steps=(model.steps, 1)) + (scores or Metrics())
+    return Trained(model, Update(model.delta(), scalars, metrics, state))
 
 
 def personal_scores(
@@ -257,7 +259,7 @@ def server_pass(task: Task, server: Server, received: Received, settings: Server
     model = LocalModel(task, received.params, received.device, buffers == "frozen")
     local = ClientSettings(lr=settings.lr, batch=settings.batch, epochs=1, clip=settings.clip)
     metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
-    return Update(model.delta(), {"examples": len(data)}, metrics)
+    return Update(model.delta(), {"examples": len(data)}, metrics + Metrics(steps=(model.steps, 1)))
 
 
 def mixed(change: Change, alpha: float) -> Vector:

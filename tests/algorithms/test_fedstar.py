@@ -99,6 +99,7 @@ def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | No
     np.testing.assert_allclose(state.params + update.delta, after, rtol=1e-4, atol=1e-5)
     assert update.report == {"examples": 8, "loss": pytest.approx(total / clips, rel=1e-5)}
     assert update.metrics["labels_kept"] == pytest.approx(100 * kept / 10)
+    assert update.metrics["steps"] == 4
     assert update.metrics["label_accuracy"] == pytest.approx(100 * right / kept)
 
 
