@@ -1,6 +1,7 @@
 """What runs have spent on their scores, and whether groups that are compared have spent the same.
 
-An axis (`fedray.report.figures.AXES`) counts rounds, visits of clients, gradient steps or bytes, each from the start of the run.
+An axis (`fedray.report.figures.AXES`) counts rounds, visits of clients, gradient steps or bytes, each from the start of
+the run.
 """
 
 from __future__ import annotations

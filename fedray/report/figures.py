@@ -27,7 +27,8 @@ class Figure:
 class Curves(Figure):
     """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
-    `over` puts the rounds at what the runs had spent by then: "visits" of clients, gradient "steps", "bytes". Round 0 is the seed model, if it was scored.
+    Round 0 is the seed model, if it was scored. `over` puts the rounds at what the runs had spent by then: "visits" of
+    clients, gradient "steps", "bytes".
     """
 
     metrics: tuple[str, ...]

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -26,10 +26,10 @@ from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.sweep import tuning
-from fedray.sweep.prepare import prepare
+from fedray.sweep.prepare import prepare, pretrained
 from fedray.sweep.reserve import reserve
 from fedray.sweep.space import Space, combinations, for_search, grid_values, shown, smoke
-from fedray.sweep.study import Study, Sweep, check_space, read_bases
+from fedray.sweep.study import Study, Sweep, check_space, find, read_bases, with_weights
 
 INTERRUPTED = 130
 DRAWS = 8  # default number of trials of a random or optuna search
@@ -119,7 +119,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         os.fspath(place),
         sweep.base,
         chosen.bases,
-        sweep.names,
+        _names(sweep, chosen),
         [*sweep.settings, *(sweep.small if chosen.smoke else ())],
         chosen.overrides,
         chosen.folder,
@@ -145,6 +145,15 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
             study = replace(study, parent=parent)
             results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
             return _ended(sweep, folder, results)
+
+
+def _names(sweep: Sweep, chosen: Choices) -> Mapping[str, Mapping[str, str]]:
+    """The sweep's names, with the weights that trials start from, which this pre-trains in runs/pretrained."""
+    if sweep.pretrain is None:
+        return sweep.names
+    folder = Path(chosen.folder, "runs", "pretrained-smoke" if chosen.smoke else "pretrained")
+    weights = pretrained(find(sweep.pretrain, Path(sys.argv[0])), folder, ["contrastive.epochs=1"] * chosen.smoke)
+    return with_weights(sweep.names, str(weights))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from fedray.engine.driver import Assignment
 from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.telemetry.progress import Display
 from fedray.experiment import Config, build_data, build_program
+from fedray.experiment.pretraining import pretrain
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
@@ -29,6 +30,17 @@ from fedray.sweep.study import Study, is_key
 
 FOLDER = ".prepare"  # in the experiment's folder, during the preparation
 POLL_SECONDS = 0.5
+
+
+def pretrained(config: Path, folder: Path, overrides: Sequence[str] = ()) -> Path:
+    """The weights of the pre-training in a folder, which this finishes with its own configuration.
+
+    A pre-training with `config` and `overrides` begins where the folder holds none.
+    """
+    own = folder / "config.yaml"
+    with Display.for_terminal() as display:
+        asked = (own, []) if own.exists() else (config, overrides)
+        return pretrain(*asked, out=folder, progress=display.progress, say=display.say).weights
 
 
 def prepare(study: Study, space: Space, at_once: int) -> None:

@@ -36,6 +36,7 @@ class Sweep:
     samples    trials drawn from a space that is no grid; repetitions of a grid
     at_once    trials at a time, for a comparison of times; None: as many as the machine has room for
     reference  label of a group: the report shows the share of its gain over the seed model that the others reach
+    pretrain   configuration of `fedray pretrain`, which runs first; {pretrained} in `names` is the file of its weights
     """
 
     name: str
@@ -51,6 +52,7 @@ class Sweep:
     small: Sequence[str] = ()
     samples: int = 1
     at_once: int | None = None
+    pretrain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,14 +112,23 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
     """
     used = [key for key in sweep.space if f"{{{key}}}" in sweep.base]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
-    return {file: configuration.read(_find(file, near)).values for file in sorted(files)}
+    return {file: configuration.read(find(file, near)).values for file in sorted(files)}
 
 
-def _find(path: str, near: Path) -> Path:
+def find(path: str, near: Path) -> Path:
+    """The configuration of this path or name; `read_bases` says where it is looked for. ValueError: there is none."""
     for folder in (Path(), *near.resolve().parents):
         if (folder / path).is_file():
             return folder / path
     return shipped.locate("configs", path)
+
+
+def with_weights(names: Mapping[str, Mapping[str, str]], weights: str) -> dict[str, dict[str, str]]:
+    """`names` with the file of the weights in place of {pretrained}."""
+    return {
+        name: {value: text.replace("{pretrained}", weights) for value, text in texts.items()}
+        for name, texts in names.items()
+    }
 
 
 def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:

@@ -130,6 +130,7 @@ def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path, tmp_p
     pretrained.parent.mkdir(parents=True)
     torch.save({"weight": torch.zeros(1)}, pretrained)
     asked = runpy.run_path(str(path))["SWEEP"]
+    asked = replace(asked, names=study.with_weights(asked.names, str(pretrained)))
     assert asked.name == path.stem and asked.question.endswith("?")
     study.check_space(asked, [])
     trials_of(asked, folder=tmp_path).check(asked.space)
