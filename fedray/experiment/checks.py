@@ -32,7 +32,9 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
     nothing is.
     """
     check_setup(config, source)
-    data = replace(config.data, root=checked_root(config.data, source, base))
+    data = replace(
+        config.data, root=checked_root(config.data, source, base), text=_checked_text(config.data, source, base)
+    )
     with _at(source, "tracker"):
         tracker = config.tracker.checked(base)
     return replace(config, data=data, model=_with_paths(config.model, source, base), tracker=tracker)
@@ -118,6 +120,16 @@ def checked_root(data: DataSettings, source: Source, base: Path = Path()) -> str
     if not root.is_dir():
         raise ConfigError(f"{source.where('data.root')}: data.root: there is no folder {root}")
     return str(root)
+
+
+def _checked_text(data: DataSettings, source: Source, base: Path) -> str | None:
+    """The absolute path of `data.text`. ConfigError: it is no file."""
+    if data.text is None:
+        return None
+    path = (base / Path(data.text).expanduser()).resolve()
+    if not path.is_file():
+        raise ConfigError(f"{source.where('data.text')}: data.text: there is no file {path}")
+    return str(path)
 
 
 def _with_paths(model: Choice, source: Source, base: Path) -> Choice:

@@ -195,3 +195,15 @@ def test_runs_that_were_too_short_and_rows_that_spent_unequal_amounts(tmp_path: 
     again = report.read(tmp_path)
     assert "The rows differ in client learning rates: 0.1 (short) to 0.3 (done)." in again.caption
     assert not again.groups[0].runs[0].still_improving, "dev was scored once"
+
+
+def test_where_a_language_model_makes_the_labels_its_wer_is_compared(tmp_path: Path) -> None:
+    for name, settings in {"fednst": {"lm_weight": 2.0}, "fedavg": {"lm_weight": 2.0}}.items():
+        run = write(tmp_path / name, config(algorithm__kind=name, task__decode=settings))
+        results = json.loads((run / "results.json").read_text())
+        scored = {part: results[part] | {"test/wer_lm": 7.0} for part in ("seed", "best")}
+        (run / "results.json").write_text(json.dumps(results | scored))
+    assert report.read(tmp_path).metric == report.read(tmp_path / "fednst").metric == "test/wer_lm"
+    assert report.read(tmp_path / "fedavg").metric == "test/wer", "there the model alone learns"
+    write(tmp_path / "greedy", config(task__decode={"lm_weight": 0.0}))
+    assert report.read(tmp_path / "greedy").metric == "test/wer"

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedray.core.parallel import Parallel
 from fedray.core.ranges import Positive, SomeShare
+from fedray.core.texts import read_text
 from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.features.dataset import Utterances, shard
 from fedray.data.features.joined import JoinedFeatures
@@ -45,6 +46,8 @@ class DataSettings:
     corpus: str = "embedded"  # the name of the reader; docs/corpora.md lists them
     root: str | None = None  # the folder that holds the corpus; the embedded corpus has none
     seed: int = 0  # seed for making and dividing the corpus, apart from the seed of the run
+    # A text file with one sentence a line, from which tokens and language models are learnt in place of transcripts.
+    text: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # settings of this corpus' reader
     server: ServerDataSettings = field(default_factory=ServerDataSettings)
     clients: PartitionSettings = field(default_factory=PartitionSettings)
@@ -86,8 +89,13 @@ class SpeechData:
         splits: Mapping[str, Utterances],
         server: Utterances | None,
         by_label: bool = False,
+        text: Path | None = None,
     ) -> None:
-        """`rows`: client id -> positions in `clients`. `by_label`: each client is named after a label."""
+        """`rows`: client id -> positions in `clients`. `by_label`: each client is named after a label.
+
+        `text`: the file of `data.text`.
+        """
+        self._text = text
         self._clients, self._splits, self._server, self._by_label = clients, dict(splits), server, by_label
         # One array for all clients: every actor gets a few objects, however many clients there are.
         self._ids = list(rows)
@@ -142,6 +150,8 @@ class SpeechData:
             name: None if data is None else [data.manifest.fingerprint(), data.features.name, data.rows.tolist()]
             for name, data in chosen.items()
         }
+        if self._text is not None:
+            described["text"] = self.transcripts()
         if part != "server":
             described["partition"] = [self._ids, self._members.tolist(), self._offsets.tolist()]
             if self._clients.labelled is not None:
@@ -154,7 +164,14 @@ class SpeechData:
         return [clients] if self._server is None else [self._server, clients]
 
     def transcripts(self, column: str = "text") -> list[str]:
-        """The texts for training tokenisers and language models: the server's, or else the clients'."""
+        """The texts for training tokenisers and language models: the server's, or else the clients'.
+
+        Transcripts are those of `data.text` where it is given. ValueError: it is no text in UTF-8, or is empty.
+        """
+        if self._text is not None and column == "text":
+            if sentences := [line.strip() for line in read_text(self._text).splitlines() if line.strip()]:
+                return sentences
+            raise ValueError(f"{self._text}: holds no sentence: write one on each line, or remove data.text")
         source = self._server if self._server is not None else self._clients
         return [text for text in source.column(column) if text]
 
@@ -264,4 +281,5 @@ def federate(
     if settings.clients.by == "pooled" and of_server is not None:
         everyone = pooled(everyone, of_server)
         members = {client: np.arange(len(everyone)) for client in members}
-    return SpeechData(everyone, members, scored_utterances, of_server, settings.clients.by == "label"), broken
+    text = Path(settings.text) if settings.text is not None else None
+    return SpeechData(everyone, members, scored_utterances, of_server, settings.clients.by == "label", text), broken

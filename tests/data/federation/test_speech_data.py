@@ -205,3 +205,18 @@ def test_nobody_has_nothing(splits: dict[str, Manifest], tmp_path: Path) -> None
         and len(idle.load("idle")) == 0
         and idle.load("busy").ids == everyone.take(np.array([3])).ids
     )
+
+
+def test_tokens_and_language_models_may_learn_from_a_file(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    file = tmp_path / "sentences.txt"
+    file.write_text("one two\n\n three \n", encoding="utf-8")
+    data = build(splits, tmp_path, DataSettings(text=str(file), server=ServerDataSettings(share=0.25)))
+    assert data.transcripts() == ["one two", "three"] and data.transcripts("label") != data.transcripts()
+    without = build(splits, tmp_path, DataSettings(server=ServerDataSettings(share=0.25)))
+    before = data.fingerprint("server")
+    assert before != without.fingerprint("server"), "seed models of other tokens are others"
+    file.write_text("three\n", encoding="utf-8")
+    assert data.fingerprint("server") != before
+    file.write_text("\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"sentences.txt: holds no sentence: write one on each line"):
+        data.transcripts()
