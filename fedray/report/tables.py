@@ -25,7 +25,10 @@ SHOWN = ("wer", "accuracy", "bleu", "chrf", "macro_f1")
 
 def scores(runs: Sequence[Run], metric: str) -> list[str]:
     """The metrics that a table shows beside the compared one: error rates, accuracies and the like."""
-    names = dict.fromkeys(name for run in runs for name in run.best if name.rpartition("/")[2].startswith(SHOWN))
+    best = {
+        name: name.rpartition("/")[2].removeprefix("plugin_").removeprefix("both_") for run in runs for name in run.best
+    }
+    names = [name for name, score in best.items() if score.startswith(SHOWN)]
     return [name for name in names if name != metric and not name.endswith(ALONE)]
 
 
