@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from fedray import experiment
@@ -36,7 +36,8 @@ class Sweep:
     samples    trials drawn from a space that is no grid; repetitions of a grid
     at_once    trials at a time, for a comparison of times; None: as many as the machine has room for
     reference  label of a group: the report shows the share of its gain over the seed model that the others reach
-    pretrain   configuration of `fedray pretrain`, which runs first; {pretrained} in `names` is the file of its weights
+    pretrain   configuration of `fedray pretrain`, which runs first; {pretrained} stands for the file of its weights
+    text       configuration whose transcripts are written first, those of the server; {text} stands for their file
     """
 
     name: str
@@ -53,6 +54,7 @@ class Sweep:
     samples: int = 1
     at_once: int | None = None
     pretrain: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,16 @@ def find(path: str, near: Path) -> Path:
     return shipped.locate("configs", path)
 
 
-def with_weights(names: Mapping[str, Mapping[str, str]], weights: str) -> dict[str, dict[str, str]]:
-    """`names` with the file of the weights in place of {pretrained}."""
-    return {
-        name: {value: text.replace("{pretrained}", weights) for value, text in texts.items()}
-        for name, texts in names.items()
-    }
+def with_files(sweep: Sweep, files: Mapping[str, str]) -> Sweep:
+    """The sweep with files in place of {pretrained} and {text} in its names and settings."""
+
+    def put(text: str) -> str:
+        for name, file in files.items():
+            text = text.replace(f"{{{name}}}", file)
+        return text
+
+    names = {name: {value: put(text) for value, text in texts.items()} for name, texts in sweep.names.items()}
+    return replace(sweep, names=names, settings=[put(text) for text in sweep.settings])
 
 
 def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:

@@ -58,10 +58,10 @@ class DataSettings:
     # Shares are drawn with `seed`. No speaker is in two sets. Where no speakers are known, recordings are drawn.
     # share of the training speakers for dev, where the corpus has no development set
     dev_share: SomeShare | None = None
+    test_share: SomeShare | None = None  # share of the training speakers for test, where the corpus has no test set
     # Share of each client's utterances that it keeps back, clean, as its own test: the split "own". The shared model is
     # scored on all of them, a personal model on its client's. 0: none.
     own_share: Part = 0.0
-    test_share: SomeShare | None = None  # share of the training speakers for test, where the corpus has no test set
     skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
 
     def __post_init__(self) -> None:
