@@ -19,7 +19,11 @@ SWEEP = Sweep(
     settings=["data.seed={seed}", "algorithm.sizes=[tiny,lite,mid,base,deep]"],
     metric="personal/accuracy",
     mode="max",
-    figures=[Bars("personal/test/accuracy"), Curves(("personal/accuracy", "dev/accuracy"))],
+    figures=[
+        Bars("personal/test/accuracy"),
+        Bars("personal/test/macro_f1"),
+        Curves(("personal/accuracy", "dev/accuracy")),
+    ],
     small=["rounds=2"],
 )
 

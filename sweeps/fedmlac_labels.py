@@ -1,6 +1,9 @@
 """FedMLAC, table 7: wrong labels in the clients' training data, from 0 to 50 %; test labels are correct.
 
-python sweeps/fedmlac_labels.py
+    python sweeps/fedmlac_labels.py
+    python sweeps/fedmlac_labels.py data.corruption.sparsity=0.7
+
+In the second command every client confuses few labels, other ones than the next client.
 """
 
 import sys
@@ -28,7 +31,10 @@ SWEEP = Sweep(
     settings=["data.seed={seed}"],
     metric="personal/accuracy",
     mode="max",
-    figures=[Trend("data.corruption.label_errors", "personal/test/accuracy", by="method", percent=True)],
+    figures=[
+        Trend("data.corruption.label_errors", f"personal/test/{score}", by="method", percent=True)
+        for score in ("accuracy", "macro_f1")
+    ],
     small=["rounds=2"],
 )
 

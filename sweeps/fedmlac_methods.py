@@ -29,7 +29,12 @@ SWEEP = Sweep(
     settings=["data.seed={seed}"],
     metric="personal/accuracy",
     mode="max",
-    figures=[Bars("personal/test/accuracy"), Bars("test/accuracy"), Curves(("personal/accuracy", "dev/accuracy"))],
+    figures=[
+        Bars("personal/test/accuracy"),
+        Bars("personal/test/macro_f1"),
+        Bars("test/accuracy"),
+        Curves(("personal/accuracy", "dev/accuracy")),
+    ],
     small=["rounds=2"],
 )
 

@@ -28,7 +28,11 @@ SWEEP = Sweep(
     settings=["data.seed={seed}"],
     metric="personal/accuracy",
     mode="max",
-    figures=[Trend("data.corruption.snr_db", "personal/test/accuracy", by="method"), Bars("personal/test/accuracy")],
+    figures=[
+        Trend("data.corruption.snr_db", "personal/test/accuracy", by="method"),
+        Trend("data.corruption.snr_db", "personal/test/macro_f1", by="method"),
+        Bars("personal/test/accuracy"),
+    ],
     small=["rounds=2"],
 )
 

@@ -28,6 +28,7 @@ SWEEP = Sweep(
     mode="max",
     figures=[
         Trend("cohort.fraction", "personal/test/accuracy", by="method", percent=True),
+        Trend("cohort.fraction", "personal/test/macro_f1", by="method", percent=True),
         Trend("cohort.fraction", "traffic/total_bytes", by="method", percent=True),
     ],
     small=["rounds=2"],

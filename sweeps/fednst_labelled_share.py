@@ -18,7 +18,7 @@ SWEEP = Sweep(
         "algorithm.alpha": tune.grid_search([0.0, 0.3]),
     },
     settings=["data.labelled.{of}={share}"],
-    figures=[Trend("share", "test/wer", by="algorithm.alpha", percent=True)],
+    figures=[Trend("share", "test/wer_lm", by="algorithm.alpha", percent=True)],
     small=["rounds=2", "algorithm.pretrain.steps=200"],
 )
 

@@ -15,7 +15,13 @@ SWEEP = Sweep(
     question="Is it worth labelling again in every round?",
     base="configs/fednst/embedded.yaml",
     space={"algorithm.relabel": tune.grid_search(["once", "every_round"])},
-    figures=[Bars("time/round_s"), Bars("test/wer"), Curves(("dev/wer", "train/label_wer")), Phases()],
+    figures=[
+        Bars("time/round_s"),
+        Bars("test/wer_lm"),
+        Bars("test/wer"),
+        Curves(("dev/wer", "train/label_wer")),
+        Phases(),
+    ],
     small=["rounds=2", "algorithm.pretrain.steps=200"],
     at_once=1,
 )

@@ -23,7 +23,7 @@ SWEEP = Sweep(
     space={"optimizer": tune.grid_search(list(OPTIMIZERS))},
     names={"optimizer": OPTIMIZERS},
     settings=["server_optimizer={optimizer}"],
-    figures=[Curves(("dev/wer",), baseline="seed"), Bars("test/wer")],
+    figures=[Curves(("dev/wer",), baseline="seed"), Bars("test/wer_lm"), Bars("test/wer")],
     small=["rounds=2", "algorithm.pretrain.steps=200"],
 )
 

@@ -1,9 +1,9 @@
-"""FedSTAR, tables 3 and 4 and figure 4: the share of labels, and the number of clients.
+"""FedSTAR, table 4 and figure 4: the share of labels, and the number of clients.
 
     python sweeps/fedstar_labels.py
 
-The supervised federation has the same labels and ignores unlabelled clips; with all labels (L = 100 %) it is that of
-table 3. The central model: fedray run configs/fedstar/baselines/central.yaml.
+The supervised federation has the same labels and ignores unlabelled clips. With all labels (L = 100 %) beside the
+central model it is table 3: python -m benchmarks.studies.fedstar_supervised.
 """
 
 import sys

@@ -1,7 +1,9 @@
 """FedSTAR, figure 5: random or pre-trained initial weights, after ten rounds.
 
-fedray pretrain configs/fedstar/pretraining.yaml --out runs/pretrained
-python sweeps/fedstar_pretraining.py
+    python sweeps/fedstar_pretraining.py
+
+The pre-training comes first, into runs/pretrained; one that is there already is finished and used. Another one:
+fedray pretrain configs/fedstar/pretraining_fsd50k.yaml --out runs/pretrained.
 """
 
 import sys
@@ -13,7 +15,7 @@ SWEEP = Sweep(
     name="fedstar_pretraining",
     question="Does self-supervised pre-training save rounds?",
     base="configs/fedstar/embedded.yaml",
-    names={"start": {"random": "null", "pre-trained": "runs/pretrained/weights.pt"}},
+    names={"start": {"random": "null", "pre-trained": "{pretrained}"}},
     space={
         "start": tune.grid_search(["random", "pre-trained"]),
         "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5, 1.0]),
@@ -27,6 +29,7 @@ SWEEP = Sweep(
         Curves(("dev/accuracy", "train/loss")),
     ],
     small=["rounds=2"],
+    pretrain="configs/fedstar/pretraining.yaml",
 )
 
 if __name__ == "__main__":

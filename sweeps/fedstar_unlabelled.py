@@ -1,10 +1,9 @@
 """FedSTAR, table 6: the number of unlabelled clips on the clients.
 
     python sweeps/fedstar_unlabelled.py
-    python sweeps/fedstar_unlabelled.py model.init=runs/pretrained/weights.pt
 
-The second command gives the half of the table with pre-trained weights; they come from
-fedray pretrain configs/fedstar/pretraining.yaml --out runs/pretrained.
+From random and from pre-trained weights. The pre-training comes first, into runs/pretrained; one that is there already
+is finished and used.
 """
 
 import sys
@@ -16,18 +15,21 @@ SWEEP = Sweep(
     name="fedstar_unlabelled",
     question="How many unlabelled clips does FedSTAR need?",
     base="configs/fedstar/embedded.yaml",
+    names={"start": {"random": "null", "pre-trained": "{pretrained}"}},
     space={
+        "start": tune.grid_search(["random", "pre-trained"]),
         "data.labelled.unlabelled": tune.grid_search([0.2, 0.5, 0.8, 1.0]),
         "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5]),
         "seed": tune.grid_search([0, 1, 2]),
     },
-    settings=["data.seed={seed}"],
+    settings=["data.seed={seed}", "model.init={start}"],
     metric="dev/accuracy",
     mode="max",
     figures=[
-        Trend("data.labelled.unlabelled", "test/accuracy", by="data.labelled.share", percent=True),
+        Trend("data.labelled.unlabelled", "test/accuracy", by="start", percent=True),
     ],
     small=["rounds=2"],
+    pretrain="configs/fedstar/pretraining.yaml",
 )
 
 if __name__ == "__main__":

@@ -49,12 +49,11 @@ def arms() -> dict[str, dict[str, Arm]]:
             f"N = {count}, {name}": (file, [LITTLE, f"data.clients.count={count}"])
             for name, file in FEDERATIONS.items()
         }
-    paper = "algorithm.labelled_batch=null"  # where there are labelled clips enough, half of a batch
     return {
         "labels": each,
         "half": {
             "N = 15, supervised": (FEDERATIONS["supervised"], [HALF]),
-            "N = 15, FedSTAR": ("embedded", [HALF, paper]),
+            "N = 15, FedSTAR": ("embedded", [HALF]),
         },
         "threshold": {
             "rising, 0.5 to 0.9": each["N = 15, FedSTAR"],

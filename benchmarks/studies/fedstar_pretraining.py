@@ -33,7 +33,7 @@ from fedray.experiment.pretraining import pretrain
 from fedray.models.weights import load_weights
 from fedray.report.canvas import COLOURS, STYLE
 
-SHARES = {"3 %": ["data.labelled.share=0.03"], "50 %": ["data.labelled.share=0.5", "algorithm.labelled_batch=null"]}
+SHARES = {"3 %": ["data.labelled.share=0.03"], "50 %": ["data.labelled.share=0.5"]}
 SHORT = ["rounds=10", "evaluation.every=1"]
 CURVES = {"train/loss": "training loss", "dev/accuracy": "dev accuracy (%)"}
 

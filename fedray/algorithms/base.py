@@ -66,7 +66,7 @@ class SGDSettings(TaskSettings):
 class ServerPassSettings:
     """One epoch of SGD over the server's labelled data."""
 
-    lr: Amount = 0.1  # eta_S, the learning rate of all rounds
+    lr: Amount = 0.1  # eta_S, the learning rate
     batch: Count = 6  # utterances of a step
     utterances: Count | None = None  # utterances of a pass, drawn anew each round; null: all
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
@@ -81,6 +81,7 @@ class MixedSettings(SGDSettings):
 
     alpha: Share = 0.0  # the server's share of a round's change
     server: ServerPassSettings = field(default_factory=ServerPassSettings)
+    server_scheduled: bool = False  # eta_S follows `schedule`, as the clients' rate does; false: constant
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,7 +215,10 @@ class MixedSGD(FederatedSGD):
     def server_train(self, server: Server, received: Received) -> Update | None:
         if self.settings.alpha == 0:
             return None
-        return server_pass(self.task, server, received, self.settings.server, self.settings.buffers)
+        settings = self.settings.server
+        if self.settings.server_scheduled:
+            settings = replace(settings, lr=settings.lr * self.settings.schedule.factor(received.round, self.rounds))
+        return server_pass(self.task, server, received, settings, self.settings.buffers)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, self.settings.alpha))
@@ -232,9 +236,11 @@ def trained(
     """The model with its update: Delta_i; for the strategy n_i, the mean training loss and what `report` adds.
 
     `losses` holds `loss`. `scores` are further metrics. `state` replaces the client's state (None: the old one stays).
+    The metric `steps` is the number of gradient steps that the model has taken.
     """
     scalars = {"examples": len(data), "loss": losses["loss"], **(report or {})}
-    return Trained(model, Update(model.delta(), scalars, losses + (scores or Metrics()), state))
+    metrics = losses + Metrics(steps=(model.steps, 1)) + (scores or Metrics())
+    return Trained(model, Update(model.delta(), scalars, metrics, state))
 
 
 def personal_scores(
@@ -257,7 +263,9 @@ def server_pass(task: Task, server: Server, received: Received, settings: Server
     model = LocalModel(task, received.params, received.device, buffers == "frozen")
     local = ClientSettings(lr=settings.lr, batch=settings.batch, epochs=1, clip=settings.clip)
     metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
-    return Update(model.delta(), {"examples": len(data)}, metrics)
+    return Update(
+        model.delta(), {"examples": len(data)}, metrics + Metrics(lr=(settings.lr, 1), steps=(model.steps, 1))
+    )
 
 
 def mixed(change: Change, alpha: float) -> Vector:

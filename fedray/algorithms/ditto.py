@@ -67,7 +67,7 @@ class Ditto(FederatedSGD):
 
         personal = replace(settings, epochs=self.settings.personal_epochs)
         personal_losses = v.fit(client.data, targets, personal, derive(client.seed, "personal"), pulled)
-        metrics = losses + Metrics(personal_loss=personal_losses.total("loss"))
+        metrics = done.update.metrics + Metrics(personal_loss=personal_losses.total("loss"))
         return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}))
 
     def evaluate_personal(

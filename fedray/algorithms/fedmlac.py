@@ -15,18 +15,22 @@ FedMLAC: Mutual Learning Driven Heterogeneous Federated Audio Classification. 20
             Delta^l <- sum_{i in T_l} n_i / n_{T_l}  Delta_i^l
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
-The score is the mean over the personal models w_i on common data (`evaluation.personal_every`, `personal_final`).
+The score is the mean over the personal models w_i on common data (`evaluation.personal_every`, `personal_final`), or on
+what each client holds out (`data.own_share`); `also_score` adds the plug-in v_i after the client's training, and the
+mean of both models' logits. A first w_i is random on each client, or one for all (`common`, `init`) [ours].
 Ablations: with mutual weights of 0 both models train alone; strategy by_examples is FedMLAC without LPA; FedAvg with
 layerwise_pruning has one shared model instead of two.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
@@ -34,12 +38,14 @@ from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_
 from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Amount, Positive
+from fedray.core.seeds import derive
 from fedray.core.settings import positive
 from fedray.core.types import Client, Evaluation, Received, State
 from fedray.data.features.dataset import batches
 from fedray.training.classification import Classification
 from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, Mean, PretrainSettings
 
+SCORES = ("plugin", "both")
 ORDERS = ("together", "personal_first")
 
 
@@ -68,6 +74,11 @@ class FedMLACSettings(SGDSettings):
     # of the personal models; of several, each client draws one
     sizes: list[str] = field(default_factory=lambda: ["base"])
     mutual: MutualSettings = field(default_factory=MutualSettings)
+    common: bool = False  # all personal models of a size start from the same random weights
+    init: str | None = None  # a file with the weights that all personal models start from; for a single size
+    # Personal scores beside w_i's: plugin (of v_i after the client's training, which is repeated for it) | both (of the
+    # mean of the logits of w_i and this v_i).
+    also_score: list[str] = field(default_factory=list)
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.01, batch=16))
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
@@ -75,6 +86,10 @@ class FedMLACSettings(SGDSettings):
         super().__post_init__()
         if not self.sizes:
             raise ValueError("sizes names the sizes of the personal models: one or more")
+        if self.init is not None and (len(set(self.sizes)) > 1 or self.common):
+            raise ValueError("init holds the weights of one size: set a single size, and common=false")
+        if unknown := set(self.also_score) - set(SCORES):
+            raise ValueError(f"also_score holds {' and '.join(SCORES)}, not {min(unknown)!r}")
 
 
 class FedMLAC(FederatedSGD):
@@ -84,6 +99,7 @@ class FedMLAC(FederatedSGD):
     settings: FedMLACSettings
     task: Classification  # of the plug-in
     prepare_reads = False
+    files = ("init",)
 
     @classmethod
     def check_setup(cls, settings: FedMLACSettings, setup: Setup) -> None:
@@ -96,11 +112,14 @@ class FedMLAC(FederatedSGD):
         super().__init__(settings, parts)
         plugin = self.task.model_settings
         self.personal = {  # the personal models' tasks, by size
-            size: self.task.with_model(replace(plugin, size=size, init=None)) for size in dict.fromkeys(settings.sizes)
+            size: self.task.with_model(replace(plugin, size=size, init=settings.init))
+            for size in dict.fromkeys(settings.sizes)
         }
 
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
+        if self.settings.common:  # the same draw on all clients of a run: theta_0 follows the run's seed
+            torch.manual_seed(derive(zlib.crc32(received.params.tobytes()), "personal", size))
         return {"size": size, "params": self.personal[size].initial()}
 
     def client_train(self, client: Client, received: Received) -> Trained:
@@ -134,9 +153,20 @@ class FedMLAC(FederatedSGD):
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
-        """Scores of w_i."""
+        """Scores of w_i, and those of `also_score` as `plugin_accuracy`, `both_accuracy` and the like."""
         assert client.state is not None
-        return personal_scores(self.personal[client.state["size"]], client.state["params"], received, data, final)
+        task, w = self.personal[client.state["size"]], client.state["params"]
+        scores = personal_scores(task, w, received, data, final)
+        if not self.settings.also_score:
+            return scores
+        v = self.client_train(client, received).model.params()
+        for split, part in data.items():
+            logits = {"plugin": self.task.logits(v, part, received.device)}
+            logits["both"] = 0.5 * logits["plugin"] + 0.5 * task.logits(w, part, received.device)
+            for name in self.settings.also_score:
+                found = task.scored(part, logits[name], final=False).metrics.renamed(f"{name}_")
+                scores[split] = replace(scores[split], metrics=scores[split].metrics + found)
+        return scores
 
 
 def mutual_loss(logits: Tensor, teacher: Tensor, classes: Tensor, weight: float, temperature: float) -> Tensor:

@@ -8,7 +8,7 @@ Tsouvalas, Saeed, Ozcelebi. Federated Self-Training for Semi-Supervised Audio Re
         S_t <- a sample of the clients
         on each client i in S_t, with D_L^i labelled and D_U^i unlabelled:
             theta_i <- theta_t
-            for each of E passes over D_U^i, a batch u of it with an equal batch l of D_L^i, which repeats:
+            for each of E passes over D_U^i, a batch u of it with |l| = min(|u|, |D_L^i|) of D_L^i, which repeats:
                 z_l, z_u <- f(x_l; theta_i), f(x_u; theta_i)            # one forward pass, in training mode
                 y_u  <- argmax softmax(z_u / temperature)               # a constant
                 kept <- max softmax(z_u / temperature) > tau_t
@@ -18,7 +18,8 @@ Tsouvalas, Saeed, Ozcelebi. Federated Self-Training for Semi-Supervised Audio Re
 
 Adam starts afresh each round. A client without unlabelled clips makes E passes over its labelled ones; a client without
 labelled clips trains on its pseudo-labels alone. A fixed threshold: first = last. beta = 0 keeps the steps without the
-pseudo-labels. Ours: `labelled_batch` sets the size of l, for a D_L^i smaller than u.
+pseudo-labels. Ours: l is no larger than D_L^i, and `labelled_batch` sets its size. `weights: authors` weighs the two
+losses by 1 - beta and beta, as the authors' code does, which also runs at temperature 1.
 Baselines: the supervised federation is FedAvg with `labelled_only`, the central model `sl`.
 """
 
@@ -44,6 +45,7 @@ from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
 from fedray.training.local import ClientOptimizer, ClientSettings, Mean, PretrainSettings
 
+WEIGHTS = ("paper", "authors")
 Positions = npt.NDArray[np.int64]
 
 
@@ -69,9 +71,13 @@ class FedSTARSettings(SGDSettings):
     """Settings of FedSTAR."""
 
     beta: Amount = 0.5  # weight of the pseudo-labels' loss
-    temperature: Positive = 4.0  # T, the temperature of the softmax that makes pseudo-labels
+    # Weight of the labelled clips' loss in a step with both: paper (1, equation 7) | authors (1 - beta, their code).
+    weights: str = "paper"
+    # T, the temperature of the softmax that makes pseudo-labels: the paper's 4; the authors' code runs at 1.
+    temperature: Positive = 4.0
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
-    labelled_batch: int | None = None  # labelled clips of a step; null: as many as unlabelled ones, as in the paper
+    # Labelled clips of a step; null: as many as unlabelled ones, as in the paper, and at most all that the client has.
+    labelled_batch: int | None = None
     # `batch` counts unlabelled clips.
     client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
@@ -81,6 +87,10 @@ class FedSTARSettings(SGDSettings):
         positive(temperature=self.temperature, labelled_batch=self.labelled_batch)
         if self.beta < 0:
             raise ValueError(f"beta must not be below 0, not {self.beta}")
+        if self.weights not in WEIGHTS:
+            raise ValueError(f"weights is {' or '.join(WEIGHTS)}, not {self.weights!r}")
+        if self.weights == "authors" and self.beta > 1:
+            raise ValueError(f"weights=authors gives the labelled clips 1 - beta: beta is at most 1, not {self.beta}")
 
 
 class FedSTAR(FederatedSGD):
@@ -110,6 +120,7 @@ class FedSTAR(FederatedSGD):
 
     def client_train(self, client: Client, received: Received) -> Trained:
         data, beta, tau = client.data, self.settings.beta, received.settings["threshold"]
+        weight_l = 1.0 if self.settings.weights == "paper" else 1.0 - beta
         local, theta_i = self.local_settings(received), self.local_model(received)
         optimizer, total, scores = ClientOptimizer(theta_i.flat, local), Mean(), LabelScores()
         labels, truth = self.labels(data), self.task.known(data)
@@ -122,7 +133,7 @@ class FedSTAR(FederatedSGD):
                     loss = cross_entropy(z_l, torch.from_numpy(labels[l]).to(theta_i.device))
                 if len(u):
                     y_u, kept = pseudo_labels(z_u, self.settings.temperature, tau)
-                    loss = loss + beta * pseudo_loss(z_u, y_u, kept)
+                    loss = weight_l * loss + beta * pseudo_loss(z_u, y_u, kept)
                     scores.add(y_u, kept, truth[u])
                 total.add(theta_i.descend(loss, optimizer), len(batch))
         return trained(theta_i, data, Metrics(loss=total.pair()), scores=scores.metrics())
@@ -166,7 +177,7 @@ def paired_batches(
         for start in range(0, len(order), settings.batch):
             part = order[start : start + settings.batch]
             if len(unlabelled):
-                wanted = range(labelled_batch or len(part))
+                wanted = range(labelled_batch or min(len(part), len(labelled)))
                 yield np.fromiter((position for _, position in zip(wanted, stream, strict=False)), np.int64), part
             else:
                 yield part, part[:0]

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from fedray.core.metrics import Metrics
 
+# The split of what clients hold out of their own data; `FederatedData.client_part` gives each client its part.
+OWN = "own"
 Vector = npt.NDArray[np.float32]
 NOTHING: Vector = np.empty(0, np.float32)  # the delta of an update without parameters
 # Tensors, arrays, numbers, strings, and lists and dicts of them: whatever torch.load(weights_only=True) reads.
@@ -172,7 +174,7 @@ class FederatedData(Protocol):
         ...
 
     def client_part(self, client: str, split: str) -> Any:
-        """The part of a split with the client's label, such as its domain; None where clients are no labels."""
+        """The client's part of a split, such as that of its domain; None where the whole split stands for it."""
         ...
 
     def splits(self) -> Sequence[str]:

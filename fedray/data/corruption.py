@@ -14,7 +14,7 @@ import torch
 from torchaudio.functional import add_noise
 
 from fedray.core.ranges import Share
-from fedray.core.seeds import derive, torch_generator
+from fedray.core.seeds import derive, numpy_generator, torch_generator
 from fedray.data.manifest import COLUMNS, Manifest, Mask, Rows
 
 TARGETS = ("text", "label", "translation")
@@ -27,9 +27,12 @@ class CorruptionSettings:
     snr_db: float | None = None  # white noise at this signal-to-noise ratio in dB; null: none
     label_errors: Share = 0.0  # share of the utterances that get a wrong transcript or label
     clients: Share = 1.0  # share of the clients whose data is damaged
+    # Share of the wrong values that a client never puts in place of a true one, drawn for each client and value; at
+    # least one is left. 0: all other values are as likely.
+    sparsity: Share = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("label_errors", "clients"):
+        for name in ("label_errors", "clients", "sparsity"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.corruption.{name}: {getattr(self, name)} is not a share from 0 to 1")
 
@@ -75,7 +78,8 @@ def corrupt_labels(
 ) -> CorruptedLabels:
     """Put wrong values into the column `target` (text | label | translation) of some of the corrupted clients' rows.
 
-    `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest.
+    `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest, or
+    with `settings.sparsity` from those that the client takes the true one for: a sparse confusion matrix of its own.
     Build features from the original manifest: the audio does not change. ValueError when the manifest has no other
     value.
     """
@@ -95,9 +99,14 @@ def corrupt_labels(
             f"data.corruption.label_errors needs two values of {target} in the manifest, which has {len(known)}"
         )
     places = {value: place for place, value in enumerate(known)}
+    left = max(1, round((1 - settings.sparsity) * (len(known) - 1)))  # of the other values, for each client and value
+    owners = _owners(manifest, clients) if settings.sparsity else {}
     for row in labelled:
         if names[row] in wrong:
-            step = 1 + derive(int(seed), "wrong label", names[row]) % (len(known) - 1)
+            step = 1 + derive(int(seed), "wrong label", names[row]) % left
+            if settings.sparsity:
+                drawn = numpy_generator(int(seed), "confusion", owners[row], values[row]).permutation(len(known) - 1)
+                step = 1 + int(drawn[step - 1])
             values[row] = known[(places[values[row]] + step) % len(known)]
             changed[row] = True
     columns = {name: manifest.column(name) for name in COLUMNS} | {target: values}
@@ -116,6 +125,13 @@ def _corrupted_rows(
     for client in corrupted_clients(clients, settings.clients, seed):
         mask[clients[client]] = True
     return mask
+
+
+def _owners(manifest: Manifest, clients: Mapping[str, Rows] | None) -> dict[int, str]:
+    """Row -> its client; without `clients` its speaker."""
+    if clients is None:
+        return dict(enumerate(manifest.column("speaker")))
+    return {row: client for client, rows in clients.items() for row in rows.tolist()}
 
 
 def _chosen(names: Iterable[str], share: float, seed: int, purpose: str) -> set[str]:

@@ -8,13 +8,15 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar, Self, final
 
 from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
 from fedray.core.seeds import seed_all
 from fedray.core.sums import WeightedSum
-from fedray.core.types import Broadcast, Client, Received, RunError, State, Update, Vector
+from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State, Update, Vector
 from fedray.engine import personal
 from fedray.engine.aggregation import Take, aggregation_of
 from fedray.engine.deaths import Death, doom
@@ -269,9 +271,10 @@ class LaneBook:
         if self._dev is None:
             self._dev = {"dev": personal.part(self.program, "dev", self.lane.personal)}
         trained = Client(client, self.program.data.load(client), 0)
-        part = self.program.data.client_part(client, "dev")
-        scores = personal.score(
-            self.program, trained, state, self.received, self._dev if part is None else {"dev": part}
-        )
+        splits = ("dev", OWN) if OWN in self.program.data.splits() else ("dev",)
+        parts = {split: self.program.data.client_part(client, split) for split in splits}
+        data = self._dev | {split: part for split, part in parts.items() if part is not None}
+        scores = personal.score(self.program, trained, state, self.received, data)
         self._lap("personal")
-        return personal.one_vote(scores["dev"].metrics)
+        found = (scored.metrics.renamed("" if split == "dev" else f"{split}_") for split, scored in scores.items())
+        return personal.one_vote(reduce(add, found, Metrics()))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+import numpy as np
+
 from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.parallel import Parallel
+from fedray.core.types import OWN
+from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import partition
 from fedray.data.federation.speech_data import DataSettings, SpeechData, divide, federate
@@ -40,6 +44,9 @@ def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest]
     data = config.data
     server, mine, scored = divide(read_corpus(data, source), data)
     clients = partition(mine, data.clients, data.seed, shared_rows(mine, data.labelled, data.seed))
+    clients, held = hold_out(mine, clients, data.own_share, data.seed)
+    if held:
+        scored = scored | {OWN: mine.take(np.sort(np.concatenate(list(held.values()))))}
     clients = kept_rows(mine, clients, labelled_rows(mine, clients, data.labelled, data.seed), data.labelled, data.seed)
     return ({"server": server} if server is not None else {}) | {"clients": mine} | scored, clients
 

@@ -32,10 +32,18 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
     nothing is.
     """
     check_setup(config, source)
-    data = replace(config.data, root=checked_root(config.data, source, base))
+    text = _checked_file(config.data.text, "data.text", source, base)
+    data = replace(config.data, root=checked_root(config.data, source, base), text=text)
+    algorithm, files = config.algorithm, ALGORITHMS[config.algorithm.kind].files
+    if files:
+        names = {name: getattr(algorithm.settings, name) for name in files}
+        checked = {name: _checked_file(given, f"algorithm.{name}", source, base) for name, given in names.items()}
+        algorithm = Choice(algorithm.kind, replace(algorithm.settings, **checked))
     with _at(source, "tracker"):
         tracker = config.tracker.checked(base)
-    return replace(config, data=data, model=_with_paths(config.model, source, base), tracker=tracker)
+    return replace(
+        config, data=data, algorithm=algorithm, model=_with_paths(config.model, source, base), tracker=tracker
+    )
 
 
 def check_setup(config: Config, source: Source) -> None:
@@ -118,6 +126,16 @@ def checked_root(data: DataSettings, source: Source, base: Path = Path()) -> str
     if not root.is_dir():
         raise ConfigError(f"{source.where('data.root')}: data.root: there is no folder {root}")
     return str(root)
+
+
+def _checked_file(given: str | None, key: str, source: Source, base: Path) -> str | None:
+    """The absolute path of a file that a key names. ConfigError: there is no such file."""
+    if given is None:
+        return None
+    path = (base / Path(given).expanduser()).resolve()
+    if not path.is_file():
+        raise ConfigError(f"{source.where(key)}: {key}: there is no file {path}")
+    return str(path)
 
 
 def _with_paths(model: Choice, source: Source, base: Path) -> Choice:

@@ -25,7 +25,7 @@ from fedray.runs.places import RESUMABLE
 ON_CPU = "the same bits for any number of actors, on one type of CPU with these versions"
 ON_GPU = "up to what CUDA does deterministically; the backward pass of CTC is not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
-FREE = (*RESUMABLE, "name", "imports", "data.root", "evaluation.patience")
+FREE = (*RESUMABLE, "name", "imports", "data.root", "data.text", "evaluation.patience")
 SAID = {"code": "fedray's code, or a module of `imports`", "algorithm": "the file of the algorithm"}  # hashes, in words
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data", "settings")  # not compared, or compared elsewhere
 

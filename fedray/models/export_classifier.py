@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedray.models.export_recogniser import NORMALISE, FeatureDescription
+from fedray.models.export_recogniser import NORMALISE, WAVEFORM, FeatureDescription
 
 SCRIPT = '''\
 """python example.py speech.wav: the class of a clip by this folder's model. Needs torch, torchaudio and soundfile."""
@@ -26,7 +26,7 @@ model = %(make)s.eval()
 model.load_state_dict(torch.load(folder / "model.pt", map_location="cpu", weights_only=True))
 wave, rate = soundfile.read(sys.argv[1], dtype="float32")
 assert rate == %(sample_rate)d and wave.ndim == 1, "resample to %(sample_rate)d Hz, one channel"
-mel_spectrogram = torchaudio.transforms.MelSpectrogram(
+%(waveform)smel_spectrogram = torchaudio.transforms.MelSpectrogram(
     %(sample_rate)d,
     n_fft=%(fft)d,
     win_length=%(window)d,
@@ -59,4 +59,4 @@ def script(network: str, make: str, features: FeatureDescription, frames: int | 
     padding = (features["fft"] - features["window"]) // 2  # makes the first window start at the first sample
     normalise = NORMALISE[features["normalise"]]
     values = {"network": network.rstrip(), "make": make, "frames": frames, "pad": padding, "normalise": normalise}
-    return SCRIPT % {**features, **values}
+    return SCRIPT % {**features, **values, "waveform": WAVEFORM if features["normalise"] == "waveform" else ""}

@@ -70,13 +70,16 @@ class LogMels(nn.Module):
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Waveforms, float [B, samples] -> log-mels, float [B, frames, bins]."""
+        if self.normalise == "waveform":
+            waveforms = waveforms.double() - waveforms.double().mean(1, keepdim=True)
+            waveforms = waveforms / waveforms.square().mean(1, keepdim=True).sqrt().clamp(min=1e-5)
         padded = pad(waveforms, (self.padding, self.padding))
         count = (padded.shape[1] - self.fft) // self.hop + 1
         at = torch.arange(count)[:, None] * self.hop + torch.arange(self.fft)
         frames = padded[:, at].double()  # [B, frames, fft]
         powers = (frames @ self.cosines).square() + (frames @ self.sines).square()
         mels = (powers @ self.mels).clamp(min=self.floor).log()
-        if self.normalise != "none":
+        if self.normalise in ("mean", "mean_variance"):
             mels = mels - mels.mean(1, keepdim=True)
         if self.normalise == "mean_variance":
             mels = mels / mels.square().mean(1, keepdim=True).sqrt().clamp(min=1e-3)

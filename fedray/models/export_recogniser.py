@@ -37,14 +37,16 @@ class FeatureDescription(TypedDict):
     hop: int  # samples
     bins: int
     floor: float  # lower bound of a power, before the logarithm
-    normalise: str  # none | mean | mean_variance
+    normalise: str  # none | mean | mean_variance | waveform
 
 
 NORMALISE = {
     "none": "",
+    "waveform": "",
     "mean": "mels = mels - mels.mean(0)\n",
     "mean_variance": "mels = mels - mels.mean(0)\nmels = mels / mels.square().mean(0).sqrt().clamp(min=1e-3)\n",
 }
+WAVEFORM = "wave = wave - wave.mean()\nwave = wave / max((wave**2).mean() ** 0.5, 1e-5)\n"  # before the mels
 CHARACTERS = """\
 tokens = (folder / "tokens.txt").read_text(encoding="utf-8").split("\\n")
 print("".join(tokens[i] for i in best if i != 0).replace("<space>", " "))
@@ -97,7 +99,7 @@ model = hparams["model"].eval()
 model.load_state_dict(torch.load(folder / "model.pt", map_location="cpu", weights_only=True))
 wave, rate = soundfile.read(sys.argv[1], dtype="float32")
 assert rate == hparams["sample_rate"] and wave.ndim == 1, f"resample to {hparams['sample_rate']} Hz, one channel"
-mels = hparams["mel_spectrogram"](torch.from_numpy(wave)).clamp(min=hparams["floor"]).log().T
+%(waveform)smels = hparams["mel_spectrogram"](torch.from_numpy(wave)).clamp(min=hparams["floor"]).log().T
 %(normalise)swith torch.inference_mode():
     hidden = %(encode)s
 %(best)s%(text)s'''
@@ -127,6 +129,7 @@ def export(
         search, decoder = SEARCHES[type(model)]
         best, imports = STATES % {"search": search, "decoder": decoder}, f"from {SEQ2SEQ} import {search}\n"
     words = {"normalise": NORMALISE[features["normalise"]], "encode": model.example, "text": text}
+    words["waveform"] = WAVEFORM if features["normalise"] == "waveform" else ""
     example = EXAMPLE % (words | {"best": best, "imports": imports})
     for name, content in (("hyperparams.yaml", hyperparams(model, features)), ("example.py", example)):
         write_atomically(folder / name, partial(Path.write_text, data=content, encoding="utf-8"))

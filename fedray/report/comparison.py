@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import printable
+from fedray.report import effort
 from fedray.report.bootstrap import Change, Interval
 from fedray.report.figures import Figure
 from fedray.report.groups import Group
@@ -41,7 +42,7 @@ class Comparison:
 
     @property
     def caption(self) -> str:
-        """The meaning of the table's cells, and the runs that are not finished."""
+        """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
         words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
@@ -50,6 +51,9 @@ class Comparison:
         if any(self.changes.values()):
             interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")
+        if short := [run.name for run in self.runs if run.still_improving]:
+            words.append(f"Still improving, with the best dev score in the last tenth of the rounds: {_some(short)}.")
+        words += effort.unequal(self.groups)
         if unfinished := [run.name for run in self.runs if not run.finished]:
             words.append(f"Not finished: {_some(unfinished)}.")
         if self.without_a_run:

@@ -10,6 +10,8 @@ from fedray.config.schema import build, plain
 from fedray.config.source import Source
 from fedray.core.settings import kind_of, kinds
 
+# What curves are drawn over -> the axis' label.
+AXES = {"round": "round", "visits": "visits of clients", "steps": "gradient steps", "bytes": "traffic (GB)"}
 BANDS = ("range", "sd")
 
 
@@ -25,7 +27,8 @@ class Figure:
 class Curves(Figure):
     """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
-    Round 0 is the seed model, if it was scored.
+    Round 0 is the seed model, if it was scored. `over` puts the rounds at what the runs had spent by then: "visits" of
+    clients, gradient "steps", "bytes".
     """
 
     metrics: tuple[str, ...]
@@ -36,6 +39,7 @@ class Curves(Figure):
     # A dashed line: at the seed model's score ("seed"), at the score of the group with this label, or at a number.
     baseline: str | float | None = None
     band: str = "range"
+    over: str = "round"
 
     def __post_init__(self) -> None:
         if not self.metrics:
@@ -44,6 +48,8 @@ class Curves(Figure):
             raise ValueError(f"smooth: a weight from 0 to below 1, not {self.smooth}")
         if self.band not in BANDS:
             raise ValueError(f"band: choose from {', '.join(BANDS)}, not {self.band!r}")
+        if self.over not in AXES:
+            raise ValueError(f"over: choose from {', '.join(AXES)}, not {self.over!r}")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import yaml
@@ -155,11 +155,12 @@ def audio(run: Run, found: Errors) -> Audio:
 
 def figures(comparison: Comparison) -> list[Figure]:
     """The figures of the sweep, then standard figures of other metrics that the runs have."""
-    drawn = {name for figure in comparison.figures if isinstance(figure, Curves) for name in figure.metrics}
+    curves = [figure for figure in comparison.figures if isinstance(figure, Curves)]
+    drawn = {(name, figure.over) for figure in curves for name in figure.metrics}
     standard = [
         figure
         for figure in _standard(comparison)
-        if not (isinstance(figure, Curves) and drawn.issuperset(figure.metrics))
+        if not (isinstance(figure, Curves) and drawn.issuperset((name, figure.over) for name in figure.metrics))
     ]
     return list(dict.fromkeys([*comparison.figures, *_comparisons(comparison), *standard]))
 
@@ -181,6 +182,10 @@ def _standard(comparison: Comparison) -> list[Figure]:
     has = {name for run in comparison.runs for row in run.rows for name, value in row.items() if value is not None}
     alone = len(comparison.groups) == 1
     found: list[Figure] = [Curves((name,), baseline="seed") for name in SCORED if name in has]
+    if not alone:  # what one method needs fewer of, another may need more of
+        axes = {"visits": "clients/ok", "steps": "train/steps", "bytes": "traffic/total_bytes"}
+        counted = [axis for axis, name in axes.items() if name in has]
+        found += [replace(curves, over=axis) for curves in found for axis in counted if isinstance(curves, Curves)]
     losses = tuple(name for name in ("train/loss", "server/loss") if name in has)
     found += [Curves(losses)] if alone and losses else [Curves((name,)) for name in losses]
     found += [Curves((name,)) for name in ("train/label_wer", "train/label_bleu") if name in has]
@@ -209,7 +214,8 @@ def named(figures: Sequence[Figure]) -> dict[str, Figure]:
     for figure in figures:
         values = figure.described()
         metrics = [values["metric"]] if "metric" in values else values.get("metrics", [])[:1]
-        name = re.sub(r"[^\w.]+|_", "-", "-".join([values["kind"], *metrics]))
+        over = [values["over"]] if values.get("over", "round") != "round" else []
+        name = re.sub(r"[^\w.]+|_", "-", "-".join([values["kind"], *metrics, *over]))
         times[name] += 1
         found[name if times[name] == 1 else f"{name}-{times[name]}"] = figure
     return found

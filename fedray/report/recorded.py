@@ -75,6 +75,15 @@ class Run:
         return self.results is not None
 
     @property
+    def still_improving(self) -> bool:
+        """Whether the run ended although dev was best in one of the last tenth of its rounds: more might be better.
+
+        False where dev was scored in one round alone.
+        """
+        scored = sum(any(name.startswith("dev/") for name in row) for row in self.rows)
+        return self.finished and scored > 1 and 10 * self.best["round"] > 9 * self.rounds
+
+    @property
     def rounds(self) -> int:
         """The number of played rounds."""
         return int(self.rows[-1]["round"]) if self.rows else 0

@@ -17,6 +17,7 @@ from fedray.report.sweep_description import SweepDescription
 from fedray.runs.folder import RunFolder
 from fedray.storage.claims import claim
 
+LABELLED = ("fednst", "nst")  # algorithms whose labels a search makes
 FIRST_CHOICES = (
     "personal/test/accuracy",
     "personal/test/wer",
@@ -124,6 +125,14 @@ def _is_below(one: RunFolder, other: RunFolder) -> bool:
 
 
 def _metric(runs: Sequence[Run]) -> str:
-    """The default metric: the test set's WER, accuracy or BLEU, else any score of the best round, else the loss."""
+    """The default metric: the test set's WER, accuracy or BLEU, else any score of the best round, else the loss.
+
+    Where a run's labels come from a search with a language model, which so is a part of the method, the WER of this
+    search: that is what the papers of these methods compare.
+    """
     scored = list(dict.fromkeys(name for run in runs for name in run.best if name != "round"))
-    return next((name for name in (*FIRST_CHOICES, *scored) if name in scored), "train/loss")
+    labelled = any(
+        run.settings.get("algorithm.kind") in LABELLED and run.settings.get("task.decode.lm_weight") for run in runs
+    )
+    first = ("test/wer_lm", "dev/wer_lm") if labelled else ()
+    return next((name for name in (*first, *FIRST_CHOICES, *scored) if name in scored), "train/loss")

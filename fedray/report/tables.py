@@ -14,6 +14,7 @@ from rich.table import Table
 from fedray.core.metrics import ALONE
 from fedray.core.texts import cell, rich_text
 from fedray.report.comparison import Comparison
+from fedray.report.effort import spent
 from fedray.report.groups import SEEDS, Group
 from fedray.report.recorded import Run
 from fedray.report.words import duration, in_percent, in_points, minus, number, span, title, with_unit
@@ -24,7 +25,10 @@ SHOWN = ("wer", "accuracy", "bleu", "chrf", "macro_f1")
 
 def scores(runs: Sequence[Run], metric: str) -> list[str]:
     """The metrics that a table shows beside the compared one: error rates, accuracies and the like."""
-    names = dict.fromkeys(name for run in runs for name in run.best if name.rpartition("/")[2].startswith(SHOWN))
+    best = {
+        name: name.rpartition("/")[2].removeprefix("plugin_").removeprefix("both_") for run in runs for name in run.best
+    }
+    names = [name for name, score in best.items() if score.startswith(SHOWN)]
     return [name for name in names if name != metric and not name.endswith(ALONE)]
 
 
@@ -40,6 +44,8 @@ def _row(comparison: Comparison, group: Group) -> dict[str, str]:
     if done < len(runs):
         cells["rounds"] += f" of {span(run.config.get('rounds', run.rounds) for run in runs)}"
     cells["best round"] = span(run.best["round"] for run in runs if "round" in run.best)
+    if short := sum(run.still_improving for run in runs):
+        cells["best round"] += ", " + (f"{short} of {len(runs)} " if short < len(runs) else "") + "still improving"
     before, after = group.score(metric, "seed"), group.score(metric)
     cells[with_unit(metric)] = _both(before, after, metric)
     cells["change"] = minus(comparison.changes[group] or _plain_change(before, after, metric))
@@ -131,6 +137,7 @@ def as_csv(comparison: Comparison) -> str:
             line: dict[str, object] = {"run": run.name, "group": group.label, "finished": run.finished}
             line |= {key: run.settings.get(key) for key in keys}
             line |= {"rounds played": run.rounds, "best round": run.best.get("round")}
+            line |= {"still improving": run.still_improving, "gradient steps": _steps(run)}
             line |= {f"seed model {name}": value for name, value in run.seed_model.items() if name != "round"}
             line |= {f"best {name}": value for name, value in run.best.items() if name != "round"}
             totals = ("traffic/", "clients/", "time/", "engine/")
@@ -141,6 +148,12 @@ def as_csv(comparison: Comparison) -> str:
     writer.writeheader()
     writer.writerows({name: cell(value) for name, value in line.items()} for line in lines)
     return file.getvalue()
+
+
+def _steps(run: Run) -> float | None:
+    """The gradient steps of a run; None where its rows do not say."""
+    steps = spent(run, "steps")
+    return float(steps[-1]) if len(steps) and steps[-1] == steps[-1] else None
 
 
 def sentences(comparison: Comparison) -> list[str]:

@@ -19,6 +19,7 @@ WHOLE = {
     "time/total_s": "time",
     "train/label_wer": "WER of the clients' labels",
     "train/label_bleu": "BLEU of the clients' labels",
+    "train/steps": "gradient steps of a client",
     "lr/client": "client learning rate",
     "clients/failed": "failed clients",
 }

@@ -26,10 +26,10 @@ from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.sweep import tuning
-from fedray.sweep.prepare import prepare
+from fedray.sweep.prepare import prepare, pretrained, transcripts
 from fedray.sweep.reserve import reserve
 from fedray.sweep.space import Space, combinations, for_search, grid_values, shown, smoke
-from fedray.sweep.study import Study, Sweep, check_space, read_bases
+from fedray.sweep.study import Study, Sweep, check_space, find, read_bases, with_files
 
 INTERRUPTED = 130
 DRAWS = 8  # default number of trials of a random or optuna search
@@ -114,6 +114,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     place = places.place(options.out) if options.out is not None else places.usual_place(sweep.name)
     folder = RunFolder(place)
     chosen = _earlier(sweep, folder) if options.resume else _chosen(sweep, folder, options)
+    sweep = _with_files(sweep, chosen)
     space = smoke(sweep.space) if chosen.smoke else for_search(sweep.space, chosen.search)
     study = Study(
         os.fspath(place),
@@ -145,6 +146,19 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
             study = replace(study, parent=parent)
             results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
             return _ended(sweep, folder, results)
+
+
+def _with_files(sweep: Sweep, chosen: Choices) -> Sweep:
+    """The sweep with the files that its trials start from, which this makes in runs/ where they are not there yet."""
+    files, place, near = {}, Path(chosen.folder, "runs"), Path(sys.argv[0])
+    if sweep.pretrain is not None:
+        short = ["contrastive.epochs=1"] * chosen.smoke
+        folder = place / ("pretrained-smoke" if chosen.smoke else "pretrained")
+        files["pretrained"] = str(pretrained(find(sweep.pretrain, near), folder, short))
+    if sweep.text is not None:
+        session.connect()
+        files["text"] = str(transcripts(find(sweep.text, near), chosen.overrides, place / f"{sweep.name}.txt"))
+    return with_files(sweep, files)
 
 
 @contextmanager

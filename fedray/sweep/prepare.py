@@ -20,15 +20,41 @@ from fedray.engine import session
 from fedray.engine.driver import Assignment
 from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.telemetry.progress import Display
-from fedray.experiment import Config, build_data, build_program
+from fedray.experiment import Config, build_data, build_program, read_federation
+from fedray.experiment.pretraining import pretrain
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
+from fedray.storage.files import write_atomically
 from fedray.sweep.space import Space, Values, combinations, options
 from fedray.sweep.study import Study, is_key
 
 FOLDER = ".prepare"  # in the experiment's folder, during the preparation
 POLL_SECONDS = 0.5
+
+
+def pretrained(config: Path, folder: Path, overrides: Sequence[str] = ()) -> Path:
+    """The weights of the pre-training in a folder, which this finishes with its own configuration.
+
+    A pre-training with `config` and `overrides` begins where the folder holds none.
+    """
+    own = folder / "config.yaml"
+    with Display.for_terminal() as display:
+        asked = (own, []) if own.exists() else (config, overrides)
+        return pretrain(*asked, out=folder, progress=display.progress, say=display.say).weights
+
+
+def transcripts(config: Path, overrides: Sequence[str], file: Path) -> Path:
+    """The file, with the transcripts that a run of this configuration learns tokens and language model from.
+
+    One sentence a line: the server's, or the clients' where it has none.
+    """
+    parts, _ = read_federation(*experiment.load(config, overrides))
+    sentences = [text for text in parts.get("server", parts["clients"]).column("text") if text]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{text}\n" for text in sentences)
+    write_atomically(file, lambda path: path.write_text(lines, encoding="utf-8"))
+    return file
 
 
 def prepare(study: Study, space: Space, at_once: int) -> None:

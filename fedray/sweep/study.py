@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from fedray import experiment
@@ -36,6 +36,8 @@ class Sweep:
     samples    trials drawn from a space that is no grid; repetitions of a grid
     at_once    trials at a time, for a comparison of times; None: as many as the machine has room for
     reference  label of a group: the report shows the share of its gain over the seed model that the others reach
+    pretrain   configuration of `fedray pretrain`, which runs first; {pretrained} stands for the file of its weights
+    text       configuration whose transcripts are written first, those of the server; {text} stands for their file
     """
 
     name: str
@@ -51,6 +53,8 @@ class Sweep:
     small: Sequence[str] = ()
     samples: int = 1
     at_once: int | None = None
+    pretrain: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,14 +114,27 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
     """
     used = [key for key in sweep.space if f"{{{key}}}" in sweep.base]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
-    return {file: configuration.read(_find(file, near)).values for file in sorted(files)}
+    return {file: configuration.read(find(file, near)).values for file in sorted(files)}
 
 
-def _find(path: str, near: Path) -> Path:
+def find(path: str, near: Path) -> Path:
+    """The configuration of this path or name; `read_bases` says where it is looked for. ValueError: there is none."""
     for folder in (Path(), *near.resolve().parents):
         if (folder / path).is_file():
             return folder / path
     return shipped.locate("configs", path)
+
+
+def with_files(sweep: Sweep, files: Mapping[str, str]) -> Sweep:
+    """The sweep with files in place of {pretrained} and {text} in its names and settings."""
+
+    def put(text: str) -> str:
+        for name, file in files.items():
+            text = text.replace(f"{{{name}}}", file)
+        return text
+
+    names = {name: {value: put(text) for value, text in texts.items()} for name, texts in sweep.names.items()}
+    return replace(sweep, names=names, settings=[put(text) for text in sweep.settings])
 
 
 def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:

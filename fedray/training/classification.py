@@ -146,14 +146,18 @@ class Classification(Task):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """`accuracy` and `macro_f1` in percent, and `loss`, the mean cross-entropy.
+        """The scores of the model's answers; `final` adds one row for each utterance."""
+        return self.scored(data, self.logits(params, data, device), final)
+
+    def scored(self, data: Utterances, logits: npt.NDArray[np.float32], final: bool) -> Evaluation:
+        """Of logits [len(data), classes]: `accuracy`, `macro_f1` in percent, and `loss`, the mean cross-entropy.
 
         Macro-F1 is the plain mean over the classes among targets or answers, each from the counts of all clips, as in
         scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
         """
         if not len(data):
             return Evaluation(Metrics())
-        targets, logits = self.targets(data), self.logits(params, data, device)
+        targets = self.targets(data)
         answers = logits.argmax(1)
         correct = answers == targets
         losses = cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(targets), reduction="sum")

@@ -130,6 +130,39 @@ def test_a_clients_own_model_is_scored(folder: Path) -> None:
     assert found["dev"] == dict(by_itself) and {"accuracy", "macro_f1"} <= set(by_itself)
 
 
+def test_the_plug_in_and_both_models_together_are_scored_beside(folder: Path) -> None:
+    algorithm, data, state = build(folder, sizes=["lite"], also_score=["plugin", "both"])
+    received, dev, who = arrived(algorithm, state), data.evaluation("dev"), prepared(algorithm, data, state)
+    update = algorithm.client_update(who, received)
+    assert update.state is not None and who.state is not None
+    nobody = dev.take(np.empty(0, np.int64))
+    found = personal(algorithm, prepared(algorithm, data, state), received, {"dev": dev, "own": nobody})
+    assert not found["own"], "a client that holds out nothing"
+    task, own = algorithm.task, algorithm.personal["lite"]
+    v = task.logits(state.params + update.delta, dev, "cpu")
+    both = (v + own.logits(who.state["params"], dev, "cpu")) / 2
+    expected = {f"plugin_{name}": value for name, value in task.scored(dev, v, False).metrics.items()}
+    expected |= {f"both_{name}": value for name, value in task.scored(dev, both, False).metrics.items()}
+    expected |= dict(own.evaluate(who.state["params"], dev, {}, "cpu", False).metrics)
+    assert found["dev"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_personal_models_may_start_from_common_or_given_weights(folder: Path, tmp_path: Path) -> None:
+    def first(position: int, **settings: Any) -> Any:
+        algorithm, data, state = build(folder, sizes=["lite"], **settings)
+        who = prepared(algorithm, data, state, position)
+        assert who.state is not None
+        return who.state["params"]
+
+    assert (first(0) != first(1)).any()
+    common = first(0, common=True)
+    assert (common == first(1, common=True)).all()
+    algorithm, _, _ = build(folder, sizes=["lite"])
+    torch.save(algorithm.personal["lite"].layout.cut(first(0)), tmp_path / "start.pt")
+    given = first(1, init=str(tmp_path / "start.pt"))
+    assert (given == first(0)).all()
+
+
 def test_where_a_client_keeps_none_it_is_the_trained_global_model(folder: Path) -> None:
     settings = keywords.settings(folder, algorithm={"kind": "fedavg", "client": LOCAL, "pretrain": {"steps": 0}})
     algorithm, data, state = by_hand.build(settings)
@@ -172,6 +205,10 @@ def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
         build(folder, sizes=["huge"])
     with pytest.raises(ValueError, match="sizes names the sizes of the personal models"):
         build(folder, sizes=[])
+    with pytest.raises(ValueError, match="init holds the weights of one size"):
+        build(folder, sizes=["lite", "base"], init="weights.pt")
+    with pytest.raises(ValueError, match="also_score holds plugin and both, not 'all'"):
+        build(folder, also_score=["all"])
     with pytest.raises(ValueError, match="order is together or personal_first, not 'first'"):
         build(folder, mutual={"order": "first"})
     speech.write_corpus(tmp_path)

@@ -13,11 +13,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softmax
 
-from fedray.algorithms.fedstar import ThresholdSettings, pseudo_labels, pseudo_loss
+from fedray.algorithms.fedstar import ThresholdSettings, paired_batches, pseudo_labels, pseudo_loss
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Client, ServerState
 from fedray.data.features.dataset import Utterances, batches, collate
 from fedray.data.federation.speech_data import SpeechData
+from fedray.training.local import ClientSettings
 from tests import keywords, speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -51,14 +52,15 @@ def test_golden_losses(folder: Path) -> None:
     assert (again.delta == updates[0].delta).all() and dict(again.metrics) == dict(updates[0].metrics)
 
 
-@pytest.mark.parametrize("labelled_batch", [None, 2])
-def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | None) -> None:
+@pytest.mark.parametrize(("labelled_batch", "weights"), [(None, "paper"), (2, "paper"), (None, "authors")])
+def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | None, weights: str) -> None:
     """Two passes over five unlabelled clips in batches of three, with three labelled clips that repeat."""
     settings = {
         "beta": 0.7,
         "temperature": 0.5,
         "threshold": {"first": 0.3, "last": 0.8},
         "labelled_batch": labelled_batch,
+        "weights": weights,
     }
     algorithm, data, state = build(folder, settings)
     received = arrived(algorithm, state, 1)
@@ -86,7 +88,7 @@ def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | No
             z_l, z_u = z[: len(mine)], z[len(mine) :]
             probabilities = softmax(z_u.detach() / 0.5, 1).numpy()
             answers, sure = probabilities.argmax(1), probabilities.max(1) > tau
-            loss = cross_entropy(z_l, torch.tensor(truth[mine]))
+            loss = (1.0 if weights == "paper" else 0.3) * cross_entropy(z_l, torch.tensor(truth[mine]))
             for place in np.flatnonzero(sure):
                 loss = loss + 0.7 / len(u) * -torch.log_softmax(z_u[place], 0)[answers[place]]
             total, clips = total + float(loss.detach()) * len(z), clips + len(z)
@@ -99,7 +101,17 @@ def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | No
     np.testing.assert_allclose(state.params + update.delta, after, rtol=1e-4, atol=1e-5)
     assert update.report == {"examples": 8, "loss": pytest.approx(total / clips, rel=1e-5)}
     assert update.metrics["labels_kept"] == pytest.approx(100 * kept / 10)
+    assert update.metrics["steps"] == 4
     assert update.metrics["label_accuracy"] == pytest.approx(100 * right / kept)
+
+
+def test_labelled_clips_are_not_repeated_within_a_step(folder: Path) -> None:
+    _, data, _ = build(folder, labelled={"utterances": 0.25})
+    clips, settings = data.load(data.client_ids()[0]), ClientSettings(batch=4)
+    steps = list(paired_batches(clips, settings, None, 5))
+    assert [(len(one), len(other)) for one, other in steps] == [(2, 4), (2, 2)]
+    assert all(len(set(one)) == 2 for one, _ in steps)
+    assert [len(one) for one, _ in paired_batches(clips, settings, 3, 5)] == [3, 3], "what is asked for is taken"
 
 
 def test_pseudo_labels() -> None:
@@ -249,6 +261,7 @@ def test_it_learns_from_what_nobody_labelled(folder: Path) -> None:
     settings = {
         "threshold": {"first": 0.4, "last": 0.6},
         "temperature": 1.0,
+        "labelled_batch": 3,
         "client": {**LOCAL, "epochs": 1, "l2": 0.0},
     }
     algorithm, data, state = build(folder, settings, labelled={"utterances": 0.25})
@@ -270,6 +283,10 @@ def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
         build(folder, {"threshold": {"last": 1.5}})
     with pytest.raises(ValueError, match="algorithm.beta must be at least 0, not -1"):
         build(folder, {"beta": -1})
+    with pytest.raises(ValueError, match="weights is paper or authors, not 'equal'"):
+        build(folder, {"weights": "equal"})
+    with pytest.raises(ValueError, match="beta is at most 1, not 2"):
+        build(folder, {"weights": "authors", "beta": 2})
     with pytest.raises(ValueError, match="optimizer must be sgd or adam, not 'adamw'"):
         build(folder, {"client": {"optimizer": "adamw"}})
     with pytest.raises(ValueError, match="algorithm.client.l2 must be at least 0, not -1"):

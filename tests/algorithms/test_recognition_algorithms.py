@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from fedray.core.algorithm import Algorithm
-from fedray.core.types import Change, Client, ServerState
+from fedray.core.schedules import Exponential
+from fedray.core.types import Change, Client, Server, ServerState, Update
 from fedray.data.features.dataset import Utterances
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import COLUMNS, Manifest
@@ -65,6 +66,27 @@ def test_the_change_is_mixed_as_in_the_paper(folder: Path) -> None:
     np.testing.assert_allclose(after.params, state.params + 0.3 * server + 0.7 * clients, rtol=1e-5, atol=1e-6)
     alone = algorithm.server_update(state, Change(None, server), 0)
     np.testing.assert_allclose(alone.params, state.params + 0.3 * server, rtol=1e-5, atol=1e-6)
+
+
+def test_the_servers_rate_may_follow_the_schedule(folder: Path) -> None:
+    algorithm, data, state = build(folder)
+    server = Server(data.server(), None, 1)
+
+    def trained(round: int, **changes: Any) -> Update:
+        algorithm.settings = replace(algorithm.settings, schedule=Exponential(0.5, 1.0), **changes)
+        torch.manual_seed(0)
+        update = algorithm.server_train(server, arrived(algorithm, state, round))
+        assert update is not None
+        return update
+
+    rate = algorithm.settings.server.lr
+    constant = trained(2, server_scheduled=False)
+    falling = trained(2, server_scheduled=True)
+    assert (constant.metrics["lr"], falling.metrics["lr"]) == (rate, rate / 4)
+    assert constant.metrics["steps"] == falling.metrics["steps"] > 0
+    slower = replace(algorithm.settings.server, lr=rate / 4)
+    same = trained(2, server_scheduled=False, server=slower)
+    assert (same.delta == falling.delta).all() and (constant.delta != falling.delta).any()
 
 
 def test_an_update_does_not_depend_on_what_the_process_did_before(folder: Path) -> None:

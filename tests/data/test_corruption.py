@@ -93,6 +93,32 @@ def test_wrong_labels_are_spread_over_all_others() -> None:
     assert {"label1", "label2", "label3"} == set(wrong)  # 50 draws from three
 
 
+def confusions(settings: CorruptionSettings, order: np.ndarray | None = None) -> dict[tuple[str, str], set[str]]:
+    """(speaker, true label) -> the wrong labels in its place."""
+    manifest = manifest_of(order)
+    wrong = corrupt_labels(manifest, settings, 0, "label").manifest
+    columns = (manifest.column("speaker"), manifest.column("label"), wrong.column("label"))
+    found: dict[tuple[str, str], set[str]] = {}
+    for speaker, label, other in zip(*columns, strict=True):
+        assert other != label
+        found.setdefault((speaker, label), set()).add(other)
+    return found
+
+
+def test_a_client_may_confuse_few_labels() -> None:
+    """With three wrong labels to choose from: one where two thirds are left out, other ones on other clients."""
+    sparse = confusions(CorruptionSettings(label_errors=1.0, sparsity=0.67))
+    assert len(sparse) == 40 and all(len(others) == 1 for others in sparse.values())
+    assert len({min(others) for (_, label), others in sparse.items() if label == "label0"}) == 3
+    half = confusions(CorruptionSettings(label_errors=1.0, sparsity=0.34))
+    assert max(len(others) for others in half.values()) == 2
+    assert max(len(others) for others in confusions(CorruptionSettings(label_errors=1.0)).values()) == 3
+    order = np.random.default_rng(0).permutation(SPEAKERS * EACH)
+    assert confusions(CorruptionSettings(label_errors=1.0, sparsity=0.67), order) == sparse
+    with pytest.raises(ValueError, match=r"data.corruption.sparsity: 2.*is not a share from 0 to 1"):
+        CorruptionSettings(sparsity=2.0)
+
+
 def test_label_errors_follow_names_not_positions() -> None:
     settings = CorruptionSettings(label_errors=0.5, clients=0.4)
     straight = corrupt_labels(manifest_of(), settings, 0, "text").manifest

@@ -112,6 +112,7 @@ REFUSED = [
         "algorithm.kind nst labels speech with its text, so it needs task.kind recognition",
     ),
     (SPEECH, ["data.root=/nothing/here"], "command line: data.root: there is no folder /nothing/here"),
+    (SPEECH, ["data.text=/nothing.txt"], "command line: data.text: there is no file /nothing.txt"),
     (SPEECH, ["model.init=/nothing.pt"], "command line: model.init: there is no file /nothing.pt"),
     (SPEECH, ["data.corpus=tvs"], "command line: data.corpus: 'tvs' is not known"),
     (

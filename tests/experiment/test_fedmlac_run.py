@@ -64,6 +64,22 @@ def test_rows_and_own_models(straight: fedray.Result) -> None:
     assert own["test/accuracy"] == pytest.approx(sum(tests) / len(tests))
 
 
+def test_what_clients_hold_out_is_a_test_of_their_own(corpus: Path, tmp_path: Path) -> None:
+    """Beside the common ones, for personal models and for the shared one; also while rounds are played."""
+    given = settings(corpus)
+    given["data"]["own_share"] = 0.25
+    given["algorithm"]["also_score"] = ["both"]
+    result = fedray.run(given, out=tmp_path / "run")
+    scores = [row for row in table(result.folder) if row["split"] == "own"]
+    assert 0 < len(scores) == result.results["personal"]["clients"]
+    mean = sum(float(row["accuracy"]) for row in scores) / len(scores)
+    assert result.results["personal"]["own/accuracy"] == pytest.approx(mean)
+    assert {"own/accuracy", "own/macro_f1", "test/accuracy"} <= result.results["best"].keys()
+    assert "own/both_accuracy" in result.results["personal"]
+    row = RunFolder(result.folder).rows("metrics.jsonl")[-1]
+    assert 0 <= row["personal/own_accuracy"] <= 100 and row["personal/own_both_accuracy"] is not None
+
+
 def test_the_plug_in_travels_and_the_personal_models_stay(straight: fedray.Result) -> None:
     folder = RunFolder(straight.folder)
     plugin = 4 * folder.load(ROUNDS).state.params.size

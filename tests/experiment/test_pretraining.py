@@ -17,6 +17,7 @@ from fedray.core.parallel import serial
 from fedray.engine import session
 from fedray.experiment import pretraining
 from fedray.experiment.pretraining import pretrain
+from fedray.sweep.prepare import pretrained
 from fedray.training.contrastive import Contrastive
 from tests import keywords, speech
 from tests.algorithms import by_hand
@@ -123,3 +124,14 @@ def test_broken_audio_is_named(tmp_path: Path) -> None:
         pretrain(given, out=tmp_path / "out")
     pretrain(given, ["data.skip_broken=true"], out=tmp_path / "out", say=said.append)
     assert said[0].startswith("1 clips are left out") and "s00-3" in (tmp_path / "out" / "broken.tsv").read_text()
+
+
+def test_a_sweep_finishes_the_pre_training_that_is_there(folder: Path, tmp_path: Path) -> None:
+    place, other = tmp_path / "pretrained", tmp_path / "other.yaml"
+    other.write_text(yaml.safe_dump(settings(folder, lr=0.1)))
+    pretrain(settings(folder, epochs=1), out=place)
+    weights = pretrained(other, place, ["contrastive.epochs=2"])
+    assert weights == place / "weights.pt" and len((place / "losses.jsonl").read_text().splitlines()) == 1
+    assert yaml.safe_load((place / "config.yaml").read_text())["contrastive"]["lr"] == 0.001
+    new = pretrained(other, tmp_path / "new", ["contrastive.epochs=2"])
+    assert len((new.parent / "losses.jsonl").read_text().splitlines()) == 2

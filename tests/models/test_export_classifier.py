@@ -12,6 +12,7 @@ import torch
 from fedray import experiment
 from tests import keywords
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
+from tests.speech import RATE
 
 
 @pytest.mark.usefixtures("without_ray")
@@ -21,7 +22,13 @@ def test_the_script_says_what_the_task_says(
     kind: str, window: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keywords.write_corpus(tmp_path, speakers=3)
-    changes = {"model": {"kind": kind}, "task": {"kind": "classification", "window": window}, "cohort": {"size": 1}}
+    features = {"sample_rate": RATE, "bins": 20, "normalise": "waveform" if kind == "audio_cnn" else "none"}
+    changes = {
+        "features": features,
+        "model": {"kind": kind},
+        "task": {"kind": "classification", "window": window},
+        "cohort": {"size": 1},
+    }
     config, source = experiment.load(keywords.settings(tmp_path, **changes))
     data, _ = experiment.build_data(config, source)
     task = experiment.build_algorithm(config, data).task

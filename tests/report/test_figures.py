@@ -27,7 +27,7 @@ from fedray.report import (
 from fedray.report.canvas import INK
 from fedray.report.drawing.draw import draw
 from fedray.report.drawing.retrievals import settings_scores
-from fedray.report.drawing.rounds import over_rounds, smoothed
+from fedray.report.drawing.rounds import over_effort, over_rounds, smoothed
 from fedray.report.figures import from_description
 from tests.report.folders import config, write
 
@@ -35,6 +35,7 @@ FIGURES: list[Figure] = [
     Curves(("dev/wer", "train/loss"), smooth=0.8, last=2, log=True, baseline="seed"),
     Curves(("dev/wer",), baseline=40.0, band="sd"),
     Curves(("dev/wer",), baseline="alpha=0.1, lr=0.1"),
+    Curves(("dev/wer",), over="bytes"),
     Trend("algorithm.alpha", by="algorithm.client.lr", percent=True, baseline="seed"),
     Trend("algorithm.client.lr", metric="time/round_s", log=True),
     Bars("time/round_s"),
@@ -97,6 +98,7 @@ def test_all_kinds_are_tested() -> None:
         ({"kind": "curves", "metrics": ["dev/wer"], "smoth": 0.5}, "did you mean figure.smooth"),
         ({"kind": "curves", "metrics": ["dev/wer"], "smooth": 1.5}, "smooth: a weight"),
         ({"kind": "curves", "metrics": ["dev/wer"], "band": "all"}, "band: choose from"),
+        ({"kind": "curves", "metrics": ["dev/wer"], "over": "time"}, "over: choose from round"),
         ({"kind": "trend", "key": ["a"]}, "figure.key"),
         ({"kind": "scatter", "keys": []}, "name at least one"),
     ],
@@ -155,3 +157,18 @@ def test_curves_begin_with_the_seed_model_and_end_where_each_run_does(found: rep
     assert np.isnan(values[1, [0, 3]]).all() and values[1, 1:3].tolist() == [row["dev/wer"] for row in half.rows]
     rounds, values = over_rounds(group, "traffic/total_bytes", Curves(("traffic/total_bytes",), last=2))
     assert rounds.tolist() == [2, 3] and values[0].tolist() == [2, 3]  # GB
+
+
+def test_curves_over_what_was_spent(tmp_path: Path) -> None:
+    """Two runs whose rounds have two and three steps a client: cumulated, times the clients that answered."""
+    for seed, steps in ((0, 2), (1, 3)):
+        run = write(tmp_path / str(seed), config(seed=seed))
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        spent = [{"train/steps": steps, "clients/ok": 2, "server/steps": 1}, {"train/steps": None, "clients/ok": 0}, {}]
+        lines = [json.dumps(row | more) for row, more in zip(rows, spent, strict=True)]
+        (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    (group,) = report.read(tmp_path).groups
+    rounds = np.arange(4)
+    assert over_effort(group, "steps", rounds).tolist() == [0, (5 + 7) / 2, (5 + 7) / 2, (5 + 7) / 2]
+    assert over_effort(group, "visits", rounds).tolist() == [0, 2, 2, 4]
+    assert over_effort(group, "bytes", rounds).tolist() == [0, 1, 2, 3]

@@ -176,3 +176,34 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     assert cli.main(["report", *(str(path) for path in sorted(folder.iterdir()))]) == 0
     assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_runs_that_were_too_short_and_rows_that_spent_unequal_amounts(tmp_path: Path) -> None:
+    """The toy's dev falls to the last round; of ten rounds, the best of the ninth does not count as still improving."""
+    write(tmp_path / "short", config(name="short"))
+    done = write(tmp_path / "done", config(name="done", rounds=10))
+    results = json.loads((done / "results.json").read_text())
+    (done / "results.json").write_text(json.dumps(results | {"best": results["best"] | {"round": 9}}))
+    found = report.read(tmp_path)
+    assert {run.name: run.still_improving for run in found.runs} == {"short": True, "done": False}
+    assert "Still improving, with the best dev score in the last tenth of the rounds: short." in found.caption
+    assert "The rows differ in traffic in GB: 3 (short) to 10 (done)." in found.caption
+    assert "learning rates" not in found.caption and "gradient steps" not in found.caption
+    assert "3, still improving" in printed(found)
+    rows = [json.loads(line) for line in (done / "metrics.jsonl").read_text().splitlines()]
+    (done / "metrics.jsonl").write_text(json.dumps(rows[0] | {"lr/client": 0.3}) + "\n")
+    again = report.read(tmp_path)
+    assert "The rows differ in client learning rates: 0.1 (short) to 0.3 (done)." in again.caption
+    assert not again.groups[0].runs[0].still_improving, "dev was scored once"
+
+
+def test_where_a_language_model_makes_the_labels_its_wer_is_compared(tmp_path: Path) -> None:
+    for name, settings in {"fednst": {"lm_weight": 2.0}, "fedavg": {"lm_weight": 2.0}}.items():
+        run = write(tmp_path / name, config(algorithm__kind=name, task__decode=settings))
+        results = json.loads((run / "results.json").read_text())
+        scored = {part: results[part] | {"test/wer_lm": 7.0} for part in ("seed", "best")}
+        (run / "results.json").write_text(json.dumps(results | scored))
+    assert report.read(tmp_path).metric == report.read(tmp_path / "fednst").metric == "test/wer_lm"
+    assert report.read(tmp_path / "fedavg").metric == "test/wer", "there the model alone learns"
+    write(tmp_path / "greedy", config(task__decode={"lm_weight": 0.0}))
+    assert report.read(tmp_path / "greedy").metric == "test/wer"

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from ray import tune
 
+from fedray import experiment
+from fedray.core.parallel import serial
+from fedray.engine import session
 from fedray.runs import places
 from fedray.sweep import Sweep, space, study
+from fedray.sweep.prepare import transcripts
 from fedray.sweep.study import Study
+from tests import speech
 
 ROOT = Path(__file__).parents[2]
 SWEEPS = sorted((ROOT / "sweeps").glob("*.py"))
@@ -130,6 +136,7 @@ def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path, tmp_p
     pretrained.parent.mkdir(parents=True)
     torch.save({"weight": torch.zeros(1)}, pretrained)
     asked = runpy.run_path(str(path))["SWEEP"]
+    asked = study.with_files(asked, {"pretrained": str(pretrained), "text": str(path)})
     assert asked.name == path.stem and asked.question.endswith("?")
     study.check_space(asked, [])
     trials_of(asked, folder=tmp_path).check(asked.space)
@@ -143,3 +150,18 @@ def test_the_index_has_every_sweep_with_its_question(path: Path) -> None:
     (row,) = [row for row in rows if f"`python sweeps/{path.name}`" in row and row.startswith("| ")]
     question = re.search(r'question="([^"]*)"', path.read_text(encoding="utf-8"))
     assert question is not None and row.startswith(f"| {question[1]} |")
+
+
+def test_a_text_that_all_trials_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transcripts of the server, one a line, and their file in place of {text}."""
+    monkeypatch.setattr(session, "parallel", serial)
+    (tmp_path / "corpus").mkdir()
+    speech.write_corpus(tmp_path / "corpus", speakers=9)
+    given = tmp_path / "tones.yaml"
+    given.write_text(yaml.safe_dump(speech.settings(tmp_path / "corpus")))
+    config, source = experiment.load(given)
+    written = transcripts(given, [], tmp_path / "runs" / "text.txt")
+    parts, _ = experiment.read_federation(config, source)
+    assert written.read_text().splitlines() == parts["server"].column("text")
+    asked = study.with_files(sweep(settings=["data.text={text}", "rounds=2"]), {"text": str(written)})
+    assert asked.settings == [f"data.text={written}", "rounds=2"]

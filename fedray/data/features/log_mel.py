@@ -17,7 +17,9 @@ from fedray.core.ranges import Count, Positive, Range
 
 # The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
 FLOOR = 1e-8
-NORMALISATIONS = ("mean", "mean_variance", "none")
+# A waveform with a smaller root mean square is not made as loud as others: 16 bits round to about this.
+SILENT = 1e-5
+NORMALISATIONS = ("mean", "mean_variance", "waveform", "none")
 KINDS = ("logmel", "whisper")
 WHISPER = {"sample_rate": 16000, "window_ms": 25.0, "hop_ms": 10.0, "normalise": "none"}
 
@@ -32,7 +34,9 @@ class FeatureSettings:
     sample_rate: Annotated[int, Range(1000, 768_000)] = 16000  # Hz; audio of another rate is resampled
     window_ms: Positive = 25.0  # length of the analysis window
     hop_ms: Positive = 10.0  # distance between two frames
-    normalise: str = "mean"  # per utterance and bin: mean | mean_variance | none
+    # mean | mean_variance, per utterance and bin | waveform: scaled to mean 0 and power 1 before the transform, so that
+    # the stationary part of a spectrum, such as a hum, stays | none
+    normalise: str = "mean"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -83,11 +87,14 @@ def log_mels(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
 
     A waveform shorter than one window is padded with zeros to one window.
     """
+    if settings.normalise == "waveform":
+        waveform = waveform - waveform.mean()
+        waveform = waveform / waveform.square().mean().sqrt().clamp(min=SILENT)
     if len(waveform) < settings.window:
         waveform = torch.nn.functional.pad(waveform, (0, settings.window - len(waveform)))
     mels: torch.Tensor = _mel_transform(settings)(waveform)
     features = mels.clamp_(min=FLOOR).log_().T
-    if settings.normalise != "none":
+    if settings.normalise in ("mean", "mean_variance"):
         features = features - features.mean(dim=0)
     if settings.normalise == "mean_variance":
         # Digital silence has no variance. The bound keeps it at 0.

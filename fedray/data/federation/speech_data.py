@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Positive, SomeShare
+from fedray.core.ranges import Part, Positive, SomeShare
+from fedray.core.types import OWN
 from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.features.dataset import Utterances, shard
 from fedray.data.features.joined import JoinedFeatures
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.features.store import FeatureStore, build_features
+from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import PartitionSettings, partition, split_by_speakers
 from fedray.data.manifest import Manifest, Rows
+from fedray.data.text.tokenisers import read_sentences
 from fedray.storage.cache import key
 
 
@@ -45,6 +48,8 @@ class DataSettings:
     corpus: str = "embedded"  # the name of the reader; docs/corpora.md lists them
     root: str | None = None  # the folder that holds the corpus; the embedded corpus has none
     seed: int = 0  # seed for making and dividing the corpus, apart from the seed of the run
+    # A text file with one sentence a line, from which tokens and language models are learnt in place of transcripts.
+    text: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # settings of this corpus' reader
     server: ServerDataSettings = field(default_factory=ServerDataSettings)
     clients: PartitionSettings = field(default_factory=PartitionSettings)
@@ -54,6 +59,9 @@ class DataSettings:
     # share of the training speakers for dev, where the corpus has no development set
     dev_share: SomeShare | None = None
     test_share: SomeShare | None = None  # share of the training speakers for test, where the corpus has no test set
+    # Share of each client's utterances that it keeps back, clean, as its own test: the split "own". The shared model is
+    # scored on all of them, a personal model on its client's. 0: none.
+    own_share: Part = 0.0
     skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
 
     def __post_init__(self) -> None:
@@ -86,8 +94,19 @@ class SpeechData:
         splits: Mapping[str, Utterances],
         server: Utterances | None,
         by_label: bool = False,
+        text: str | None = None,
+        own: Mapping[str, Rows] | None = None,
     ) -> None:
-        """`rows`: client id -> positions in `clients`. `by_label`: each client is named after a label."""
+        """`rows`: client id -> positions in `clients`; `own`: those that it holds out. `text`: the file of `data.text`.
+
+        `by_label`: each client is named after a label.
+        """
+        self._text = text
+        if own:
+            parts = [own[client] for client in rows]
+            held = Utterances(clients.manifest, clients.features, clients.rows[np.concatenate(parts)])
+            splits = {**splits, OWN: held}
+            self._own_offsets: Rows = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         self._clients, self._splits, self._server, self._by_label = clients, dict(splits), server, by_label
         # One array for all clients: every actor gets a few objects, however many clients there are.
         self._ids = list(rows)
@@ -128,7 +147,10 @@ class SpeechData:
         return shard(self._splits[split], index, count)
 
     def client_part(self, client: str, split: str) -> Utterances | None:
-        """The utterances of a split with the client's label; None unless clients are named after labels."""
+        """Those of the split "own" that the client holds out; of others those with its label, None without labels."""
+        if split == OWN:
+            place = self._places[client]
+            return self._splits[OWN].take(np.arange(*self._own_offsets[place : place + 2]))
         if not self._by_label:
             return None
         whole = self._splits[split]
@@ -142,6 +164,8 @@ class SpeechData:
             name: None if data is None else [data.manifest.fingerprint(), data.features.name, data.rows.tolist()]
             for name, data in chosen.items()
         }
+        if self._text is not None:
+            described["text"] = self.transcripts()
         if part != "server":
             described["partition"] = [self._ids, self._members.tolist(), self._offsets.tolist()]
             if self._clients.labelled is not None:
@@ -154,7 +178,9 @@ class SpeechData:
         return [clients] if self._server is None else [self._server, clients]
 
     def transcripts(self, column: str = "text") -> list[str]:
-        """The texts for training tokenisers and language models: the server's, or else the clients'."""
+        """The texts for tokenisers and language models: those of `data.text`, else the server's or the clients'."""
+        if self._text is not None and column == "text":
+            return read_sentences(Path(self._text))
         source = self._server if self._server is not None else self._clients
         return [text for text in source.column(column) if text]
 
@@ -230,6 +256,9 @@ def federate(
     server, clients, scored = divide(splits, settings)
     rows = partition(clients, settings.clients, settings.seed, shared_rows(clients, settings.labelled, settings.seed))
     check(len(rows))
+    if settings.own_share and OWN in scored:
+        raise ValueError(f"data.own_share makes a split {OWN}, and the corpus has one: rename it, or remove own_share")
+    rows, held = hold_out(clients, rows, settings.own_share, settings.seed)  # what is held out is never corrupted
     broken: dict[str, str] = {}
 
     def stored(manifest: Manifest, corruption: CorruptionSettings | None = None) -> FeatureStore:
@@ -259,9 +288,11 @@ def federate(
     # `everyone` holds the rows with usable audio alone: positions in it differ from rows of the manifest.
     position = np.cumsum(sound) - 1
     members = {client: position[mine] for client, mine in kept.items()}
+    own = {client: position[held[client][sound[held[client]]]] for client in kept} if held else None
     everyone = Utterances(wrong, store, np.flatnonzero(sound), None if labelled is None else labelled[sound])
     of_server = whole(server)
     if settings.clients.by == "pooled" and of_server is not None:
         everyone = pooled(everyone, of_server)
-        members = {client: np.arange(len(everyone)) for client in members}
-    return SpeechData(everyone, members, scored_utterances, of_server, settings.clients.by == "label"), broken
+        members = {client: np.setdiff1d(np.arange(len(everyone)), (own or {}).get(client, [])) for client in members}
+    by_label = settings.clients.by == "label"
+    return SpeechData(everyone, members, scored_utterances, of_server, by_label, settings.text, own), broken

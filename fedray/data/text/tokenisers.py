@@ -11,6 +11,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from fedray.core.texts import read_text
 from fedray.storage.files import write_atomically
 
 BLANK = "<blank>"
@@ -18,6 +19,13 @@ SPACE = "<space>"  # a space in tokens.txt: editors would strip a line of one sp
 CASES = ("lower", "upper", "keep")
 KINDS = ("unigram", "bpe")
 UNKNOWN = ("refuse", "leave_out")  # for characters without a token: raise an error, or skip them
+
+
+def read_sentences(path: Path) -> list[str]:
+    """The lines of a text file that are not empty. ValueError: the file is no text in UTF-8, or holds no such line."""
+    if sentences := [line.strip() for line in read_text(path).splitlines() if line.strip()]:
+        return sentences
+    raise ValueError(f"{path}: holds no sentence: write one on each line, or remove data.text")
 
 
 def normalise(text: str, case: str = "lower", punctuation: bool = False) -> str:

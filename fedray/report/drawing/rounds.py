@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
-from fedray.report import canvas
+from fedray.report import canvas, effort
 from fedray.report.canvas import COLOURS, GREY
 from fedray.report.comparison import Comparison
 from fedray.report.drawing.common import coloured, draw_baseline, legend_names
-from fedray.report.figures import Curves, Phases
+from fedray.report.figures import AXES, Curves, Phases
 from fedray.report.groups import Group
 from fedray.report.recorded import known_metric
 from fedray.report.words import scaled, title, unit, with_unit
@@ -35,20 +35,21 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
     for group, colour in colours.items():
         for metric, style in zip(metrics, cycle(STYLES), strict=False):
             rounds, values = over_rounds(group, metric, figure)
-            if not len(rounds):
+            places = rounds if figure.over == "round" else over_effort(group, figure.over, rounds)
+            if not len(rounds) or np.isnan(places).all():
                 continue
             middle = np.nanmean(values, axis=0)
             words = [names[group]] * (len(colours) > 1) + [title(metric)] * (len(metrics) > 1)
             label, marker = ", ".join(words) if names[group] else "", "." if len(rounds) < 2 else ""
-            axes.plot(rounds, middle, marker=marker, linestyle=style, color=colour, label=label)
+            axes.plot(places, middle, marker=marker, linestyle=style, color=colour, label=label)
             if len(values) > 1:
                 low, high = _band(values, figure.band)
-                axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
     draw_baseline(axes, figure.baseline, metrics[0], comparison)
     if figure.log:
         axes.set_yscale("log")
-    axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.set_xlabel(AXES[figure.over])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=figure.over != "bytes", steps=[1, 2, 5, 10]))
     units = {unit(metric) for metric in metrics}
     axes.set_ylabel(with_unit(metrics[0]) if len(metrics) == 1 else units.pop() if len(units) == 1 else "")
     return canvas.with_legend(drawn, axes)
@@ -69,6 +70,16 @@ def over_rounds(group: Group, metric: str, figure: Curves) -> tuple[np.ndarray, 
         rounds = rounds[rounds > rounds[-1] - figure.last]
     table = [[scaled(values.get(number, np.nan), metric) for number in rounds.tolist()] for values in found]
     return rounds, np.array(table)
+
+
+def over_effort(group: Group, axis: str, rounds: np.ndarray) -> np.ndarray:
+    """What a run had spent after each of these rounds, the mean over the runs that played it, float64 [n]."""
+    table = np.full((len(group.runs), len(rounds)), np.nan)
+    for place, run in enumerate(group.runs):
+        after = {0: 0.0} | dict(zip(run.column("round").tolist(), effort.spent(run, axis).tolist(), strict=True))
+        table[place] = [after.get(number, np.nan) for number in rounds.tolist()]
+    known = ~np.isnan(table)
+    return np.where(known.any(0), np.nansum(table, 0) / np.maximum(known.sum(0), 1), np.nan)
 
 
 def smoothed(values: np.ndarray, weight: float) -> np.ndarray:

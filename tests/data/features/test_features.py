@@ -139,6 +139,16 @@ def test_normalisation() -> None:
     torch.testing.assert_close(both.std(dim=0, correction=0), torch.ones(40), atol=1e-3, rtol=0)
 
 
+def test_a_normalised_waveform_keeps_the_spectrum_and_forgets_loudness() -> None:
+    waveform, settings = torch.randn(RATE), FeatureSettings(normalise="waveform")
+    scaled = (waveform - waveform.mean()) / waveform.std(correction=0)
+    torch.testing.assert_close(log_mels(waveform, settings), log_mels(scaled, RAW), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        log_mels(0.01 * waveform + 0.2, settings), log_mels(waveform, settings), atol=1e-2, rtol=0
+    )
+    assert log_mels(torch.zeros(RATE), settings).unique().tolist() == pytest.approx([math.log(FLOOR)])
+
+
 def test_silence_is_the_floor_and_stays_finite() -> None:
     assert log_mels(torch.zeros(RATE), RAW).unique().tolist() == pytest.approx([math.log(FLOOR)])
     assert log_mels(torch.zeros(RATE), FeatureSettings(normalise="mean_variance")).abs().max() < 1e-2

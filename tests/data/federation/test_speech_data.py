@@ -205,3 +205,38 @@ def test_nobody_has_nothing(splits: dict[str, Manifest], tmp_path: Path) -> None
         and len(idle.load("idle")) == 0
         and idle.load("busy").ids == everyone.take(np.array([3])).ids
     )
+
+
+def test_tokens_and_language_models_may_learn_from_a_file(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    file = tmp_path / "sentences.txt"
+    file.write_text("one two\n\n three \n", encoding="utf-8")
+    data = build(splits, tmp_path, DataSettings(text=str(file), server=ServerDataSettings(share=0.25)))
+    assert data.transcripts() == ["one two", "three"] and data.transcripts("label") != data.transcripts()
+    without = build(splits, tmp_path, DataSettings(server=ServerDataSettings(share=0.25)))
+    before = data.fingerprint("server")
+    assert before != without.fingerprint("server"), "seed models of other tokens are others"
+    file.write_text("three\n", encoding="utf-8")
+    assert data.fingerprint("server") != before
+    file.write_text("\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"sentences.txt: holds no sentence: write one on each line"):
+        data.transcripts()
+
+
+def test_clients_hold_out_a_part_of_their_own(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    """A third of three utterances each, which no setting damages; dev and test are as they were."""
+    wrong = CorruptionSettings(label_errors=1.0)
+    plain, clean = build(splits, tmp_path, DataSettings()), build(splits, tmp_path, DataSettings(own_share=0.3))
+    data = build(splits, tmp_path, DataSettings(own_share=0.3, corruption=wrong))
+    assert list(data.splits()) == [*plain.splits(), "own"] and len(data.evaluation("own")) == len(data.client_ids())
+    for client in data.client_ids():
+        own, everything = data.client_part(client, "own"), plain.load(client)
+        assert own is not None and len(own) == 1 and data.cost(client) == 2
+        assert sorted([*own.ids, *data.load(client).ids]) == sorted(everything.ids)
+        assert own.texts == [dict(zip(everything.ids, everything.texts, strict=True))[own.ids[0]]], "not corrupted"
+        assert data.client_part(client, "test") is None
+    assert clean.evaluation("own").ids == data.evaluation("own").ids
+    assert sum((data.load(client).texts != clean.load(client).texts) for client in data.client_ids()) == 8
+    again = pickle.loads(pickle.dumps(data))
+    assert again.client_part("s00", "own").ids == data.client_part("s00", "own").ids
+    with pytest.raises(ValueError, match="data.own_share makes a split own, and the corpus has one"):
+        build(splits | {"own": splits["test"]}, tmp_path, DataSettings(own_share=0.3))
