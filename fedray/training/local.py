@@ -85,24 +85,6 @@ class PretrainSettings(AdamWSettings):
             raise ValueError(f"steps must not be below 0, not {self.steps}")
 
 
-@dataclass(frozen=True)
-class WarmUpSettings(AdamWSettings):
-    """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant rate."""
-
-    lr: Amount = 1e-3  # the learning rate after the warm-up
-    warmup: Natural = 50  # steps of the linear rise from near 0
-    weight_decay: Amount = 0.0  # decoupled from the gradient, as in AdamW
-    epochs: Count = 1  # passes over the client's data in a round
-    keep: bool = True  # keep moments and step count between rounds; false: each round starts with a warm-up
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(epochs=self.epochs)
-
-    def rate(self, done: int, steps: int) -> float:
-        return self.lr * min(1.0, (done + 1) / max(1, self.warmup))
-
-
 class Optimizer(Protocol):
     """Changes the weights of a flat model in place."""
 
