@@ -261,7 +261,9 @@ def federate(
     members = {client: position[mine] for client, mine in kept.items()}
     everyone = Utterances(wrong, store, np.flatnonzero(sound), None if labelled is None else labelled[sound])
     of_server = whole(server)
-    if settings.clients.by == "pooled" and of_server is not None:
-        everyone = pooled(everyone, of_server)
+    if settings.clients.by == "server" and of_server is None:
+        raise ValueError("data.clients.by=server trains on the server's utterances, and it has none: set data.server")
+    if settings.clients.by in ("pooled", "server") and of_server is not None:
+        everyone = pooled(everyone, of_server) if settings.clients.by == "pooled" else of_server
         members = {client: np.arange(len(everyone)) for client in members}
     return SpeechData(everyone, members, scored_utterances, of_server, settings.clients.by == "label"), broken
