@@ -1,17 +1,18 @@
 """Gao et al., table 1: silos, pairs and single speakers, each weighting, from scratch, and central training.
 
     python -m benchmarks.studies.gao_table1 [--seeds 0 1 2 3 4] [--arms silos pairs]
-    python -m benchmarks.studies.gao_table1 --corpus common_voice_fr data.root=/corpora/cv task.decode.beam=80
+    python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
 
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
 clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
-scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. Further
-arguments override the configurations of all arms. The same command resumes; finished runs are kept.
+scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. `--set`
+overrides the configurations of all arms. The same command resumes; finished runs are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,19 +158,19 @@ def main() -> None:
     parser.add_argument(
         "--runs", type=Path, default=study.ROOT / "runs" / "study-gao-table1", help="where the run folders are kept"
     )
-    chosen, extra = parser.parse_known_args()
-    if wrong := [text for text in extra if text.startswith("-") or "=" not in text]:
-        parser.error(f"{wrong[0]!r} is no override: write key=value")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
+    chosen = parser.parse_args()
     corpus, found = CORPORA[chosen.corpus], {}
     for name, arm in arms().items():
         if any(text in name for text in chosen.arms):
             place = chosen.runs / chosen.corpus / name.replace(", ", "-").replace(" ", "-")
-            found[name] = [play(corpus, arm, seed, extra, place / f"seed-{seed}") for seed in chosen.seeds]
+            found[name] = [play(corpus, arm, seed, chosen.set, place / f"seed-{seed}") for seed in chosen.seeds]
     if not found:
         parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
     text = f"# Gao et al., table 1: {chosen.corpus}\n\nTest WER in percent of the best round by dev, and of the model "
     text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
-    command = " ".join([f"python -m benchmarks.studies.gao_table1 --corpus {chosen.corpus}", *extra])
+    command = f"python -m benchmarks.studies.gao_table1 --corpus {chosen.corpus}"
+    command += f" --set {shlex.join(chosen.set)}" if chosen.set else ""
     study.write(f"gao_table1_{chosen.corpus}", text + page(found), {"found": found}, command, chosen.seeds)
     print(page(found))
 

@@ -91,11 +91,12 @@ def best_tokens(probabilities: Tensor, answers: Iterator[Answer], settings: Sequ
     """The best token of each frame under each setting, [settings, B, T]. `probabilities`: CTC's, [B, T, V]."""
     of_model = probabilities.argmax(-1)
     best = of_model.repeat(len(settings), 1, 1)
+    own = [kind_of(setting) for setting in settings]
     for kind, answer, part in answers:
         of_memory = answer.view_as(probabilities)
         disputed = (of_memory.argmax(-1) != of_model) & (of_memory.sum(-1) > 0)
         disputed &= kind.unsure(probabilities.amax(-1))
-        chosen = torch.tensor([place for place, setting in enumerate(settings) if kind_of(setting) == kind])
+        chosen = torch.tensor([place for place, of_setting in enumerate(own) if of_setting == kind])
         shares = torch.tensor([settings[place].share for place in chosen])[:, None, None]
         shares = shares * part.view_as(of_model)[disputed][:, None]
         both = shares * of_memory[disputed] + (1 - shares) * probabilities[disputed]
