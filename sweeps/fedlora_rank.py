@@ -1,6 +1,9 @@
-"""FedLoRA: the rank of the adapters, and the averaging of factors or products.
+"""FedLoRA: the rank of the adapters, with alpha = 2 r as in the paper and a learning rate of its own for each rank.
 
-python sweeps/fedlora_rank.py
+    python sweeps/fedlora_rank.py
+    python sweeps/fedlora_rank.py algorithm.averaging=product
+
+With one alpha for all ranks, a larger rank would have a smaller scale alpha / r.
 """
 
 import sys
@@ -8,16 +11,19 @@ import sys
 from fedray.report.figures import Bars, Curves, Trend
 from fedray.sweep import Sweep, main, tune
 
+RANKS = [1, 2, 4, 8, 16]
+
 SWEEP = Sweep(
     name="fedlora_rank",
     question="How small may adapters be?",
     base="configs/fedlora/embedded.yaml",
     space={
-        "algorithm.lora.rank": tune.grid_search([1, 2, 4, 8]),
-        "algorithm.averaging": tune.grid_search(["factors", "product"]),
+        "algorithm.lora.rank": tune.grid_search(RANKS),
+        "algorithm.client.lr": tune.grid_search([2.5e-3, 5e-3, 1e-2]),
         "seed": tune.grid_search([0, 1, 2]),
     },
-    settings=["data.seed={seed}"],
+    names={"algorithm.lora.rank": {str(rank): str(2 * rank) for rank in RANKS}},
+    settings=["data.seed={seed}", "algorithm.lora.alpha={algorithm.lora.rank}"],
     figures=[
         Trend("algorithm.lora.rank", log=True),
         Bars("traffic/total_bytes"),

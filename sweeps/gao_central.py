@@ -1,4 +1,5 @@
-"""Gao et al., table 1, central: all speech, and the clients' speech only, from the warmed-up model (the seed model).
+"""Gao et al., table 1, central, from the warmed-up model (the seed model): all speech, the clients' speech only, and
+the server's speech only, which continues the warm-up; the first two also with the clients' SGD.
 
 python sweeps/gao_central.py
 """
@@ -8,12 +9,20 @@ import sys
 from fedray.report.figures import Bars, Curves
 from fedray.sweep import Sweep, main, tune
 
+ARMS = {
+    "all": "baselines/central",
+    "the second half": "baselines/central_second_half",
+    "the first half": "baselines/warm_up_continued",
+    "all, SGD": "baselines/central_sgd",
+    "the second half, SGD": "baselines/central_second_half_sgd",
+}
+
 SWEEP = Sweep(
     name="gao_central",
     question="How good is a recogniser trained on all speech in one place?",
     base="configs/gao/{speech of}.yaml",
-    names={"speech of": {"all": "baselines/central", "the second half": "baselines/central_second_half"}},
-    space={"speech of": tune.grid_search(["all", "the second half"]), "seed": tune.grid_search([0, 1, 2])},
+    names={"speech of": ARMS},
+    space={"speech of": tune.grid_search(list(ARMS)), "seed": tune.grid_search([0, 1, 2])},
     settings=["data.seed={seed}"],
     figures=[Bars("test/wer"), Curves(("dev/wer",), baseline="seed")],
     small=["rounds=2", "algorithm.pretrain.steps=50"],

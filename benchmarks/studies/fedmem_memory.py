@@ -29,7 +29,7 @@ from fedray.core.types import Received
 from fedray.engine import work
 from fedray.models.memory import Memory, MemorySettings
 from fedray.runs.folder import RunFolder
-from fedray.training import recognition
+from fedray.training import speech_to_text
 from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
@@ -71,12 +71,12 @@ def decoding(config: str) -> dict[str, Any]:
     algorithm: Any = program.algorithm
     params = work.init(program, lambda: work.server(program, None, "cpu", {}, lambda *_: None))[0].params
     settings, task, assets = algorithm.settings.memory, algorithm.task, algorithm.assets(data)
-    recognition.EVALUATION_BATCH = BATCH
+    speech_to_text.EVALUATION_BATCH = BATCH
     found: dict[str, Any] = {}
     name = data.client_ids()[0]
     mine, test = data.load(name), data.evaluation("test").take(np.arange(UTTERANCES))
     built: list[Memory] = []
-    found["build"] = seconds(lambda: built.append(build_memory(task, params, mine, settings, "cpu")[0]))
+    found["build"] = seconds(lambda: built.append(build_memory(task, params, mine, settings, "cpu").memory))
     search = next(iter(algorithm.searches(assets).values()))
     spoken = SearchWithMemory(search, built[0], RETRIEVAL)
     found["alone"], found["with_memory"], found["slower"] = by_turns(
@@ -97,8 +97,9 @@ def by_lists(task: Any, received: Received, data: Any, settings: MemorySettings,
     found: dict[str, list[float]] = {}
     for name in data.client_ids():
         mine, test = data.load(name), data.client_part(name, "test")
-        exact, _ = build_memory(task, received.params, mine, replace(settings, exact_below=sys.maxsize), "cpu")
-        listed, _ = build_memory(task, received.params, mine, settings, "cpu")
+        everything = replace(settings, exact_below=sys.maxsize)
+        exact = build_memory(task, received.params, mine, everything, "cpu").memory
+        listed = build_memory(task, received.params, mine, settings, "cpu").memory
         for words, tried in (("alone", search), ("exact", SearchWithMemory(search, exact, LOUD))):
             found.setdefault(words, []).append(search_scores(task, received, test, {"wer": tried})["wer"])
         for probes in PROBES:

@@ -21,7 +21,8 @@ SPEAKERS, UTTERANCES, ROUNDS = 10, 11.6, 8  # of a cross-device round, of a spea
 GREEDY = "task.decode.search=greedy"  # a beam search takes minutes with a model from scratch
 CROSS_DEVICE = [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS}"]
 FEDERATED = {
-    "ten silos": ("ablations/silos", [f"rounds={ROUNDS // 4}"]),  # 2,256 utterances once are four rounds' worth
+    # 2,256 utterances once are four rounds' worth
+    "ten silos": ("ablations/silos", [f"rounds={ROUNDS // 4}", "algorithm.client.epochs=1"]),
     "two speakers a client": ("ablations/pairs", [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS // 2}"]),
     "one speaker a client": ("embedded", CROSS_DEVICE),
     "from scratch": ("ablations/scratch", CROSS_DEVICE),

@@ -22,6 +22,7 @@ model is trained and travels, the paper's FedAvg. On one client with all data ei
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,11 @@ from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive
 from fedray.core.server_optimizers import SGD
 from fedray.core.types import Broadcast, Change, Client, Layer, Received, ServerState, Vector
-from fedray.models.adapters import LoRASettings
+from fedray.models.adapters import LoRASettings, rate_factors
 from fedray.training import adaptation
-from fedray.training.local import AdamW, LocalModel, WarmUpSettings
+from fedray.training.local import LocalModel
 from fedray.training.task import Task
+from fedray.training.warm_up import ScaledAdamW, WarmUpSettings
 
 AVERAGING = ("factors", "product")
 
@@ -55,6 +57,10 @@ class FedLoRASettings(TaskSettings):
             raise ValueError(f"averaging is {' or '.join(AVERAGING)}, not {self.averaging!r}")
         if self.averaging == "product" and not self.lora.rank:
             raise ValueError("averaging=product is of adapters, and lora.rank=0 has none")
+        if self.averaging == "product" and self.lora.whole:
+            raise ValueError("averaging=product averages adapters alone: set lora.whole=[] or averaging=factors")
+        if self.client.b_factor != 1 and not self.lora.rank:
+            raise ValueError("client.b_factor is of adapters, and lora.rank=0 has none: set client.b_factor=1")
 
 
 class FedLoRA(TaskAlgorithm):
@@ -76,6 +82,8 @@ class FedLoRA(TaskAlgorithm):
         if settings.lora.rank:
             self.task = self.backbone.with_adapters(settings.lora)
         self.tuned = self.task.layout.trainable  # raises ValueError where `lora.targets` name no weight
+        ratio = settings.client.b_factor
+        self.factors = rate_factors(self.task.layout, ratio) if ratio != 1 else None
 
     @property
     def seed_task(self) -> Task:
@@ -87,6 +95,9 @@ class FedLoRA(TaskAlgorithm):
             return theta_0
         return ServerState(adaptation.attach(self.backbone, self.task, theta_0.params, seed))
 
+    def paced_by(self) -> str | None:
+        return "the decay of the learning rate" if self.settings.client.decay == "cosine" else None
+
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         return Broadcast(state.params, constant=self.task.layout.size - self.tuned)
 
@@ -94,8 +105,9 @@ class FedLoRA(TaskAlgorithm):
         settings, kept, targets = self.settings.client, client.state or {}, self.task.targets(client.data)
         delta_c = LocalModel(self.task, received.params, received.device, frozen=True)
         moments, losses = kept.get("moments", {}), Metrics()
+        steps = self.rounds * settings.epochs * math.ceil(len(client.data) / settings.batch)
         for epoch in range(settings.epochs):
-            adam = AdamW(delta_c.flat, settings, 0, moments)
+            adam = ScaledAdamW(delta_c.flat, settings, steps, moments, self.factors)
             losses += delta_c.fit_epoch(client.data, targets, settings, adam, derive(client.seed, "epoch", epoch))
             moments = adam.moments()
         arrived, sent, lost = self.settings.upload.send_with_feedback(delta_c.delta(), kept.get("lost"))

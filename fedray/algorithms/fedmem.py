@@ -12,12 +12,17 @@ Tasks. ICASSP 2024.
         p_mem <- softmax(-d / T) over R, summed by token
         p     <- lambda p_mem + (1 - lambda) p_model
 
+The paper leaves variants for later. Here are some that train nothing: `memory.prune_above` stores no pair of which the
+model is sure, `skip_above` asks no memory where it is, and with `radius` k and lambda follow the distances
+(fedray/training/knn/decoding.py has the formulas and their sources).
+
 `memory.keys: states` are the paper's: decoder states, with the token that follows each. `frames` need no decoder
 [ours]: encoder frames with CTC's aligned labels, blanks included. A run plays one round with all clients and scores the
 personal models at its end (`evaluation.personal_final`): on the client's part of dev and test where clients are labels
 (`data.clients.by: label`), else on the common sets. Beside each score stands the score without the memory; wer and bleu
-are greedy, wer_lm and bleu_beam by beam search. On dev, settings of `frames` are chosen by word errors, of `states` by
-likelihood. Translation has memories of states alone.
+are greedy, wer_lm and bleu_beam by beam search. On dev, settings of `frames` are chosen by the word errors of greedy
+search, of `states` by likelihood; then the last search decides between the best `searched`. Translation has memories of
+states alone.
 """
 
 from __future__ import annotations
@@ -30,12 +35,13 @@ from typing import Any
 from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import ALONE, Metrics
+from fedray.core.ranges import Natural, Share
 from fedray.core.types import NOTHING, Broadcast, Change, Client, Evaluation, Received, ServerState, Update
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory, fingerprint
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
-from fedray.training.knn.selection import setting_costs
+from fedray.training.knn.selection import best_by_search, setting_costs
 from fedray.training.local import LocalModel, PretrainSettings
 from fedray.training.speech_to_text import SpeechToText
 from fedray.training.translation import Translation
@@ -52,6 +58,13 @@ class FedMemSettings(TaskSettings):
     share: list[float] = field(default_factory=lambda: [0.3])  # lambda, the weight of the memory beside the model
     # divides the neighbours' squared distances in the softmax that weighs them
     temperature: list[float] = field(default_factory=lambda: [10.0])
+    # Squared distance at which lambda, falling linearly from distance 0, is 0. Neighbours beyond do not count. Empty:
+    # all k neighbours count, with the same lambda at any distance.
+    radius: list[float] = field(default_factory=list)
+    skip_above: Share = 1.0  # no look-up where the model gives its best token a higher probability; 1: none is skipped
+    # Of the settings that cost least on dev, so many, of different lambdas, are tried by the search that decodes. 0:
+    # the one that costs least is taken.
+    searched: Natural = 0
     memory: MemorySettings = field(default_factory=MemorySettings)
     costs: bool = False  # write the cost of each setting on dev to personal.tsv
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
@@ -61,10 +74,14 @@ class FedMemSettings(TaskSettings):
             raise ValueError("k, share and temperature need a value each, or several to choose from")
         if min(self.k) < 1 or min(self.temperature) <= 0 or not all(0 <= share <= 1 for share in self.share):
             raise ValueError("k is at least 1, share from 0 to 1, temperature above 0")
+        if self.radius and min(self.radius) <= 0:
+            raise ValueError("radius is above 0; leave the list empty for the same lambda at any distance")
 
     def retrievals(self) -> list[Retrieval]:
-        """All combinations of k, lambda and temperature."""
-        return [Retrieval(*values) for values in product(self.k, self.share, self.temperature)]
+        """All combinations of k, lambda, temperature and radius."""
+        radii: list[float | None] = [*self.radius] or [None]
+        grid = product(self.k, self.share, self.temperature, radii)
+        return [Retrieval(*values, self.skip_above) for values in grid]
 
 
 class FedMem(TaskAlgorithm):
@@ -103,9 +120,9 @@ class FedMem(TaskAlgorithm):
     def client_train(self, client: Client, received: Received) -> Trained:
         """(K, V)_c; the model stays theta_g, and nothing travels."""
         theta_g, settings = LocalModel(self.task, received.params, received.device), self.settings.memory
-        memory, left_out = build_memory(self.task, received.params, client.data, settings, received.device)
-        metrics = Metrics(pairs=(len(memory), 1), left_out=(left_out, 1))
-        return Trained(theta_g, Update(NOTHING, {"examples": len(client.data)}, metrics, memory.state()))
+        built = build_memory(self.task, received.params, client.data, settings, received.device)
+        metrics = Metrics(pairs=(len(built.memory), 1), left_out=(built.left_out, 1), pruned=(built.pruned, 1))
+        return Trained(theta_g, Update(NOTHING, {"examples": len(client.data)}, metrics, built.memory.state()))
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return state
@@ -116,16 +133,21 @@ class FedMem(TaskAlgorithm):
         """Scores with the client's memory, and without it under names that end in `_alone`."""
         assert client.state is not None
         memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
-        settings = self.settings.retrievals()
+        settings, alone = self.settings.retrievals(), self.searches(received.assets)
         costs, chosen = Metrics(), settings[0]
         if len(settings) > 1 and "dev" in data and len(data["dev"]):
             found = setting_costs(self.task, received.params, data["dev"], memory, settings, received.device)
             chosen = settings[int(found.argmin())]  # the first of equals
+            if self.settings.searched:
+                count, search = self.settings.searched, list(alone.values())[-1]
+                chosen = best_by_search(self.task, received, data["dev"], memory, settings, found, count, search)
             if self.settings.costs:
                 costs = Metrics.of({str(one): (float(cost), 1.0) for one, cost in zip(settings, found, strict=True)})
         choice = Metrics(k=(chosen.k, 1), share=(chosen.share, 1), temperature=(chosen.temperature, 1))
+        if chosen.radius is not None:
+            choice += Metrics(radius=(chosen.radius, 1))
         searches: dict[str, Search] = {}
-        for name, search in self.searches(received.assets).items():
+        for name, search in alone.items():
             searches |= {name: SearchWithMemory(search, memory, chosen), name + ALONE: search}
         scores = {}
         for split, part in data.items():

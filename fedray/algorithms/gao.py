@@ -8,7 +8,7 @@ Models. ICASSP 2022.
     for t = 0 .. T - 1:
         S_t <- a sample of K clients
         on each client i in S_t:
-            theta_i <- SGD(theta_t, D_i, E = 5 epochs, eta_l)
+            theta_i <- SGD(theta_t, D_i, E = 5 epochs, eta_l)      # or Adam: client.optimizer
             Delta_i <- theta_i - theta_t
             wer_i   <- WER of theta_i on one central set           # by_wer only; greedy CTC
         w_i     <- n_i  |  exp(-loss_i)  |  exp(1 - wer_i)         # the strategy: by_examples, by_loss, by_wer
@@ -18,7 +18,9 @@ Models. ICASSP 2022.
 
 wer_i is a fraction, loss_i the mean over local training. The central set is a part of dev, evenly spread [ours]; no
 part of test. The paper's server fine-tunes on held-out data, here on its own [ours]. From scratch: `pretrain: {steps:
-0}`. Running statistics of batch norm (the CRDNN's) are averaged as parameters are, or frozen (`buffers`).
+0}`. The authors' code anneals a client's rate between its epochs (`client.newbob`), by the loss on held-out data; here
+by the loss of training [ours]. Running statistics of batch norm (the CRDNN's) are averaged as parameters are, or frozen
+(`buffers`).
 """
 
 from __future__ import annotations
@@ -38,11 +40,31 @@ from fedray.algorithms.base import (
 )
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Count, SomeShare
 from fedray.core.settings import positive
 from fedray.core.strategies import ByWer
 from fedray.core.types import Client, FederatedData, Received, Server, ServerState
-from fedray.training.local import ClientSettings
+from fedray.training.local import Anneal, ClientSettings
 from fedray.training.recognition import Recognition
+
+
+@dataclass(frozen=True)
+class GaoClientSettings(ClientSettings):
+    """Local training, whose rate may fall within a round."""
+
+    epochs: Count = 5  # passes over the client's data in a round
+    # NewBob: after an epoch whose mean loss is less than 0.25 % below that of the epoch before, the rate is multiplied
+    # by this. The next round starts from the round's rate. null: the same rate in all epochs.
+    newbob: SomeShare | None = None
+
+    def annealer(self) -> Anneal | None:
+        """SpeechBrain's scheduler of the rates of a client's epochs."""
+        if self.newbob is None:
+            return None
+        from speechbrain.nnet.schedulers import NewBobScheduler  # here: importing SpeechBrain takes most of a second
+
+        scheduler = NewBobScheduler(self.lr, self.newbob)
+        return lambda loss: float(scheduler(loss)[1])
 
 
 @dataclass(frozen=True)
@@ -50,7 +72,7 @@ class GaoSettings(SGDSettings):
     """Settings of Gao et al."""
 
     central_utterances: int = 100  # utterances of dev that measure wer_i, about so many
-    client: ClientSettings = field(default_factory=lambda: ClientSettings(epochs=5))
+    client: GaoClientSettings = field(default_factory=GaoClientSettings)
     server_finetune: bool = True  # fine-tune on the server's labelled data after each round
     # fine-tuning after each round
     server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))
@@ -91,7 +113,8 @@ class Gao(FederatedSGD):
 
     def client_train(self, client: Client, received: Received) -> Trained:
         targets, theta_i = self.task.targets(client.data), self.local_model(received)
-        losses = theta_i.fit(client.data, targets, self.local_settings(received), client.seed)
+        settings: Any = self.local_settings(received)
+        losses = theta_i.fit(client.data, targets, settings, client.seed, anneal=settings.annealer())
         if not isinstance(self.strategy, ByWer):
             return trained(theta_i, client.data, losses)
         scores = personal_scores(

@@ -151,7 +151,8 @@ def client_table(
         utterances, hours = len(server) / (len(server) + len(manifest)), server.hours / (server.hours + manifest.hours)
         owned = f"{100 * utterances:.1f} % of the speech for training, {100 * hours:.1f} % in hours"
     table.add_row(
-        "the server has", owned + (", which the client has too" if config.data.clients.by == "pooled" else "")
+        "the server has",
+        owned + (", which the client has too" if config.data.clients.by in ("pooled", "server") else ""),
     )
     return table
 

@@ -92,8 +92,8 @@ def toy(config: Config, rounds: int) -> dict[str, Any]:
         "options": {"train": ["manifest.tsv"], **columns, "path_column": "path", "seconds_column": None},
         "server": {"share": 0.3},
     }
-    if config.data.clients.by == "pooled":
-        data["clients"] = {"by": "pooled"}
+    if config.data.clients.by in ("pooled", "server"):
+        data["clients"] = {"by": config.data.clients.by}
     if config.data.labelled.given:
         data["labelled"] = {"utterances": 0.5}
     algorithm: dict[str, Any] = {"pretrain": {"steps": 10}}

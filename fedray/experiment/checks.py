@@ -93,7 +93,7 @@ def setup_of(config: Config) -> Setup:
 
 def most_clients(data: DataSettings, corpus: Any) -> int | None:
     """How many clients there can be at most, where the configuration tells."""
-    if data.clients.by == "pooled":
+    if data.clients.by in ("pooled", "server"):
         return 1
     if data.clients.count is not None:
         return data.clients.count

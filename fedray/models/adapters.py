@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +39,9 @@ class LoRASettings:
     # adapted as a matrix [outputs, inputs x kernel]. The defaults match the projections of self-attention and both
     # feed-forward matrices of the Conformer's encoder. With a decoder add "self_attn.*_proj".
     targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
+    # Regular expressions: a parameter without an adapter is tuned whole, and travels, if one of them matches in its
+    # name. ["bias$", "norm"]: biases and normalisations.
+    whole: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.rank < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
@@ -46,13 +50,14 @@ class LoRASettings:
             raise ValueError(
                 'lora.targets is empty: list parts of weights\' names, such as ["mha_layer.*_proj", "ffn"]'
             )
-        for target in self.targets:
-            try:
-                re.compile(target)
-            except re.error as error:
-                raise ValueError(
-                    f"lora.targets: {target!r} is not a regular expression ({error}); .* matches anything"
-                ) from error
+        for key in ("targets", "whole"):
+            for pattern in getattr(self, key):
+                try:
+                    re.compile(pattern)
+                except re.error as error:
+                    raise ValueError(
+                        f"lora.{key}: {pattern!r} is not a regular expression ({error}); .* matches anything"
+                    ) from error
 
 
 class LowRank(nn.Module):
@@ -82,10 +87,10 @@ class LowRank(nn.Module):
 
 
 def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
-    """Freeze the model in place, and add adapters to the weights that `targets` match.
+    """Freeze the model in place but for `whole`, and add adapters to the weights that `targets` match.
 
-    ValueError for a target without a match. A weight that two modules share, such as Whisper's embedding and head, gets
-    no adapter: a parametrization changes it in one module only.
+    ValueError for a pattern without a match. A weight that two modules share, such as Whisper's embedding and head,
+    gets no adapter: a parametrization changes it in one module only.
     """
     holders = Counter(id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False))
     names = [
@@ -97,15 +102,29 @@ def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
                 f"lora.targets: {target!r} matches no weight that one module holds alone; there are {', '.join(names)}"
             )
     model.requires_grad_(False)
-    for name in names:
-        if any(re.search(target, name) for target in settings.targets):
-            owner, _, weight = name.rpartition(".")
-            module = model.get_submodule(owner)
-            parts, heads = fused(module) if weight == "in_proj_weight" else (1, 1)
-            rows, columns = model.get_parameter(name).flatten(1).shape
-            parametrize.register_parametrization(module, weight, LowRank(rows, columns, settings, parts, heads))
-            model.get_parameter(f"{owner}.parametrizations.{weight}.original".lstrip(".")).requires_grad_(False)
+    adapted = [name for name in names if any(re.search(target, name) for target in settings.targets)]
+    tune_whole(model, settings.whole, adapted)
+    for name in adapted:
+        owner, _, weight = name.rpartition(".")
+        module = model.get_submodule(owner)
+        parts, heads = fused(module) if weight == "in_proj_weight" else (1, 1)
+        rows, columns = model.get_parameter(name).flatten(1).shape
+        parametrize.register_parametrization(module, weight, LowRank(rows, columns, settings, parts, heads))
+        model.get_parameter(f"{owner}.parametrizations.{weight}.original".lstrip(".")).requires_grad_(False)
     return model
+
+
+def tune_whole(model: nn.Module, patterns: Sequence[str], adapted: Collection[str]) -> None:
+    """Make the parameters trainable that a pattern matches, but for the adapted ones. ValueError without a match."""
+    others = {name: parameter for name, parameter in model.named_parameters() if name not in adapted}
+    for pattern in patterns:
+        matched = [parameter for name, parameter in others.items() if re.search(pattern, name)]
+        if not matched:
+            raise ValueError(
+                f"lora.whole: {pattern!r} matches no parameter without an adapter; there are {', '.join(others)}"
+            )
+        for parameter in matched:
+            parameter.requires_grad_(True)
 
 
 def fused(attention: nn.Module) -> tuple[int, int]:
@@ -162,6 +181,17 @@ def pairs(layout: Layout) -> list[Pair]:
                 Pair(f"{name[:-2]}.{part}", slice(of_a, of_a + rank * columns), slice(of_b, of_b + rows * rank), rank)
             )
     return found
+
+
+def rate_factors(layout: Layout, b_factor: float) -> Tensor:
+    """The factor of the learning rate of each trainable parameter, [trainable]: `b_factor` for B, else 1.
+
+    Hayou, Ghosh, Yu. LoRA+: Efficient Low Rank Adaptation of Large Models. ICML 2024.
+    """
+    factors = torch.ones(layout.trainable)
+    for pair in pairs(layout):
+        factors[pair.b] = b_factor
+    return factors
 
 
 def products(adapters: Vector, layout: Layout) -> Vector:

@@ -9,7 +9,8 @@ Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-
 A small memory is searched exactly, a larger one by lists (IndexIVFFlat), the largest through FAISS' IndexIVFPQ as in
 the paper. The paper has 4096 lists and probes 64 of them. With fewer keys there are fewer lists; the same share of them
 is probed, but at least 4, or 16 where keys are frames. A memory is valid for one model, whose hidden states it holds,
-and carries that model's fingerprint.
+and carries that model's fingerprint. It may leave out the pairs of which the model is sure (He, Neubig,
+Berg-Kirkpatrick, Efficient Nearest Neighbor Language Models, EMNLP 2021).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedray.core.ranges import Count, Natural
+from fedray.core.ranges import Count, Natural, Share
 
 if TYPE_CHECKING:
     import faiss
@@ -50,6 +51,8 @@ class MemorySettings:
     lists: Count = 4096  # at most
     # Lists that a query searches where there are `lists`. Of fewer lists, the same share, but at least FEWEST_PROBES.
     probes: Count = 64
+    fewest_probes: Count | None = None  # lists that a query searches at least; null: 16 of frames, 4 of states
+    prune_above: Share = 1.0  # pairs whose token the model gives a higher probability are left out; 1: none are
     exact_below: Natural = 2_000  # pairs: fewer are searched exactly
     compressed_from: Natural = 20_000  # pairs: keys of fewer are not compressed
     code_bytes: Count | None = None  # bytes of a compressed key; null: one for every two dimensions
@@ -57,9 +60,11 @@ class MemorySettings:
     def __post_init__(self) -> None:
         if self.keys not in KEYS:
             raise ValueError(f"memory.keys must be {' or '.join(KEYS)}, not {self.keys!r}")
-        for name in ("lists", "probes"):
-            if getattr(self, name) < 1:
+        for name in ("lists", "probes", "fewest_probes"):
+            if (given := getattr(self, name)) is not None and given < 1:
                 raise ValueError(f"memory.{name} must be at least 1")
+        if not 0 <= self.prune_above <= 1:
+            raise ValueError(f"memory.prune_above is a probability, from 0 to 1, not {self.prune_above}")
         if min(self.exact_below, self.compressed_from) < 0 or (self.code_bytes is not None and self.code_bytes < 1):
             raise ValueError(
                 "memory.exact_below and compressed_from must not be below 0, and memory.code_bytes at least 1"
@@ -173,7 +178,8 @@ def _probe(index: Any, settings: MemorySettings) -> None:
     """Set how many lists a query searches."""
     if hasattr(index, "nprobe"):
         share = round(index.nlist * settings.probes / settings.lists)
-        index.nprobe = min(index.nlist, settings.probes, max(FEWEST_PROBES[settings.keys], share))
+        fewest = settings.fewest_probes or FEWEST_PROBES[settings.keys]
+        index.nprobe = min(index.nlist, settings.probes, max(fewest, share))
 
 
 def p_mem(distances: Tensor, tokens: Tensor, temperature: float, vocabulary: int) -> Tensor:
@@ -195,13 +201,13 @@ def _weights(distances: Tensor, temperature: float) -> Tensor:
     return torch.where(found, weights / weights.sum(-1, keepdim=True), 0.0)
 
 
-def fused(log_probs: Tensor, memory: Tensor, share: float) -> Tensor:
-    """log(share p_mem + (1 - share) p_model), [..., vocabulary].
+def fused(log_probs: Tensor, memory: Tensor, share: float | Tensor) -> Tensor:
+    """log(share p_mem + (1 - share) p_model), [..., vocabulary]. `share`: one number, or [..., 1].
 
-    Equals the model's log-probabilities bit for bit where share is 0 or a search found nothing. `log_probs` may have
-    more tokens than `memory`, such as bos and eos of an attention decoder: their p_mem is 0.
+    Equals the model's log-probabilities bit for bit where the one share is 0 or a search found nothing. `log_probs` may
+    have more tokens than `memory`, such as bos and eos of an attention decoder: their p_mem is 0.
     """
-    if share == 0:
+    if not isinstance(share, Tensor) and share == 0:
         return log_probs
     memory = torch.nn.functional.pad(memory, (0, log_probs.shape[-1] - memory.shape[-1]))
     both = torch.log(share * memory + (1 - share) * log_probs.exp())

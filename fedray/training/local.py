@@ -25,6 +25,7 @@ from fedray.training.task import Targets, Task, targets_at
 from fedray.training.together import flat_model
 
 OPTIMIZERS = ("sgd", "adam")
+Anneal = Callable[[float], float]  # the mean loss of an epoch -> the learning rate of the next one
 Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
 
 
@@ -85,24 +86,6 @@ class PretrainSettings(AdamWSettings):
             raise ValueError(f"steps must not be below 0, not {self.steps}")
 
 
-@dataclass(frozen=True)
-class WarmUpSettings(AdamWSettings):
-    """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant rate."""
-
-    lr: Amount = 1e-3  # the learning rate after the warm-up
-    warmup: Natural = 50  # steps of the linear rise from near 0
-    weight_decay: Amount = 0.0  # decoupled from the gradient, as in AdamW
-    epochs: Count = 1  # passes over the client's data in a round
-    keep: bool = True  # keep moments and step count between rounds; false: each round starts with a warm-up
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(epochs=self.epochs)
-
-    def rate(self, done: int, steps: int) -> float:
-        return self.lr * min(1.0, (done + 1) / max(1, self.warmup))
-
-
 class Optimizer(Protocol):
     """Changes the weights of a flat model in place."""
 
@@ -115,12 +98,18 @@ class ClientOptimizer:
     """SGD or a new Adam. A step adds the gradient of the L2 term, clips, calls `adjust`, and applies the result."""
 
     def __init__(self, flat: FlatModel, settings: ClientSettings, adjust: Adjust | None = None) -> None:
-        self._flat, self._settings, self._adjust = flat, settings, adjust
+        self._flat, self._settings, self._adjust, self._lr = flat, settings, adjust, settings.lr
         self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr) if settings.optimizer == "adam" else None
         self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
 
+    def set_rate(self, lr: float) -> None:
+        """The learning rate of the following steps."""
+        self._lr = lr
+        if self._adam is not None:
+            self._adam.param_groups[0]["lr"] = lr
+
     def step(self) -> None:
-        """One step along the gradient; the rate is constant."""
+        """One step along the gradient; the rate is constant but for `set_rate`."""
         weights, gradient = self._flat.weights, self._flat.gradient
         if self._l2 is not None:
             gradient.addcmul_(weights, self._l2)
@@ -130,7 +119,7 @@ class ClientOptimizer:
         if self._adam is not None:
             self._adam.step()
         else:
-            weights.add_(gradient, alpha=-self._settings.lr)
+            weights.add_(gradient, alpha=-self._lr)
 
 
 class AdamW:
@@ -211,17 +200,24 @@ class LocalModel:
         settings: ClientSettings,
         seed: int,
         adjust: Adjust | None = None,
+        anneal: Anneal | None = None,
     ) -> Metrics:
         """Train for `settings.epochs` epochs. Returns `loss`, the mean over utterances.
 
-        `targets`: those of the utterances, by position. `adjust` changes the gradient of each step after clipping.
+        `targets`: those of the utterances, by position. `adjust` changes the gradient of each step after clipping,
+        `anneal` the learning rate after each epoch.
         """
         optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
         total = Mean()
         with self.training():
             for _ in range(settings.epochs):
+                epoch = Mean()
                 for batch, loss in self.losses(data, targets, settings.batch, generator):
-                    total.add(self.descend(loss, optimizer), len(batch))
+                    value = self.descend(loss, optimizer)
+                    total.add(value, len(batch))
+                    epoch.add(value, len(batch))
+                if anneal is not None:
+                    optimizer.set_rate(anneal(epoch.value()))
         return Metrics(loss=total.pair())
 
     def fit_epoch(
@@ -253,6 +249,10 @@ class Mean:
         """Add a mean over `count` values."""
         self._total += mean * count
         self._count += count
+
+    def value(self) -> float:
+        """The mean; 0 without values."""
+        return self._total / max(1, self._count)
 
     def pair(self) -> tuple[float, float]:
         """(sum, count), as `Metrics` holds a value."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Share
+from fedray.core.ranges import Count, Part, Share
 from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
@@ -39,6 +39,7 @@ class RecognitionSettings:
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
+    label_smoothing: Part = 0.0  # of the decoder's loss: share of a label that is spread evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
     # fillers and tags do not count)
     scoring: str = "plain"
@@ -51,6 +52,8 @@ class RecognitionSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.ctc_weight <= 1:
             raise ValueError(f"ctc_weight must be from 0 to 1, not {self.ctc_weight}")
+        if self.label_smoothing and self.ctc_weight == 1:
+            raise ValueError("label_smoothing is of the decoder's loss, and ctc_weight=1 has none: set it below 1")
         if self.tokens not in TOKENS:
             raise ValueError(f"tokens must be one of {', '.join(TOKENS)}, not {self.tokens!r}")
         if self.unknown not in UNKNOWN:
@@ -64,7 +67,14 @@ class Recognition(SpeechToText):
 
     Settings = RecognitionSettings
     settings: RecognitionSettings
-    init_depends = ("task.kind", "task.tokens", "task.vocabulary", "task.ctc_weight", "task.augment")
+    init_depends = (
+        "task.kind",
+        "task.tokens",
+        "task.vocabulary",
+        "task.ctc_weight",
+        "task.label_smoothing",
+        "task.augment",
+    )
     best = ("dev/wer", "min")
     score, text_name = "wer", "transcript"
 
@@ -73,6 +83,7 @@ class Recognition(SpeechToText):
     ) -> None:
         """Train tokeniser and language model on the federation's transcripts (`SpeechData.transcripts`)."""
         super().__init__(settings, model, features, data)
+        self.smoothing = settings.label_smoothing
         self.language_model: LanguageModel | None = None
         if self.limits is not None:
             return  # no language model: Whisper has learnt more of the language than these transcripts hold

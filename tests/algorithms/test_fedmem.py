@@ -13,7 +13,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Received, ServerState
 from fedray.data.features.dataset import Utterances, batches
 from fedray.data.federation.speech_data import SpeechData
-from fedray.models.memory import MemorySettings
+from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding.search import greedy
 from fedray.training.knn.building import build_memory, fingerprint
 from fedray.training.knn.decoding import ModelWithMemory, Retrieval, SearchWithMemory, search_scores
@@ -43,6 +43,12 @@ def scored(algorithm: Algorithm, data: SpeechData, received: Received, parts: di
     return personal(algorithm, client(data, state=update.state), received, parts)
 
 
+def memory_of(algorithm: Algorithm, data: SpeechData, state: ServerState, **settings: Any) -> Memory:
+    """The memory of the first client."""
+    mine = data.load(data.client_ids()[0])
+    return build_memory(algorithm.task, state.params, mine, MemorySettings(**settings), "cpu").memory
+
+
 def test_what_it_has_heard_it_knows_by_heart(folder: Path) -> None:
     """The nearest frame of a stored frame is the frame itself, whose label spells the transcript."""
     algorithm, data, state = build(folder)
@@ -66,7 +72,7 @@ def test_nothing_leaves_the_client_and_nothing_changes(folder: Path) -> None:
 def test_without_a_share_it_is_the_model_alone(folder: Path) -> None:
     algorithm, data, state = build(folder, share=[0.0])
     received, dev = arrived(algorithm, state), data.evaluation("dev")
-    memory, _ = build_memory(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    memory = memory_of(algorithm, data, state)
     alone = algorithm.task.greedy()
     both = [SearchWithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone]
     one, other = algorithm.task.transcribe(state.params, dev, both, "cpu")
@@ -78,7 +84,7 @@ def test_without_a_share_it_is_the_model_alone(folder: Path) -> None:
 def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> None:
     algorithm, data, state = build(folder)
     received, dev = arrived(algorithm, state), data.evaluation("dev")
-    memory, _ = build_memory(algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    memory = memory_of(algorithm, data, state)
     settings = [
         Retrieval(k, share, temperature) for k in (1, 4, 8) for share in (0.0, 0.3, 1.0) for temperature in (0.1, 10.0)
     ]
@@ -97,7 +103,7 @@ def test_frames_beyond_doubt_and_behind_the_end_are_not_looked_up(
     """Greedy decoding gives the same tokens as with a look-up of every frame."""
     algorithm, data, state = build(folder, pretrain={**FEDMEM["pretrain"], "steps": 60})
     task, dev = algorithm.task, data.evaluation("dev")
-    memory, _ = build_memory(task, state.params, data.load(data.client_ids()[0]), MemorySettings(), "cpu")
+    memory = memory_of(algorithm, data, state)
     asked: list[int] = []
     search = memory.search
     monkeypatch.setattr(memory, "search", lambda queries, k: (asked.append(len(queries)), search(queries, k))[1])
@@ -209,9 +215,7 @@ def test_the_decoder_remembers_what_followed(folder: Path, search: dict[str, Any
 def test_the_decoder_alone_without_a_share(folder: Path) -> None:
     algorithm, data, state = with_decoder(folder, share=[0.0])
     received, dev = arrived(algorithm, state), data.evaluation("dev")
-    memory, _ = build_memory(
-        algorithm.task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu"
-    )
+    memory = memory_of(algorithm, data, state, keys="states")
     alone = algorithm.task.search(received.assets)
     one, other = algorithm.task.transcribe(
         state.params, dev, [SearchWithMemory(alone, memory, Retrieval(8, 0.0, 1.0)), alone], "cpu"
@@ -223,7 +227,7 @@ def test_a_setting_costs_what_the_decoder_says_of_the_transcripts(folder: Path) 
     """Each setting by itself, from the definition in float64."""
     algorithm, data, state = with_decoder(folder)
     task, dev = algorithm.task, data.evaluation("dev")
-    memory, _ = build_memory(task, state.params, data.load(data.client_ids()[0]), MemorySettings(keys="states"), "cpu")
+    memory = memory_of(algorithm, data, state, keys="states")
     settings = [Retrieval(k, share, temperature) for k in (1, 4) for share in (0.0, 0.3) for temperature in (1.0, 10.0)]
     together = setting_costs(task, state.params, dev, memory, settings, "cpu")
     model = task.flat("cpu").model

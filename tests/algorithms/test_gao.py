@@ -12,6 +12,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.seeds import seed_all
 from fedray.core.types import Change, Server, ServerState
 from fedray.data.federation.speech_data import SpeechData
+from fedray.training.recognition import RecognitionSettings
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -110,3 +111,38 @@ def test_what_is_missing_is_named(folder: Path) -> None:
         ValueError, match="by_wer measures clients on a part of dev, and there is none: set data.dev_share"
     ):
         build(folder, data={**base, "options": options})
+
+
+def test_newbob_lowers_the_rate_when_an_epoch_gains_little(folder: Path) -> None:
+    """At a rate that diverges every epoch gains too little; a rate that falls to almost nothing ends the training."""
+    client_settings = {**GAO["client"], "epochs": 4}
+    annealer = build(folder, client={**client_settings, "newbob": 0.5})[0].settings.client.annealer()
+    assert [annealer(loss) for loss in (10.0, 9.0, 8.99, 8.0, 8.5)] == [0.2, 0.2, 0.1, 0.1, 0.05]
+    deltas = {}
+    for newbob in (None, 1.0, 1e-6):
+        algorithm, data, state = build(folder, "by_examples", client={**client_settings, "lr": 1e-4, "newbob": newbob})
+        deltas[newbob] = algorithm.client_update(client(data), arrived(algorithm, state)).delta
+    np.testing.assert_array_equal(deltas[None], deltas[1.0])
+    assert np.abs(deltas[1e-6]).sum() < 0.9 * np.abs(deltas[None]).sum(), "1e-4 gains less than 0.25 % an epoch"
+    with pytest.raises(ValueError, match="newbob"):
+        build(folder, client={"newbob": 0.0})
+
+
+def test_clients_may_train_with_adam(folder: Path) -> None:
+    settings = {**GAO["client"], "optimizer": "adam", "lr": 1e-3, "newbob": 0.5}
+    algorithm, data, state = build(folder, "by_loss", client=settings)
+    update = algorithm.client_update(client(data), arrived(algorithm, state))
+    assert 0 < np.abs(update.delta[: algorithm.task.layout.trainable]).max() < 0.1
+
+
+def test_the_decoders_labels_may_be_smoothed(folder: Path) -> None:
+    wanted = speech.settings(folder, algorithm=GAO, model={**CRDNN, "decoder_layers": 1})
+    losses = []
+    for smoothing in (0.0, 0.1):
+        task = {**wanted["task"], "ctc_weight": 0.3, "label_smoothing": smoothing}
+        algorithm, data, state = by_hand.build({**wanted, "task": {**task, "decode": {"search": "attention"}}})
+        assert algorithm.task.smoothing == smoothing
+        losses.append(algorithm.client_update(client(data), arrived(algorithm, state, data=data)).report["loss"])
+    assert losses[0] != losses[1]
+    with pytest.raises(ValueError, match="label_smoothing is of the decoder's loss, and ctc_weight=1 has none"):
+        RecognitionSettings(label_smoothing=0.1)

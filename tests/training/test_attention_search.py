@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -105,3 +106,14 @@ def test_a_batch_gives_what_its_utterances_give(encoded):
     for row, hypothesis in enumerate(together):
         (alone,) = search.transcribe(model, hidden[row : row + 1, : int(lengths[row])], lengths[row : row + 1])
         assert alone.tokens == hypothesis.tokens
+
+
+def test_beams_divide_by_the_temperature(encoded):
+    """The hotter, the nearer every token is to the same probability."""
+    model, hidden, lengths = encoded
+    scores = {}
+    for temperature in (1.0, 1.5, 1e6):
+        settings = DecodeSettings("attention", beam=3, ctc_weight=0.0, lm_weight=0.0, temperature=temperature)
+        scores[temperature] = [one.score for one in AttentionSearch(settings, str).transcribe(model, hidden, lengths)]
+    assert scores[1e6] == pytest.approx([-math.log(VOCABULARY + 2)] * 3, abs=1e-3)
+    assert scores[1.0] != scores[1.5]

@@ -36,9 +36,10 @@ class PartitionSettings:
     label       one client for each label (a dialect, a domain), named after the label; the client is scored on the
                 utterances of dev and test with its label
     pooled      one client, "all", with the utterances of all clients and of the server, for central training
+    server      one client, "all", with the utterances of the server alone: its training goes on
     """
 
-    by: str = "speaker"  # speaker | k_speakers | silos | iid | uneven | dirichlet | label | pooled: see above
+    by: str = "speaker"  # speaker | k_speakers | silos | iid | uneven | dirichlet | label | pooled | server: see above
     # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
     count: Count | None = None
     alpha: Positive = 0.5  # dirichlet: smaller values make clients' labels more skewed
@@ -236,7 +237,8 @@ def _pooled(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clien
     for name, idle in (("count", None), ("min_utterances", 1), ("max_utterances", None)):
         if getattr(settings, name) != idle:
             raise ValueError(
-                f"data.clients.{name} chooses among clients; data.clients.by=pooled makes a single client: remove it"
+                f"data.clients.{name} chooses among clients; data.clients.by={settings.by} makes a single client: "
+                "remove it"
             )
     return {"all": np.arange(len(manifest))}
 
@@ -250,6 +252,7 @@ PARTITIONS = {
     "dirichlet": _dirichlet,
     "label": _by_label,
     "pooled": _pooled,
+    "server": _pooled,
 }
 
 

@@ -16,12 +16,12 @@ from fedray.core.ranges import Part, Positive, SomeShare
 from fedray.core.types import OWN
 from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.features.dataset import Utterances, shard
-from fedray.data.features.joined import JoinedFeatures
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.features.store import FeatureStore, build_features
 from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import PartitionSettings, partition, split_by_speakers
+from fedray.data.federation.pooled import pooled
 from fedray.data.manifest import Manifest, Rows
 from fedray.data.text.tokenisers import read_sentences
 from fedray.storage.cache import key
@@ -226,17 +226,6 @@ def divide(
     return server, clients, splits
 
 
-def pooled(clients: Utterances, server: Utterances) -> Utterances:
-    """The clients' utterances followed by the server's, which are labelled. No feature is computed again."""
-    labelled = np.zeros(len(clients), bool) if clients.labelled is None else clients.labelled
-    return Utterances(
-        Manifest.concat([clients.manifest, server.manifest]),
-        JoinedFeatures(clients.features, server.features),
-        np.concatenate([clients.rows, len(clients.manifest) + server.rows]),
-        np.concatenate([labelled, np.ones(len(server), bool)]),
-    )
-
-
 def federate(
     splits: Mapping[str, Manifest],
     settings: DataSettings,
@@ -291,8 +280,12 @@ def federate(
     own = {client: position[held[client][sound[held[client]]]] for client in kept} if held else None
     everyone = Utterances(wrong, store, np.flatnonzero(sound), None if labelled is None else labelled[sound])
     of_server = whole(server)
-    if settings.clients.by == "pooled" and of_server is not None:
+    by = settings.clients.by
+    if by == "server":
+        if of_server is None:
+            raise ValueError("data.clients.by=server trains on the server's utterances: set data.server")
+        everyone, members, own = of_server, dict.fromkeys(members, np.arange(len(of_server))), None
+    elif by == "pooled" and of_server is not None:
         everyone = pooled(everyone, of_server)
         members = {client: np.setdiff1d(np.arange(len(everyone)), (own or {}).get(client, [])) for client in members}
-    by_label = settings.clients.by == "label"
-    return SpeechData(everyone, members, scored_utterances, of_server, by_label, settings.text, own), broken
+    return SpeechData(everyone, members, scored_utterances, of_server, by == "label", settings.text, own), broken

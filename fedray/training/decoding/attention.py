@@ -81,6 +81,7 @@ class AttentionSearch(Search):
             searcher = beam(
                 **common,
                 beam_size=self.settings.beam,
+                temperature=self.settings.temperature,
                 scorer=self._scorer(model),
                 using_eos_threshold=False,
                 length_normalization=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,30 +22,38 @@ from fedray.training.decoding.search import BLANK
 from fedray.training.recognisers import teacher_forced
 from fedray.training.speech_to_text import SpeechToText
 
-Pairs = Iterator[tuple[Tensor, Tensor] | None]  # keys and tokens of each utterance; None: left out
+# Of each utterance: keys, tokens, and which of the pairs to keep. None: the utterance is left out.
+Pairs = Iterator[tuple[Tensor, Tensor, Tensor] | None]
 
 
-def build_memory(
-    task: SpeechToText, params: Vector, data: Utterances, settings: MemorySettings, device: str
-) -> tuple[Memory, int]:
-    """Build the memory of a client's utterances. Also returns the number of utterances left out.
+@dataclass(frozen=True)
+class Built:
+    """A client's memory, and what it lacks."""
 
-    CTC cannot align an utterance with more tokens than frames.
-    """
+    memory: Memory
+    left_out: int  # utterances that CTC cannot align: they have more tokens than frames
+    pruned: int  # pairs of which the model is sure
+
+
+def build_memory(task: SpeechToText, params: Vector, data: Utterances, settings: MemorySettings, device: str) -> Built:
+    """Build the memory of a client's utterances."""
     keys, tokens = [np.zeros((0, 1), np.float32)], [np.zeros(0, np.int64)]
-    left_out = 0
+    left_out = pruned = 0
     pairs = frame_pairs if settings.keys == "frames" else state_pairs
-    for pair in pairs(task, params, data, device):
+    for pair in pairs(task, params, data, settings.prune_above, device):
         if pair is None:
             left_out += 1
-        else:
-            keys.append(pair[0].cpu().numpy())
-            tokens.append(pair[1].cpu().numpy().astype(np.int64))
+            continue
+        states, labels, kept = pair
+        keys.append(states[kept].cpu().numpy())
+        tokens.append(labels[kept].cpu().numpy().astype(np.int64))
+        pruned += len(labels) - len(tokens[-1])
     filled = slice(1, None) if len(keys) > 1 else slice(None)
-    return Memory(np.concatenate(keys[filled]), np.concatenate(tokens), fingerprint(params), settings), left_out
+    memory = Memory(np.concatenate(keys[filled]), np.concatenate(tokens), fingerprint(params), settings)
+    return Built(memory, left_out, pruned)
 
 
-def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, device: str) -> Pairs:
+def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_above: float, device: str) -> Pairs:
     """Yield encoder frames and their aligned CTC labels; None for an utterance with more tokens than frames."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in task.encoded(params, data, device):
@@ -59,10 +68,11 @@ def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, device: st
                 labels = forced_align(log_probs[row, :frames][None].cpu(), torch.tensor([target]), blank=BLANK)[0][0]
             else:  # none of the transcript's characters has a token
                 labels = torch.full((frames,), BLANK)
-            yield hidden[row, :frames], labels
+            labels = labels.to(hidden.device)
+            yield hidden[row, :frames], labels, unsure(log_probs[row, :frames], labels, prune_above)
 
 
-def state_pairs(task: SpeechToText, params: Vector, data: Utterances, device: str) -> Pairs:
+def state_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_above: float, device: str) -> Pairs:
     """Yield decoder states and the tokens that follow, the end of the sentence included."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in task.encoded(params, data, device):
@@ -70,7 +80,15 @@ def state_pairs(task: SpeechToText, params: Vector, data: Utterances, device: st
         before, after, counted = teacher_forced(of_batch, model.bos, model.eos, device)
         states = model.decode(hidden, lengths, before)
         for row in range(len(positions)):
-            yield states[row, counted[row]], after[row, counted[row]]
+            of_row, tokens = states[row, counted[row]], after[row, counted[row]]
+            yield of_row, tokens, unsure(model.attention_head(of_row).log_softmax(-1), tokens, prune_above)
+
+
+def unsure(log_probs: Tensor, tokens: Tensor, above: float) -> Tensor:
+    """Which of the tokens [n] have a probability of at most `above`, bool [n]. `log_probs`: [n, V]."""
+    if above == 1:  # rounding may leave a probability above 1
+        return torch.ones_like(tokens, dtype=torch.bool)
+    return log_probs.gather(1, tokens[:, None])[:, 0].exp() <= above
 
 
 def fingerprint(params: Vector) -> str:

@@ -2,6 +2,15 @@
 
 Du et al. (ICASSP 2024), section 2.2.2. `memory.keys: frames` fuses CTC's distribution of each encoder frame, `states`
 the decoder's distribution of each step.
+
+Two variants need no training. With a radius rho, squared as distances are,
+
+    R(q)      <- the pairs of R that lie within rho of the query q     # k follows the distances [ours]
+    lambda(q) <- lambda max(0, 1 - d_1 / rho), d_1 the nearest one's distance
+
+The second line is the share of Dai et al. (Simple and Scalable Nearest Neighbor Machine Translation, ICLR 2023), who
+have lambda = 1. `skip_above` asks no memory where the model is sure of its best token; He et al. (Efficient Nearest
+Neighbor Language Models, EMNLP 2021) train a network that decides the same.
 """
 
 from __future__ import annotations
@@ -33,6 +42,8 @@ class Retrieval:
     k: int
     share: float  # lambda, the memory's share of the distribution
     temperature: float
+    radius: float | None = None  # rho, a squared distance; None: all k neighbours count, with the same lambda
+    skip_above: float = 1.0  # a probability of the model's best token, above which the memory is not asked
 
     @property
     def lead(self) -> float:
@@ -42,8 +53,25 @@ class Retrieval:
         """
         return self.share / (1 - self.share) + ROUNDING if self.share < 1 else math.inf
 
+    def near(self, distances: Tensor) -> Tensor:
+        """The distances of the k nearest pairs, [..., k], which are infinite beyond the radius."""
+        nearest = distances[..., : self.k]
+        return nearest if self.radius is None else nearest.masked_fill(nearest > self.radius, math.inf)
+
+    def nearness(self, distances: Tensor) -> Tensor:
+        """lambda(q) / lambda, [...], from distances [..., k]; 0 where a search found nothing."""
+        nearest = distances[..., 0]
+        if self.radius is None:
+            return torch.isfinite(nearest).to(nearest.dtype)
+        return (1 - nearest / self.radius).clamp(min=0)
+
+    def unsure(self, probability: Tensor) -> Tensor:
+        """Where the memory is asked, bool [...], from the probability of the model's best token."""
+        return (probability <= self.skip_above) | (self.skip_above == 1)
+
     def __str__(self) -> str:
-        return f"k={self.k} lambda={self.share:g} T={self.temperature:g}"
+        text = f"k={self.k} lambda={self.share:g} T={self.temperature:g}"
+        return text if self.radius is None else f"{text} rho={self.radius:g}"
 
 
 class SearchWithMemory(Search):
@@ -100,9 +128,24 @@ class ModelWithMemory:
         return HeadWithMemory(head, self._fused) if self._memory.settings.keys == "states" else head
 
     def _fused(self, log_probs: Tensor, states: Tensor) -> Tensor:
-        k, share, temperature = self._retrieval.k, self._retrieval.share, self._retrieval.temperature
-        distances, tokens = self._memory.search(states.flatten(0, -2).cpu().numpy(), k)
-        of_memory = p_mem(torch.from_numpy(distances), torch.from_numpy(tokens), temperature, log_probs.shape[-1])
+        """Log-probabilities [..., V] of states [..., D], mixed with the memory's where the model is unsure."""
+        if self._retrieval.skip_above == 1:
+            return self._looked_up(log_probs, states)
+        asked = self._retrieval.unsure(log_probs.amax(-1).exp())
+        if asked.any():
+            log_probs = log_probs.clone()
+            log_probs[asked] = self._looked_up(log_probs[asked], states[asked])
+        return log_probs
+
+    def _looked_up(self, log_probs: Tensor, states: Tensor) -> Tensor:
+        one = self._retrieval
+        found = self._memory.search(states.flatten(0, -2).cpu().numpy(), one.k)
+        distances, tokens = (torch.from_numpy(part) for part in found)
+        near = one.near(distances)
+        of_memory = p_mem(near, tokens, one.temperature, log_probs.shape[-1])
+        share: float | Tensor = one.share
+        if one.radius is not None:
+            share = (one.share * one.nearness(near)).view(*log_probs.shape[:-1], 1).to(log_probs.device)
         return fused(log_probs, of_memory.view_as(log_probs).to(log_probs.device), share)
 
 

@@ -1,25 +1,30 @@
-"""Choosing a client's k, lambda and temperature on its dev set: one retrieval for the largest k scores all settings."""
+"""Choosing a client's k, lambda, temperature and radius on its dev set.
+
+One retrieval for the largest k scores all settings; a search may then decide between the best few.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedray.core.types import Vector
+from fedray.core.types import Received, Vector
 from fedray.data.features.dataset import Utterances
 from fedray.data.text.error_rates import edit_counts
 from fedray.models.memory import Memory, p_mem, p_mem_of
-from fedray.training.decoding.search import collapsed
-from fedray.training.knn.decoding import Retrieval
+from fedray.training.decoding.search import Search, collapsed
+from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
 from fedray.training.recognisers import teacher_forced
 from fedray.training.speech_to_text import SpeechToText
 
 Costs = npt.NDArray[np.float64]  # of each setting
-Answer = tuple[tuple[int, float], Tensor]  # (k, temperature), and p_mem of each state
+# What p_mem depends on (`kind_of`), then of each state p_mem and the part of lambda that it gets.
+Answer = tuple[Retrieval, Tensor, Tensor]
 
 
 def setting_costs(
@@ -36,6 +41,30 @@ def setting_costs(
         costs += part
         units += count
     return costs / max(1, units)
+
+
+def best_by_search(
+    task: SpeechToText,
+    received: Received,
+    data: Utterances,
+    memory: Memory,
+    settings: Sequence[Retrieval],
+    costs: Costs,
+    count: int,
+    search: Search,
+) -> Retrieval:
+    """The setting that `search` decodes labelled data best with, of the cheapest `count` with different lambdas.
+
+    Settings with one lambda cost much the same and decode much the same. The cheapest of equals.
+    """
+    cheapest: dict[float, Retrieval] = {}
+    for place in np.argsort(costs, kind="stable"):
+        cheapest.setdefault(settings[place].share, settings[place])
+    names = {f"{task.score}_{place}": one for place, one in enumerate(list(cheapest.values())[:count])}
+    searches = {name: SearchWithMemory(search, memory, one) for name, one in names.items()}
+    scores = search_scores(task, received, data, searches, final=False).metrics
+    sign = 1 if task.best[1] == "min" else -1
+    return names[min(names, key=lambda name: sign * scores[name])]
 
 
 def word_errors_by_setting(
@@ -62,11 +91,14 @@ def best_tokens(probabilities: Tensor, answers: Iterator[Answer], settings: Sequ
     """The best token of each frame under each setting, [settings, B, T]. `probabilities`: CTC's, [B, T, V]."""
     of_model = probabilities.argmax(-1)
     best = of_model.repeat(len(settings), 1, 1)
-    for kind, answer in answers:
+    own = [kind_of(setting) for setting in settings]
+    for kind, answer, part in answers:
         of_memory = answer.view_as(probabilities)
         disputed = (of_memory.argmax(-1) != of_model) & (of_memory.sum(-1) > 0)
-        chosen = torch.tensor([place for place, setting in enumerate(settings) if kind_of(setting) == kind])
+        disputed &= kind.unsure(probabilities.amax(-1))
+        chosen = torch.tensor([place for place, of_setting in enumerate(own) if of_setting == kind])
         shares = torch.tensor([settings[place].share for place in chosen])[:, None, None]
+        shares = shares * part.view_as(of_model)[disputed][:, None]
         both = shares * of_memory[disputed] + (1 - shares) * probabilities[disputed]
         best[(chosen[:, None], *disputed.nonzero(as_tuple=True))] = both.argmax(-1)
     return best
@@ -85,25 +117,27 @@ def token_losses(
         log_probs = model.attention_head(states).log_softmax(-1).cpu()
         of_model = log_probs.gather(1, wanted[:, None])[:, 0].double().exp()
         distances, tokens = retrieved(memory, states, settings)
-        of_memory = {
-            (k, temperature): p_mem_of(distances[:, :k], tokens[:, :k], temperature, wanted)
-            for k, temperature in kinds(settings)
-        }
-        # An empty memory has no share.
-        given = torch.tensor([[setting.share] for setting in settings], dtype=torch.float64)
-        shares = torch.isfinite(distances[:, 0]) * given
-        both = [
-            share * of_memory[kind_of(setting)] + (1 - share) * of_model
-            for setting, share in zip(settings, shares, strict=True)
-        ]
+        surest = log_probs.amax(-1).exp()
+        answers = {}
+        for kind in kinds(settings):
+            near = kind.near(distances)
+            # An empty memory has no share.
+            part = (kind.nearness(near) * kind.unsure(surest)).double()
+            answers[kind] = p_mem_of(near, tokens[:, : kind.k], kind.temperature, wanted), part
+        both = []
+        for setting in settings:
+            of_memory, part = answers[kind_of(setting)]
+            share = setting.share * part
+            both.append(share * of_memory + (1 - share) * of_model)
         yield -np.array([float(likelihoods.log().sum()) for likelihoods in both]), len(wanted)
 
 
 def memory_answers(memory: Memory, states: Tensor, settings: Sequence[Retrieval], outputs: int) -> Iterator[Answer]:
-    """Yield p_mem under each (k, temperature), one at a time: with thousands of tokens each answer is large."""
+    """Yield p_mem of each kind of setting, one at a time: with thousands of tokens each answer is large."""
     distances, tokens = retrieved(memory, states, settings)
-    for k, temperature in kinds(settings):
-        yield (k, temperature), p_mem(distances[:, :k], tokens[:, :k], temperature, outputs)
+    for kind in kinds(settings):
+        near = kind.near(distances)
+        yield kind, p_mem(near, tokens[:, : kind.k], kind.temperature, outputs), kind.nearness(near)
 
 
 def retrieved(memory: Memory, states: Tensor, settings: Sequence[Retrieval]) -> tuple[Tensor, Tensor]:
@@ -113,11 +147,11 @@ def retrieved(memory: Memory, states: Tensor, settings: Sequence[Retrieval]) -> 
     return torch.from_numpy(distances), torch.from_numpy(tokens)
 
 
-def kind_of(setting: Retrieval) -> tuple[int, float]:
-    """What a setting's p_mem depends on: (k, temperature)."""
-    return setting.k, setting.temperature
+def kind_of(setting: Retrieval) -> Retrieval:
+    """What a setting's p_mem depends on: all but lambda."""
+    return replace(setting, share=1.0)
 
 
-def kinds(settings: Sequence[Retrieval]) -> set[tuple[int, float]]:
-    """The different (k, temperature) of the settings."""
+def kinds(settings: Sequence[Retrieval]) -> set[Retrieval]:
+    """The different kinds of the settings."""
     return {kind_of(setting) for setting in settings}

@@ -142,6 +142,16 @@ def test_pooled_data_are_everybodys_once(splits: dict[str, Manifest], tmp_path: 
     np.testing.assert_array_equal(collate(arrived, some).features, collate(pool, some).features)
 
 
+def test_the_server_alone_as_a_client(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    settings = DataSettings(server=ServerDataSettings(share=0.25), clients=PartitionSettings(by="server"))
+    data = build(splits, tmp_path, settings)
+    assert list(data.client_ids()) == ["all"]
+    mine, of_server = data.load("all"), data.server()
+    assert mine.ids == of_server.ids and mine.texts == of_server.texts and data.cost("all") == len(of_server)
+    with pytest.raises(ValueError, match="data.clients.by=server .* it has none: set data.server"):
+        build(splits, tmp_path, DataSettings(clients=PartitionSettings(by="server")))
+
+
 def test_of_pooled_data_the_clients_share_may_be_labelled(splits: dict[str, Manifest], tmp_path: Path) -> None:
     settings = DataSettings(
         server=ServerDataSettings(share=0.25),

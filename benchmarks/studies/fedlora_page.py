@@ -1,0 +1,118 @@
+"""Tables of benchmarks.studies.fedlora: scores of each client, their plain mean, all of them together, and traffic."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks import study
+from fedray.algorithms.fedlora import cost
+from fedray.data.text.translation_scores import bleu_counts
+from fedray.report.bootstrap import Counts, change, rate
+from fedray.report.predictions import tokenisation
+
+COLUMNS = 12  # tables of more clients show the mean only
+PAIRS = (("P-S2T", "FedAvg"), ("P-S2T", "FedLoRA"), ("FedAvg", "FedLoRA"), ("C-S2T full", "C-S2T LoRA"))
+HOW = {"alone": "_alone", "memory": ""}  # the suffix of what is decoded without and with the memory
+Found = Mapping[str, Sequence[dict[str, Any]]]  # method -> the results of each seed
+
+
+def counts_of(run: Path, score: str) -> dict[str, dict[str, Counts]]:
+    """Client -> the counts of `score` on test by speaker, alone and with the memory.
+
+    Of wer words and errors, of bleu the parts of `ngram_scores`.
+    """
+    texts = (run / "personal_predictions.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [row for row in csv.DictReader(texts, delimiter="\t", quoting=csv.QUOTE_NONE) if row["split"] == "test"]
+    kind, _, search = score.partition("_")
+    search = search and f"_{search}"
+    tokens = ""
+    if kind == "bleu":
+        tokens = tokenisation(json.loads((run / "results.json").read_text(encoding="utf-8"))["signatures"]["bleu"])
+
+    def counts(spoken: Sequence[Mapping[str, str]], suffix: str) -> tuple[int, ...]:
+        if kind == "wer":
+            return sum(int(row["words"]) for row in spoken), sum(int(row[f"errors{suffix}"]) for row in spoken)
+        pair = ([row[column] for row in spoken] for column in ("reference", f"hypothesis{suffix}"))
+        return bleu_counts(*pair, tokens)
+
+    found: dict[str, dict[str, Counts]] = {}
+    for client in dict.fromkeys(row["client"] for row in rows):
+        speakers: dict[str, list[dict[str, str]]] = {}
+        for row in rows:
+            if row["client"] == client:
+                speakers.setdefault(row["speaker"], []).append(row)
+        found[client] = {
+            how: {speaker: counts(spoken, search + suffix) for speaker, spoken in speakers.items()}
+            for how, suffix in HOW.items()
+        }
+    return found
+
+
+def together(one: Mapping[str, Mapping[str, Counts]], how: str) -> Counts:
+    """The counts of all clients; a unit is a speaker of a client."""
+    return {f"{client} {unit}": counts for client in one for unit, counts in one[client][how].items()}
+
+
+def page(found: Found, configs: Sequence[str], error: bool) -> str:
+    """The tables of all configurations of FedMem. `error`: a lower score is better."""
+    texts = []
+    for config in configs:
+        texts.append(f"## configs/fedmem/{config}.yaml\n\n{table(found, config, error)}")
+        texts.append(differences(found, config))
+    costs = [traffic(method, results) for method, results in found.items() if "sent" in results[0]]
+    return "\n\n".join(texts) + f"\n\n## Traffic\n\n{study.table(costs)}"
+
+
+def table(found: Found, config: str, error: bool) -> str:
+    """A row for each method, alone and with the memory."""
+    clients = sorted({client for one in found["P-S2T"] for client in one["scores"][config]})
+    sign, rows = 1 if error else -1, []
+    for method, results in found.items():
+        scores = [one["scores"][config] for one in results]
+        for how, name in (("alone", method), ("memory", f"{method} + FedMem")):
+            row: dict[str, Any] = {"method": name}
+            if len(clients) <= COLUMNS:
+                row |= {client: mean(one[client][how] for one in scores if client in one) for client in clients}
+            row["Avg"] = study.spread([mean(client[how] for client in one.values()) for one in scores])
+            row["pooled"] = str(rate([together(one["counts"][config], how) for one in results]))
+            gains = [mean(sign * (client["alone"] - client["memory"]) for client in one.values()) for one in scores]
+            row["gain of the memory"] = study.spread(gains) if how == "memory" else ""
+            rows.append(row)
+    return study.table(rows)
+
+
+def differences(found: Found, config: str) -> str:
+    """Changes with intervals: a client of a seed is a run of the bootstrap, whose speakers are its units."""
+
+    def of(method: str, how: str) -> list[Counts]:
+        parts = [one["counts"][config] for one in found[method]]
+        return [part[client][how] for part in parts for client in sorted(part)]
+
+    compared = [(f"{method}: the memory", of(method, "alone"), of(method, "memory")) for method in found]
+    compared += [
+        (f"{other} -> {method}{'' if how == 'alone' else ', both with FedMem'}", of(other, how), of(method, how))
+        for other, method in PAIRS
+        if other in found and method in found
+        for how in HOW
+    ]
+    rows = [{"change": name, "points": str(change(*both, "points"))} for name, *both in compared]
+    about = "Changes, mean over seeds and clients; 95 % intervals by paired bootstrap over speakers."
+    return f"{about}\n\n{study.table(rows)}"
+
+
+def traffic(method: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+    tuned, clients, parameters = (results[0][name] for name in ("tuned", "clients", "parameters"))
+    formula = mean(cost(one["parameters"], one["tuned"], one["clients"], one["rounds"]) for one in results)
+    row = {"method": method, "tuned": f"{tuned:,}", "of": f"{parameters:,}", "clients": clients}
+    row |= {"rounds": mean(one["rounds"] for one in results), "best": mean(one["best"] for one in results)}
+    sent, a_round = mean(one["sent"] for one in results), mean(one["a round"] for one in results)
+    return row | {
+        "MB sent": f"{sent / 1e6:.2f}",
+        "by the formula": f"{formula / 1e6:.2f}",
+        "MB a round": f"{a_round / 1e6:.3f}",
+    }

@@ -1,0 +1,179 @@
+"""Gao et al., table 1: silos, pairs and single speakers, each weighting, from scratch, and central training.
+
+    python -m benchmarks.studies.gao_table1 [--seeds 0 1 2 3 4] [--arms silos pairs]
+    python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
+
+One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
+clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
+scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. `--set`
+overrides the configurations of all arms. The same command resumes; finished runs are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks import study
+from fedray.report.bootstrap import Counts, change, rate
+
+Arm = tuple[str, list[str]]  # configuration of `Corpus.configs`, overrides
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where a corpus' configurations are, and what all arms add."""
+
+    one: str  # the configuration with one speaker a client
+    regimes: str  # the folder of the other federations
+    central: str  # the folder of central training
+    overrides: tuple[str, ...] = ()
+    rounds: int | None = None  # None: as configured
+    errors: str = "errors"  # the column of predictions.tsv
+
+    def config(self, name: str) -> str:
+        if name == "one":
+            return f"configs/gao/{self.one}.yaml"
+        folder = self.central if name.startswith(("central", "warm_up")) else self.regimes
+        return f"configs/gao/{folder}/{name}.yaml"
+
+
+TWIN = ("data.options.test_speakers=300", "data.options.test_utterances=4", "data.seed=0")
+VOICE = Corpus("common_voice_fr", "common_voice", "common_voice", errors="errors_lm")
+CORPORA = {
+    "embedded": Corpus("embedded", "ablations", "baselines", TWIN, 20),
+    "embedded_it": Corpus("embedded", "ablations", "baselines", (*TWIN, "data.options.languages=[it]"), 20),
+    "common_voice_fr": VOICE,
+    "common_voice_it": Corpus("common_voice_it", "common_voice", "common_voice", ("data.options.language=it",), None,
+                              "errors_lm"),
+}  # fmt: skip
+REGIMES = {"silos": "ten silos", "pairs": "two speakers a client", "one": "one speaker a client"}
+WEIGHTS = {
+    "examples": "{kind: by_examples}",
+    "loss": "{kind: by_loss}",
+    "WER": "{kind: by_wer}",  # exp(1 - wer) on fractions, as the paper prints it
+    "WER at 0.01": "{kind: by_wer, temperature: 0.01}",  # the authors' code: wer in percent
+}
+CENTRAL = {
+    "central": "all speech, central",
+    "central_second_half": "second half, central",
+    "warm_up_continued": "first half, the warm-up goes on",
+    "central_sgd": "all speech, central SGD",
+    "central_second_half_sgd": "second half, central SGD",
+}
+SCRATCH = {"scratch": "from scratch, FedAvg", "scratch_fedadam": "from scratch, FedAdam"}
+EXAMPLES = "strategy={kind: by_examples}"
+ALONE = "algorithm.server_finetune=false"
+
+
+def arms() -> dict[str, Arm]:
+    """Name -> configuration and overrides, in the paper's order."""
+    found: dict[str, Arm] = {words: (name, [EXAMPLES]) for name, words in CENTRAL.items()}
+    for regime, words in REGIMES.items():
+        for weight, strategy in WEIGHTS.items():
+            found[f"{words}, {weight}"] = (regime, [f"strategy={strategy}"])
+            found[f"{words}, {weight}, no fine-tuning"] = (regime, [f"strategy={strategy}", ALONE])
+    return found | {words: (name, [EXAMPLES]) for name, words in SCRATCH.items()}
+
+
+def compared() -> list[tuple[str, str]]:
+    """The arms that the paper's orders compare: the second is better there."""
+    silos, pairs, one = REGIMES.values()
+    by_regime = [
+        (f"{worse}, {weight}", f"{better}, {weight}")
+        for worse, better in ((one, pairs), (pairs, silos))
+        for weight in WEIGHTS
+    ]
+    by_weight = [
+        (f"{words}, {worse}", f"{words}, {better}")
+        for words in REGIMES.values()
+        for worse, better in (("examples", "loss"), ("loss", "WER"), ("loss", "WER at 0.01"))
+    ]
+    tuned = [
+        (f"{words}, {weight}, no fine-tuning", f"{words}, {weight}") for words in REGIMES.values() for weight in WEIGHTS
+    ]
+    return by_regime + by_weight + tuned
+
+
+def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
+    """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
+    name, overrides = arm
+    print(f"seed {seed}: {out}", flush=True)
+    # In central SGD a round is an epoch: its configuration has as many as the others' rounds hold.
+    rounds = [f"rounds={corpus.rounds}"] if corpus.rounds and not name.endswith("sgd") else []
+    study.run(corpus.config(name), [*corpus.overrides, f"seed={seed}", *rounds, *overrides, *extra], out)
+    rows = study.rounds(out)
+    return {
+        "seed": by_speaker(out, "seed", corpus.errors),
+        "best": by_speaker(out, "best", corpus.errors),
+        "cohort": mean(row["clients/ok"] for row in rows),
+        "effective": mean(row["clients/effective"] for row in rows),
+        "seconds": mean(row["time/round_s"] for row in rows),
+    }
+
+
+def by_speaker(out: Path, model: str, errors: str) -> Counts:
+    """Speaker -> (words, errors) on test."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in study.predictions(out, model):
+        words, wrong = found.get(row["speaker"], (0, 0))
+        found[row["speaker"]] = (words + row["words"], wrong + row[errors])
+    return found
+
+
+def page(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """A row for each arm, and the changes between those that the paper orders."""
+    rows = []
+    for arm, results in found.items():
+        before, after = ([one[model] for one in results] for model in ("seed", "best"))
+        counting = f"{mean(one['effective'] for one in results):.1f} of {mean(one['cohort'] for one in results):.0f}"
+        row = {"trained on": arm, "test WER": str(rate(after)), "before": str(rate(before))}
+        row |= {"change": str(change(before, after, "points")), "clients that count": counting}
+        rows.append(row | {"seconds a round": f"{mean(one['seconds'] for one in results):.1f}"})
+    text = study.table(rows)
+    orders = [
+        {
+            "from": worse,
+            "to": better,
+            "change of the WER": str(
+                change([one["best"] for one in found[worse]], [one["best"] for one in found[better]], "points")
+            ),
+        }
+        for worse, better in compared()
+        if worse in found and better in found
+    ]
+    return text + (f"\n\n## The paper's orders\n\n{study.table(orders)}" if orders else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
+    parser.add_argument(
+        "--runs", type=Path, default=study.ROOT / "runs" / "study-gao-table1", help="where the run folders are kept"
+    )
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
+    chosen = parser.parse_args()
+    corpus, found = CORPORA[chosen.corpus], {}
+    for name, arm in arms().items():
+        if any(text in name for text in chosen.arms):
+            place = chosen.runs / chosen.corpus / name.replace(", ", "-").replace(" ", "-")
+            found[name] = [play(corpus, arm, seed, chosen.set, place / f"seed-{seed}") for seed in chosen.seeds]
+    if not found:
+        parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
+    text = f"# Gao et al., table 1: {chosen.corpus}\n\nTest WER in percent of the best round by dev, and of the model "
+    text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
+    command = f"python -m benchmarks.studies.gao_table1 --corpus {chosen.corpus}"
+    command += f" --set {shlex.join(chosen.set)}" if chosen.set else ""
+    study.write(f"gao_table1_{chosen.corpus}", text + page(found), {"found": found}, command, chosen.seeds)
+    print(page(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The tables of benchmarks.studies.fedlora: plain means over clients beside the score of all words together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.studies.fedlora_page import counts_of, page, together
+
+COLUMNS = ["client", "split", "utterance", "speaker", "words", "errors_lm", "errors_lm_alone"]
+ROWS = [
+    ["north", "test", "u1", "s1", 90, 9, 18],
+    ["north", "test", "u2", "s2", 10, 1, 2],
+    ["north", "dev", "u3", "s3", 10, 9, 9],
+    ["south", "test", "u4", "s4", 10, 5, 5],
+]
+
+
+def found(tmp_path: Path) -> dict[str, list[dict[str, object]]]:
+    lines = ["\t".join(COLUMNS), *("\t".join(map(str, row)) for row in ROWS)]
+    (tmp_path / "personal_predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    scores = {"north": {"alone": 20.0, "memory": 10.0}, "south": {"alone": 50.0, "memory": 50.0}}
+    one = {"scores": {"embedded": scores}, "counts": {"embedded": counts_of(tmp_path, "wer_lm")}}
+    sent = {"tuned": 10, "parameters": 100, "clients": 2, "rounds": 3, "best": 2, "sent": 1e6, "a round": 1e5}
+    return {"P-S2T": [one], "FedLoRA": [one | sent]}
+
+
+def test_words_and_errors_by_client_and_speaker(tmp_path: Path) -> None:
+    counts = found(tmp_path)["P-S2T"][0]["counts"]["embedded"]  # type: ignore[index]
+    assert counts["north"] == {"alone": {"s1": (90, 18), "s2": (10, 2)}, "memory": {"s1": (90, 9), "s2": (10, 1)}}
+    assert together(counts, "memory") == {"north s1": (90, 9), "north s2": (10, 1), "south s4": (10, 5)}
+
+
+def test_a_table_has_the_plain_mean_and_the_pooled_rate(tmp_path: Path) -> None:
+    text = page(found(tmp_path), ["embedded"], error=True)
+    (row,) = [line for line in text.splitlines() if line.startswith("| FedLoRA + FedMem |")]
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[3] == "30.0", "the plain mean of 10 and 50"
+    assert float(cells[4].split()[0]) == pytest.approx(100 * 15 / 110, abs=0.05) and "[" in cells[4]
+    assert cells[5] == "5.0", "the mean gain"
+    assert "P-S2T -> FedLoRA, both with FedMem" in text and "## Traffic" in text

@@ -1,0 +1,49 @@
+"""The study of Gao et al.'s table 1: every arm is a configuration that loads, and a table of their scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.studies.gao_table1 import ALONE, CORPORA, arms, compared, page
+from fedray import experiment
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
+    chosen = CORPORA[corpus]
+    for name, (config, overrides) in arms().items():
+        loaded, source = experiment.load(chosen.config(config), [*chosen.overrides, *overrides])
+        experiment.check_setup(loaded, source)
+        settings = loaded.algorithm.settings
+        assert loaded.task.settings.decode.lm_weight == 0 or loaded.task.settings.decode.search == "greedy", name
+        if "central" not in config and "warm_up" not in config:
+            assert settings.client.epochs == 5 and settings.server_finetune == (ALONE not in overrides), name
+            assert loaded.cohort.size == (10 if config == "silos" else 20 if corpus.startswith("embedded") else 100)
+        if config.startswith("scratch"):
+            assert settings.pretrain.steps == 0
+
+
+def test_central_training_sees_as_much_speech_as_twenty_rounds() -> None:
+    """About 4,640 utterances, half of them the clients'; a client has 11.6 on average and five epochs."""
+    seen = 20 * 20 * 5 * 11.6
+    chosen = CORPORA["embedded"]
+    for name, of_all in (("central_sgd", 1.0), ("central_second_half_sgd", 0.5)):
+        loaded, _ = experiment.load(chosen.config(name))
+        assert loaded.rounds * loaded.algorithm.settings.client.epochs * of_all * 4640 == pytest.approx(seen, rel=0.01)
+    for name in ("central", "central_second_half", "warm_up_continued"):
+        loaded, _ = experiment.load(chosen.config(name), ["rounds=20"])
+        assert loaded.rounds * loaded.algorithm.settings.utterances == pytest.approx(seen, rel=0.01)
+
+
+def test_the_tables() -> None:
+    def result(errors: int) -> dict[str, object]:
+        counts = {f"s{speaker}": (10, 4) for speaker in range(5)}
+        best = {speaker: (10, errors) for speaker in counts}
+        return {"seed": counts, "best": best, "effective": 7.5, "cohort": 10, "seconds": 2.0}
+
+    pairs = compared()
+    assert {arm for pair in pairs for arm in pair} <= set(arms())
+    worse, better = pairs[0]
+    text = page({worse: [result(3)] * 2, better: [result(2)] * 2})
+    assert f"| {better} | 20.0 [20.0, 20.0] | 40.0 [40.0, 40.0] | -20.0 points [-20.0, -20.0] | 7.5 of 10 |" in text
+    assert f"| {worse} | {better} | -10.0 points [-10.0, -10.0] |" in text
