@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -116,7 +115,8 @@ class CRNN(nn.Module):
         from fedray.models.kernels.recurrent import recurrent
 
         convolutions = [layer for layer in self.conv if isinstance(layer, nn.Conv1d)]
-        frames = halved(convolutions, features, lengths, self.settings.dropout if self.training else 0.0)
+        frames = halved(convolutions, features, lengths)
+        frames = self.conv[-1](frames.transpose(1, 2).contiguous()).transpose(1, 2)  # the modules' order of dropout
         lengths = lengths // 2 ** len(convolutions)
         return recurrent(self.rnn, frames, lengths), lengths
 

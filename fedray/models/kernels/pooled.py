@@ -10,14 +10,14 @@ from numba import njit
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from fedray.models.kernels.rows import Dropout, Part, arrays, drops
+from fedray.models.kernels.rows import Part, arrays
 from fedray.models.kernels.scalars import OPTIONS, F
 
 EXACT = OPTIONS | {"fastmath": False}  # a NaN must not be taken for a number: the loss shows it
 
 
-def halved(convolutions: list[nn.Conv1d], features: Tensor, lengths: Tensor, share: float) -> Tensor:
-    """Convolutions over 3 frames, each with ReLU and pooling of two, then dropout of a share of the activations.
+def halved(convolutions: list[nn.Conv1d], features: Tensor, lengths: Tensor) -> Tensor:
+    """Convolutions over 3 frames, each with ReLU and pooling of two frames.
 
     [B, T, bins] -> [B, T // 2 // 2 ..., filters]. What lies behind an utterance's frames is taken for zeros; in the
     output it means nothing.
@@ -26,7 +26,7 @@ def halved(convolutions: list[nn.Conv1d], features: Tensor, lengths: Tensor, sha
     for convolution in convolutions:
         x = Pooled.apply(x, convolution.weight, convolution.bias, counts)
         counts = counts // 2
-    return Dropout.apply(x, *drops(share, 1)) if share else x
+    return x
 
 
 class Pooled(Part):

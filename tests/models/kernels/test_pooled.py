@@ -1,4 +1,4 @@
-"""The compiled convolutions with ReLU and pooling are torch's modules: outputs, gradients, dropout."""
+"""The compiled convolutions with ReLU and pooling are torch's modules: outputs and gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_outputs_and_gradients_are_those_of_the_modules(lengths: list[int]) -> N
     torch.manual_seed(0)
     convolutions = [nn.Conv1d(10, 16, 3, padding=1), nn.Conv1d(16, 13, 3, padding=1)]
     features = torch.randn(len(lengths), max(lengths), 10, requires_grad=True)
-    found = halved(convolutions, features, torch.tensor(lengths), 0.0)
+    found = halved(convolutions, features, torch.tensor(lengths))
     trained = [features, *(weight for convolution in convolutions for weight in convolution.parameters())]
     double = copy.deepcopy(convolutions)
     precise = features.detach().double().requires_grad_()
@@ -40,16 +40,5 @@ def test_outputs_and_gradients_are_those_of_the_modules(lengths: list[int]) -> N
 def test_what_is_not_a_number_stays_so() -> None:
     features = torch.randn(1, 8, 3)
     features[0, 3, 1] = torch.nan
-    out = halved([nn.Conv1d(3, 4, 3, padding=1)], features, torch.tensor([8]), 0.0)
+    out = halved([nn.Conv1d(3, 4, 3, padding=1)], features, torch.tensor([8]))
     assert out.isnan().any(2).tolist() == [[False, True, True, False]]
-
-
-def test_a_share_of_the_activations_is_dropped() -> None:
-    convolutions, features = [nn.Conv1d(5, 64, 3, padding=1)], torch.randn(4, 60, 5)
-    whole = halved(convolutions, features, torch.full((4,), 60), 0.0)
-    torch.manual_seed(1)
-    half, other = (halved(convolutions, features, torch.full((4,), 60), 0.5) for _ in range(2))
-    assert not torch.equal(half, other)
-    kept = half != 0
-    torch.testing.assert_close(half[kept], 2 * whole[kept])
-    assert kept[whole != 0].float().mean() == pytest.approx(0.5, abs=0.03)
