@@ -114,9 +114,9 @@ class CRNN(nn.Module):
         from fedray.models.kernels.pooled import halved
         from fedray.models.kernels.recurrent import recurrent
 
-        *layers, dropout = self.conv
-        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv1d)]
-        frames = dropout(halved(convolutions, features, lengths))
+        convolutions = [layer for layer in self.conv if isinstance(layer, nn.Conv1d)]
+        frames = halved(convolutions, features, lengths)
+        frames = self.conv[-1](frames.transpose(1, 2).contiguous()).transpose(1, 2)  # the modules' order of dropout
         lengths = lengths // 2 ** len(convolutions)
         return recurrent(self.rnn, frames, lengths), lengths
 

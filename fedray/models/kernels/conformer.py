@@ -67,7 +67,7 @@ def _layer(layer: ConformerEncoderLayer, x: Tensor, lengths: np.ndarray, drop: l
 def _feed_forward(module: Any, x: Tensor, inner: Drop, outer: Drop) -> Tensor:
     parts = module[0], module[1].ffn[0], module[1].ffn[3]
     weights = (tensor for part in parts for tensor in (part.weight, part.bias))
-    return FeedForward.apply(x.view(-1, x.shape[-1]), *weights, inner, outer).view(x.shape)
+    return FeedForward.apply(x, *weights, inner, outer)
 
 
 @functools.lru_cache(maxsize=256)

@@ -22,35 +22,36 @@ from fedray.models.kernels.rows import (
 
 
 class FeedForward(Part):
-    """x + 1/2 dropout(W_2 dropout(silu(W_1 norm(x)))), rows [N, D]."""
+    """x + 1/2 dropout(W_2 dropout(silu(W_1 norm(x)))), [..., D]."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, w_1: Tensor, b_1: Tensor, w_2: Tensor, b_2: Tensor,
         inner: Drop, outer: Drop,
     ) -> Tensor:  # fmt: skip
-        normed, means, inverse = norm(x, weight, bias)
+        rows = x.view(-1, x.shape[-1])
+        normed, means, inverse = norm(rows, weight, bias)
         wide = torch.addmm(b_1, normed, w_1.t())
         active = torch.empty_like(wide)
         silu_dropout(*arrays(wide, active), *inner)
         out = torch.addmm(b_2, active, w_2.t())
-        add_dropout(*arrays(x, out), *outer.times(0.5))
-        ctx.save_for_backward(x, weight, means, inverse, normed, wide, active, w_1, w_2)
+        add_dropout(*arrays(rows, out), *outer.times(0.5))
+        ctx.save_for_backward(rows, weight, means, inverse, normed, wide, active, w_1, w_2)
         ctx.drops = inner, outer
-        return out
+        return out.view(x.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, means, inverse, normed, wide, active, w_1, w_2 = ctx.saved_tensors
         inner, outer = ctx.drops
-        gradient = gradient.contiguous()
-        g = torch.empty_like(gradient)
-        dropout(*arrays(gradient, g), *outer.times(0.5))
+        rows = gradient.contiguous().view(x.shape)
+        g = torch.empty_like(rows)
+        dropout(*arrays(rows, g), *outer.times(0.5))
         to_w_2, to_b_2 = g.t() @ active, g.sum(0)
         g = g @ w_2
         silu_dropout_back(*arrays(g, wide), *inner)
         to_w_1, to_b_1 = g.t() @ normed, g.sum(0)
-        to_x = gradient.clone()
+        to_x = rows.clone()
         to_weight, to_bias = norm_back(g @ w_1, x, weight, means, inverse, to_x)
-        return to_x, to_weight, to_bias, to_w_1, to_b_1, to_w_2, to_b_2, None, None
+        return to_x.view(gradient.shape), to_weight, to_bias, to_w_1, to_b_1, to_w_2, to_b_2, None, None

@@ -17,9 +17,10 @@ EXACT = OPTIONS | {"fastmath": False}  # a NaN must not be taken for a number: t
 
 
 def halved(convolutions: list[nn.Conv1d], features: Tensor, lengths: Tensor) -> Tensor:
-    """Each convolution of 3 taps with ReLU and pooling of two frames: [B, T, bins] -> [B, T // 2 // 2 ..., filters].
+    """Convolutions over 3 frames, each with ReLU and pooling of two frames.
 
-    What lies behind an utterance's frames is taken for zeros; in the output it means nothing.
+    [B, T, bins] -> [B, T // 2 // 2 ..., filters]. What lies behind an utterance's frames is taken for zeros; in the
+    output it means nothing.
     """
     counts, x = lengths.numpy(), features.contiguous()
     for convolution in convolutions:
