@@ -283,7 +283,7 @@ def federate(
     by = settings.clients.by
     if by == "server":
         if of_server is None:
-            raise ValueError("data.clients.by=server trains on the server's utterances: set data.server")
+            raise ValueError("data.clients.by=server trains on the server's speech, and it has none: set data.server")
         everyone, members, own = of_server, dict.fromkeys(members, np.arange(len(of_server))), None
     elif by == "pooled" and of_server is not None:
         everyone = pooled(everyone, of_server)
