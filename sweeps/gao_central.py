@@ -1,5 +1,7 @@
-"""Gao et al., table 1, central, from the warmed-up model (the seed model): all speech, the clients' speech only, and
-the server's speech only, which continues the warm-up; the first two also with the clients' SGD.
+"""Gao et al., table 1, central training from the warmed-up model (the seed model).
+
+On all speech, on the clients' speech alone, and on the server's alone, which continues the warm-up; the first two also
+with the clients' SGD.
 
 python sweeps/gao_central.py
 """

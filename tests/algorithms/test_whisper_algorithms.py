@@ -123,7 +123,7 @@ def test_frames_have_no_labels(folder: Path) -> None:
     [
         ({"task": {**TASK, "ctc_weight": 1.0}}, "set task.ctc_weight=0"),
         ({"task": {**TASK, "tokens": "characters"}}, "set task.tokens=pretrained"),
-        ({"model": {"kind": "conformer"}, "features": {}}, "set model.kind=whisper, or choose characters"),
+        ({"model": {"kind": "conformer"}, "features": {}}, "set model.kind=whisper, or model.init=RUN/model/model.pt"),
         ({"model": {"kind": "whisper", "folder": "/nowhere"}}, "has no config.json and no tokenizer.json"),
     ],
 )
