@@ -43,7 +43,7 @@ class CTC(Part):
 
 def ctc_loss(log_probs: Tensor, tokens: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
     """The mean over utterances of the loss of `CTC` over the utterance's tokens."""
-    losses: Tensor = CTC.apply(log_probs, tokens, lengths, sizes)
+    losses: Tensor = CTC.apply(log_probs, tokens.long(), lengths, sizes)  # no tokens at all are floats for torch
     return (losses / sizes.clamp(min=1)).mean()
 
 

@@ -12,7 +12,7 @@ from fedray.models.kernels.ctc import ctc_loss
 
 def losses(logits: Tensor, targets: list[list[int]], lengths: list[int]) -> list[Tensor]:
     """The compiled loss and torch's in float64, each with the gradient of the logits."""
-    flat, sizes = torch.tensor(sum(targets, []), dtype=torch.long), torch.tensor([len(row) for row in targets])
+    flat, sizes = torch.tensor(sum(targets, [])), torch.tensor([len(row) for row in targets])
     found = []
     for kind in (torch.float32, torch.float64):
         x = logits.to(kind).requires_grad_()
@@ -20,7 +20,7 @@ def losses(logits: Tensor, targets: list[list[int]], lengths: list[int]) -> list
         if kind == torch.float32:
             loss = ctc_loss(log_probs, flat, frames, sizes)
         else:
-            loss = functional.ctc_loss(log_probs.transpose(0, 1), flat, frames, sizes, zero_infinity=True)
+            loss = functional.ctc_loss(log_probs.transpose(0, 1), flat.long(), frames, sizes, zero_infinity=True)
         found += [loss.detach().double(), *torch.autograd.grad(3 * loss, x)]
     return found
 
