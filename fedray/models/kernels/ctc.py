@@ -42,7 +42,15 @@ class CTC(Part):
 
 
 def ctc_loss(log_probs: Tensor, tokens: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
-    """The mean over utterances of the loss of `CTC` over the utterance's tokens."""
+    """The mean over utterances of the loss of `CTC` over the utterance's tokens.
+
+    ValueError for tokens or lengths beyond those of `log_probs`: the loops would read other memory.
+    """
+    _, frames, vocabulary = log_probs.shape
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
+        raise ValueError(f"CTC has {vocabulary} tokens, and the labels go from {tokens.min()} to {tokens.max()}")
+    if not 0 < int(lengths.min()) <= int(lengths.max()) <= frames:
+        raise ValueError(f"CTC has {frames} frames, and utterances of {lengths.min()} to {lengths.max()}")
     losses: Tensor = CTC.apply(log_probs, tokens.long(), lengths, sizes)  # no tokens at all are floats for torch
     return (losses / sizes.clamp(min=1)).mean()
 

@@ -58,3 +58,12 @@ def test_the_loss_of_what_is_not_a_number_is_none() -> None:
     logits = torch.randn(2, 30, 5)
     logits[1, 7, 2] = torch.nan
     assert losses(logits, [[1, 2], [3, 4]], [30, 30])[0].isnan()
+
+
+@pytest.mark.parametrize(
+    ("token", "length", "words"), [(7, 4, "has 5 tokens"), (-1, 4, "has 5 tokens"), (1, 9, "has 6 frames")]
+)
+def test_what_lies_beyond_is_refused(token: int, length: int, words: str) -> None:
+    log_probs = torch.zeros(1, 6, 5).log_softmax(-1)
+    with pytest.raises(ValueError, match=words):
+        ctc_loss(log_probs, torch.tensor([token]), torch.tensor([length]), torch.tensor([1]))
