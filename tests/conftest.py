@@ -62,6 +62,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
+def no_ray(cache: Path) -> Iterator[None]:
+    """Parallel work is done in this process."""
+    from fedray.core.parallel import serial
+    from fedray.engine import session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "parallel", serial)
+        yield
+
+
+@pytest.fixture(scope="module")
 def bucket() -> Iterator[Callable[[], str]]:
     """Each call gives the URI of a new empty folder of a real S3 server."""
     with s3() as new:

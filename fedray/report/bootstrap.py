@@ -21,7 +21,7 @@ LEVELS = (0.025, 0.975)
 BLOCK = 500  # draws whose weights are in memory as float64 at once
 
 # Unit -> (words, errors) or (items, correct answers): a rate is 100 * (sum of the second) / (sum of the first). Of
-# translations: the length of the references, then the parts of BLEU, as `ngram_scores.BLEU_PARTS` has them.
+# translations: the counts of BLEU in the order of `ngram_scores.BLEU_PARTS`, which begin with a length too.
 Counts = Mapping[str, tuple[int, ...]]
 
 

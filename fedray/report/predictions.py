@@ -18,7 +18,7 @@ from fedray.report.bootstrap import Counts
 from fedray.runs.folder import RunFolder
 
 NAME = "predictions.tsv"
-NEEDED = ("model", "split", "utterance", "speaker", "reference", "hypothesis", "errors")
+NEEDED = ("model", "split", "utterance", "speaker", "reference", "hypothesis")
 TABLE = csv.ParseOptions(delimiter="\t", quote_char=False)
 MODELS = ("seed", "best")
 
@@ -53,7 +53,7 @@ class Predictions:
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise ValueError(f"{shown}: {str(error).splitlines()[0]}: {remedy}") from error
         scored = "bleu" if "bleu" in table.column_names else "errors"
-        if missing := [name for name in (*NEEDED[:-1], scored) if name not in table.column_names]:
+        if missing := [name for name in (*NEEDED, scored) if name not in table.column_names]:
             raise ValueError(f"{shown}: has no column {', '.join(missing)}: {remedy}")
         if not table.num_rows:
             raise ValueError(f"{shown}: lists no utterances: {remedy}")

@@ -22,11 +22,7 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
         if missing := [setting for setting, given in required.items() if not given]:
             raise ValueError(f"model.kind whisper has its checkpoint's tokens and no CTC: set {', '.join(missing)}")
         return
-    if tokens == "pretrained" and getattr(model, "init", None) is None:
-        raise ValueError(
-            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
-            "choose characters, unigram or bpe"
-        )
+    check_token_source(model, tokens)
     if not hasattr(model_class, "ctc"):
         raise ValueError(
             f"task.kind recognition cannot train {model_class.__name__} without CTC: set model.kind=conformer or crdnn"
@@ -46,11 +42,7 @@ def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: flo
                 "task.ctc_weight=0"
             )
         return
-    if tokens == "pretrained" and getattr(model, "init", None) is None:
-        raise ValueError(
-            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
-            "choose characters, unigram or bpe"
-        )
+    check_token_source(model, tokens)
     if not hasattr(model_class, "attend"):
         raise ValueError(
             f"task.kind translation needs a decoder, which {model_class.__name__} lacks: "
@@ -58,6 +50,15 @@ def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: flo
         )
     if not getattr(model, "decoder_layers", 1):
         raise ValueError("task.kind translation needs a decoder: set model.decoder_layers")
+
+
+def check_token_source(model: Any, tokens: str) -> None:
+    """Raise ValueError for tokens of a trained model where `model.init`, of the model's settings, names none."""
+    if tokens == "pretrained" and getattr(model, "init", None) is None:
+        raise ValueError(
+            "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
+            "choose characters, unigram or bpe"
+        )
 
 
 def check_seconds(data: Utterances, window: int) -> None:

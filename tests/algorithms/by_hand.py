@@ -10,7 +10,7 @@ from typing import Any
 from fedray import experiment
 from fedray.config.schema import pick, plain
 from fedray.core.algorithm import Algorithm
-from fedray.core.types import Client, Received, Server, ServerState
+from fedray.core.types import Change, Client, Received, Server, ServerState
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import work
 from fedray.experiment.config import Config
@@ -41,6 +41,16 @@ def seed_name(config: Config, algorithm: Algorithm) -> str:
 def arrived(algorithm: Algorithm, state: ServerState, round: int = 0, data: Any = None) -> Received:
     broadcast = algorithm.broadcast(state, round)
     return Received(broadcast.params, broadcast.settings, round, algorithm.assets(data), vectors=broadcast.vectors)
+
+
+def play(algorithm: Algorithm, data: SpeechData, state: ServerState, rounds: int) -> tuple[list[float], ServerState]:
+    """Rounds of the first client alone: the losses of its training, and the state after the last round."""
+    losses = []
+    for round in range(rounds):
+        update = algorithm.client_update(client(data), arrived(algorithm, state, round))
+        losses.append(update.metrics["loss"])
+        state = algorithm.server_update(state, Change(update.delta), round)
+    return losses, state
 
 
 def personal(

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fedray.core.parallel import serial
-from fedray.engine import session
 from tests import keywords, speech
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_ray(cache: Path) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "parallel", serial)
-        yield
+def everywhere(no_ray: None) -> None:
+    """No test of this folder starts Ray."""
 
 
 @pytest.fixture(scope="session")

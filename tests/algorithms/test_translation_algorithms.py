@@ -91,11 +91,7 @@ def test_whisper_translates(folder: Path) -> None:
     assert task.tokeniser._tokenizer.decode(prompt, skip_special_tokens=False) == "".join(
         (SPECIAL[1], SPECIAL[2], "<|translate|>", SPECIAL[4])
     )
-    losses = []
-    for round in range(2):
-        update = algorithm.client_update(client(data), arrived(algorithm, state, round))
-        losses.append(update.metrics["loss"])
-        state = algorithm.server_update(state, Change(update.delta), round)
+    losses, state = by_hand.play(algorithm, data, state, rounds=2)
     assert losses[1] < losses[0]
     found = algorithm.evaluate(data.evaluation("dev"), arrived(algorithm, state), final=True)
     assert {"bleu", "bleu_beam", "chrf"} <= set(found.metrics) and found.predictions[0]["reference"]

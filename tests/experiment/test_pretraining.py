@@ -13,8 +13,6 @@ import torch
 import yaml
 
 from fedray import cli
-from fedray.core.parallel import serial
-from fedray.engine import session
 from fedray.experiment import pretraining
 from fedray.experiment.pretraining import pretrain
 from fedray.sweep.prepare import pretrained
@@ -22,12 +20,7 @@ from fedray.training.contrastive import Contrastive
 from tests import keywords, speech
 from tests.algorithms import by_hand
 
-
-@pytest.fixture(scope="module", autouse=True)
-def no_ray(cache: Path) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "parallel", serial)
-        yield
+pytestmark = pytest.mark.usefixtures("no_ray")
 
 
 @pytest.fixture(scope="module")

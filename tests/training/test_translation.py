@@ -17,10 +17,8 @@ from torch.nn.functional import cross_entropy
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.metrics import Metrics
-from fedray.core.parallel import serial
-from fedray.core.types import Change, ServerState
+from fedray.core.types import ServerState
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine import session
 from fedray.training.recognisers import decoder_losses
 from fedray.training.task import targets_at
 from fedray.training.translation import Labels, TranslationSettings
@@ -34,11 +32,7 @@ CRDNN = {"kind": "crdnn", **SMALL, "attention_kernel": 3, "attention_channels": 
 PLAIN = {"time_masks": 0, "frequency_masks": 0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_ray(cache: Path) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "parallel", serial)
-        yield
+pytestmark = pytest.mark.usefixtures("no_ray")
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +99,7 @@ def test_smoothing_is_that_of_torch() -> None:
 def test_a_client_learns_and_the_scores_of_shards_add_up(folder: Path, model: Any, ctc_weight: float) -> None:
     chosen = {"client": {"lr": 0.005, "batch": 4, "epochs": 8, "optimizer": "adam"}, "pretrain": {"steps": 0}}
     algorithm, data, state = build(folder, algorithm=chosen, model=model, task={"ctc_weight": ctc_weight})
-    losses = []
-    for round in range(3):
-        update = algorithm.client_update(client(data), arrived(algorithm, state, round))
-        losses.append(update.metrics["loss"])
-        state = algorithm.server_update(state, Change(update.delta), round)
+    losses, state = by_hand.play(algorithm, data, state, rounds=3)
     assert losses[2] < losses[0]
     received, mine = arrived(algorithm, state), data.load(data.client_ids()[0])
     whole = algorithm.evaluate(mine, received, final=True)
