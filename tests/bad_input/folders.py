@@ -158,7 +158,7 @@ CASES = (
     Case(
         "report: predictions.tsv without rows",
         ("done/predictions.tsv", "lists no utterances"),
-        run(predictions__tsv="\t".join(NEEDED) + "\n"),
+        run(predictions__tsv="\t".join((*NEEDED, "errors")) + "\n"),
         REPORT,
     ),
     Case("report: predictions.tsv cut", "done/predictions.tsv", run(predictions__tsv="utterance\tmod"), REPORT),
