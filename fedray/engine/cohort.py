@@ -15,9 +15,21 @@ from fedray.engine.settings import CohortSettings
 def sample(
     ids: Sequence[str], settings: CohortSettings, cost: Callable[[str], float], seed: int, round: int
 ) -> list[str]:
-    """The cohort of a round, drawn without replacement. It is smaller where too few clients are available."""
+    """The cohort of a round, drawn without replacement. It is smaller where too few clients are available.
+
+    A Poisson cohort has a random size, and may be empty.
+    """
     generator = numpy_generator(seed, "cohort", round)
     count = settings.count(len(ids))
+    if settings.sampling == "poisson":
+        chosen = np.flatnonzero(generator.random(len(ids)) < count / len(ids))
+        if settings.limit is not None and len(chosen) > settings.limit:
+            chosen = np.sort(generator.choice(chosen, settings.limit, replace=False))
+        return [ids[i] for i in chosen.tolist()]
+    if settings.sampling == "cyclic":
+        order = numpy_generator(seed, "cohort", "cycle").permutation(len(ids))
+        groups = max(1, len(ids) // count)
+        return [ids[i] for i in np.array_split(order, groups)[round % groups].tolist()]
     if settings.availability == 1.0 and settings.sampling == "uniform":
         return [ids[i] for i in generator.choice(len(ids), count, replace=False).tolist()]
     available: npt.NDArray[np.int64] = np.arange(len(ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
+SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic")
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,10 @@ class CohortSettings:
 
     size: int | None = None  # clients a round; set this or `fraction`
     fraction: float | None = None  # share of the population that plays a round
-    sampling: str = "uniform"  # uniform | weighted (by each client's cost, in utterances)
+    # uniform | weighted (by each client's cost, in utterances) | poisson (each client by itself, with the same
+    # probability) | cyclic (groups that take turns)
+    sampling: str = "uniform"
+    limit: int | None = None  # poisson: the most clients of a round, of whom others are left out; null: no limit
     availability: float = 1.0  # probability that a client can be chosen in a round
     dropout: float = 0.0  # probability that a chosen client never answers
 
@@ -24,8 +28,12 @@ class CohortSettings:
             raise ValueError(f"size must be at least 1, not {self.size}")
         if self.fraction is not None and not 0 < self.fraction <= 1:
             raise ValueError(f"fraction must lie in (0, 1], not {self.fraction}")
-        if self.sampling not in ("uniform", "weighted"):
-            raise ValueError(f"sampling is uniform or weighted, not {self.sampling!r}")
+        if self.sampling not in SAMPLINGS:
+            raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, not {self.sampling!r}")
+        if self.limit is not None and (self.sampling != "poisson" or self.limit < 1):
+            raise ValueError("limit is a number of clients from 1, and only poisson cohorts have one")
+        if self.sampling in ("poisson", "cyclic") and self.availability < 1:
+            raise ValueError(f"{self.sampling} cohorts need availability=1: they are drawn from all clients")
         if not 0 < self.availability <= 1 or not 0 <= self.dropout < 1:
             raise ValueError("availability lies in (0, 1] and dropout in [0, 1)")
 

@@ -17,6 +17,7 @@ from fedray.config import schema, shipped
 from fedray.config import source as sources
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm
+from fedray.core.privacy.settings import PRIVACY
 from fedray.core.ranges import Count
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
@@ -58,6 +59,7 @@ class Config:
     algorithm: Choice = choice(ALGORITHMS)  # what client and server do in a round
     strategy: Strategy = kinds(STRATEGIES, "by_examples")  # how the cohort's updates become one change
     server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")  # how the server applies the change
+    privacy: Any = kinds(PRIVACY, "none")  # differential privacy: bounds of updates, noise, and the guarantee
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results

@@ -1,0 +1,1 @@
+"""Differential privacy for clients: bounds, noise and its account. It knows nothing of actors."""

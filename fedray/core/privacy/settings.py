@@ -1,0 +1,137 @@
+"""The section `privacy` of a configuration: differential privacy for clients.
+
+Two federations are neighbours where one of them has one client more. What is released, and so covered, are the models
+of all rounds. Metrics, tables of clients and scores of personal models are not covered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from fedray.core.ranges import Amount, Count, Part, Positive
+from fedray.core.settings import positive
+
+LAYERS = ("global", "uniform", "dim")
+
+
+@dataclass(frozen=True)
+class ClipSettings:
+    """The bound C on the Euclidean norm of each client's update. An update with a larger norm is scaled down.
+
+    `layers` cuts C into a bound for each of the model's H layers, of d_h numbers, whose squares sum to C^2.
+    """
+
+    kind: str = "fixed"  # fixed | adaptive: bounds follow a quantile of the clients' norms (Andrew et al., 2021)
+    norm: Positive = 1.0  # C; adaptive: of the first round
+    layers: str = "global"  # global: one bound for the whole update | uniform: C / sqrt(H) | dim: C sqrt(d_h / sum d)
+    quantile: Part = 0.5  # adaptive: the share of clients whose updates are not clipped
+    step: Positive = 0.2  # adaptive: the learning rate of the logarithm of a bound
+    count_noise: Positive | None = None  # adaptive: clients, the noise of each noisy count; null: cohort / 20
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("fixed", "adaptive"):
+            raise ValueError(f"clip.kind is fixed or adaptive, not {self.kind!r}")
+        if self.layers not in LAYERS:
+            raise ValueError(f"clip.layers must be one of {', '.join(LAYERS)}, not {self.layers!r}")
+        positive(quantile=self.quantile)
+
+
+@dataclass(frozen=True)
+class AsIfSettings:
+    """A larger federation that a simulation stands for: its noise is scaled down to the simulated cohort."""
+
+    cohort: Count | None = None  # clients of a round; null: as simulated
+    population: Count | None = None  # clients of the federation; null: as simulated
+
+    def __post_init__(self) -> None:
+        if (self.cohort is None) != (self.population is None):
+            raise ValueError("as_if needs both cohort and population, or neither")
+        if self.cohort is not None and self.population is not None and self.cohort > self.population:
+            raise ValueError(f"as_if.cohort is {self.cohort:,}, more than as_if.population, {self.population:,}")
+
+
+@dataclass(frozen=True)
+class NoPrivacy:
+    """Updates are neither clipped nor made noisy by this section."""
+
+
+@dataclass(frozen=True)
+class Private:
+    """What all kinds of privacy share: the guarantee, or the noise that gives it, and the bound of an update."""
+
+    samplings: ClassVar[tuple[str, ...]] = ("poisson", "uniform")  # kinds of `cohort.sampling` that are accounted
+    adapts: ClassVar[bool] = True  # whether bounds may be adaptive
+
+    delta: Positive  # the probability that epsilon does not hold; below 1 / population
+    epsilon: Positive | None = None  # of the whole run; the noise follows from it. Set this or `noise`
+    noise: Amount | None = None  # z: standard deviation of the noise in the sum of updates, as a multiple of the bound
+    clip: ClipSettings = field(default_factory=ClipSettings)  # the bound of a client's update
+    as_if: AsIfSettings = field(default_factory=AsIfSettings)  # a larger federation that is simulated
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.noise is None):
+            raise ValueError("set either epsilon (the guarantee) or noise (the multiplier z), not both")
+        if not self.delta < 1:
+            raise ValueError(f"delta must be below 1, not {self.delta}")
+        if self.clip.kind == "adaptive" and not self.adapts:
+            raise ValueError("clip.kind=adaptive has no meaning here: the noise is scaled to one bound for all rounds")
+
+
+@dataclass(frozen=True)
+class Gaussian(Private):
+    """Central: the server adds Gaussian noise to the sum of clipped updates (McMahan et al., ICLR 2018)."""
+
+
+@dataclass(frozen=True)
+class Correlated(Private):
+    """Central, with noise that partly cancels over rounds: a banded inverse factorisation (arXiv 2505.12128).
+
+    The noise of round t is the sum of w_j z_(t-j) over j < `bands`. The guarantee takes no credit for sampling.
+    """
+
+    samplings: ClassVar[tuple[str, ...]] = ("cyclic",)
+    adapts: ClassVar[bool] = False
+
+    bands: Count = 20  # rounds whose noise a round's noise is made of
+
+
+@dataclass(frozen=True)
+class Local(Private):
+    """Each client adds the noise itself and trusts nobody; epsilon is that of one client's updates together.
+
+    The clients' noise is drawn as one sum, whose distribution is the same.
+    """
+
+    samplings: ClassVar[tuple[str, ...]] = ("poisson", "uniform", "weighted", "cyclic")
+    adapts: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Skellam(Private):
+    """Distributed: clients send whole numbers with a share of Skellam noise, and the server sees their sum alone.
+
+    Agarwal, Kairouz, Liu. The Skellam Mechanism for Differentially Private Federated Learning. NeurIPS 2021. The sum is
+    modular, as under secure aggregation (Bonawitz et al., CCS 2017).
+    """
+
+    adapts: ClassVar[bool] = False
+
+    bits: Count = 16  # of a number on the way and of the modular sum
+    deviations: Positive = 4.0  # standard deviations of the sum that fit into `bits` before it wraps around
+    neighbours: Count = 100  # clients with whom a client shares keys (Bell et al., CCS 2020)
+    threshold: Part = 0.5  # share of a cohort that must answer, or the round's sum cannot be opened
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.bits <= 32:
+            raise ValueError(f"bits must be from 2 to 32, not {self.bits}")
+
+
+PRIVACY: dict[str, type] = {
+    "none": NoPrivacy,
+    "gaussian": Gaussian,
+    "correlated": Correlated,
+    "local": Local,
+    "skellam": Skellam,
+}
