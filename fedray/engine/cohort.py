@@ -27,8 +27,7 @@ def sample(
             chosen = np.sort(generator.choice(chosen, settings.limit, replace=False))
         return [ids[i] for i in chosen.tolist()]
     if settings.sampling == "cyclic":
-        order = numpy_generator(seed, "cohort", "cycle").permutation(len(ids))
-        groups = max(1, len(ids) // count)
+        order, groups = numpy_generator(seed, "cohort", "cycle").permutation(len(ids)), settings.groups(len(ids))
         return [ids[i] for i in np.array_split(order, groups)[round % groups].tolist()]
     if settings.availability == 1.0 and settings.sampling == "uniform":
         return [ids[i] for i in generator.choice(len(ids), count, replace=False).tolist()]

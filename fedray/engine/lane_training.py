@@ -12,8 +12,11 @@ from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Self, final
 
+import numpy as np
+
 from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
+from fedray.core.privacy.clipping import Flags
 from fedray.core.seeds import seed_all
 from fedray.core.sums import WeightedSum
 from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State, Update, Vector
@@ -138,6 +141,7 @@ class LaneBook:
             tuple[str, State | None]
         ] = []  # in training: client, the state that was prepared for it just now
         self._since = time.perf_counter()  # when the current phase began
+        self._clipping = lane.guard.clipping(place.layers) if lane.guard is not None else None
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     def clients(self) -> Iterator[Client]:
@@ -237,19 +241,27 @@ class LaneBook:
         packing = self._check(update)
         report, result = dict(update.report), self.result
         log_weight = self.aggregation.log_weight(report)
-        flat = packing.pack(self.program.algorithm.strategy.clip(update.delta), update)
+        flat, clipped = self._protected(update, packing)
         metrics = result.partial.metrics + update.metrics
         state = update.state if update.state is not None else prepared
         scores = result.partial.personal + self._score(client, state)
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             result.written[client] = self.program.states.save(client, self.lane.round + 1, state)
         take(client, flat, log_weight)
+        if clipped is not None:
+            result.clipped = clipped.astype(np.int64) + (0 if result.clipped is None else result.clipped)
         result.partial.metrics, result.partial.personal = metrics, scores
         result.packing = packing
         result.counted += log_weight != -math.inf
         result.reports[client] = report
         sent = update.delta.nbytes if update.sent is None else update.sent
         result.up_bytes += sent + packing.vector_bytes + 8 * len(report)
+
+    def _protected(self, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
+        """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
+        if self.lane.guard is None or self._clipping is None:
+            return packing.pack(self.program.algorithm.strategy.clip(update.delta), update), None
+        return self.lane.guard.protect(update, self._clipping)
 
     def _check(self, update: Update) -> Packing:
         """The update's packing. ValueError: the update cannot be added to those of other clients."""

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from fedray.core.packing import Packing
 from fedray.core.sums import PartialSum
 from fedray.engine.deaths import Cause, Death
+from fedray.engine.guard import Guard
 from fedray.engine.holding import local_disk
 from fedray.runs.client_states import Written
 
@@ -36,6 +40,7 @@ class Lane:
     deaths: Mapping[str, int] = field(default_factory=dict)  # client -> actors that died while the client was at work
     alone: bool = False  # no other lane is trained meanwhile
     together: int = 1  # clients that may be trained side by side
+    guard: Guard | None = None  # of a private round
 
     @contextmanager
     def marking(self) -> Iterator[Callable[[str], None]]:
@@ -110,6 +115,7 @@ class LaneResult:
     found: int = 0  # of these, states that were in the cache
     packing: Packing | None = None  # of each update; None: no client succeeded
     counted: int = 0  # clients whose updates have a weight
+    clipped: npt.NDArray[np.int64] | None = None  # private: for each group, clients whose updates were scaled down
     up_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
 
@@ -123,5 +129,7 @@ class LaneResult:
         self.found += other.found
         self.packing = self.packing or other.packing
         self.counted += other.counted
+        if other.clipped is not None:
+            self.clipped = other.clipped if self.clipped is None else self.clipped + other.clipped
         self.up_bytes += other.up_bytes
         self.seconds = {phase: self.seconds[phase] + other.seconds[phase] for phase in PHASES}

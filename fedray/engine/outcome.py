@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedray.core.sums import PartialSum
 from fedray.core.types import Update
@@ -31,6 +31,8 @@ class Outcome:
     dropped: int
     down_bytes: int
     settings: Mapping[str, float]  # of the broadcast
+    private: dict[str, float] = field(default_factory=dict)  # bounds of the next private round, for `Progress`
+    private_row: Mapping[str, float] = field(default_factory=dict)  # what the round's row says of its privacy
 
     @property
     def failures(self) -> list[Failure]:

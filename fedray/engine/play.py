@@ -215,7 +215,7 @@ class Play:
             "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
             "engine/driver_bytes": outcome.aggregate.bytes,
         }
-        return row | self._formula(after) | dict(outcome.settings)
+        return row | self._formula(after) | dict(outcome.settings) | dict(outcome.private_row)
 
     def _formula(self, progress: Progress) -> dict[str, float]:
         """The bytes by the paper's formula, where it has one, beside the bytes that were counted."""

@@ -13,6 +13,7 @@ import numpy as np
 import ray
 
 from fedray.core.metrics import Metrics
+from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
@@ -23,6 +24,7 @@ from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.outcome import Draw, Outcome
 from fedray.engine.pool import Lost, Pool
+from fedray.engine.private import PrivateRounds
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.soundness import check_state
 from fedray.engine.telemetry.watches import Phases
@@ -46,6 +48,7 @@ class Plan:
     engine: EngineSettings
     evaluation: EvaluationSettings
     together: int = 1  # clients of a lane that are trained side by side, of `engine.vectorise`
+    privacy: Mechanism | None = None
 
 
 class Rounds:
@@ -65,6 +68,7 @@ class Rounds:
         self.aggregation = aggregation_of(program.algorithm.strategy)
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
+        self.private = PrivateRounds(plan.privacy, self.layers, program.seed) if plan.privacy is not None else None
         self.first: Reference = None  # the broadcast of round 0, in the object store
         self._initial: ServerState | None = None
         self._first_bytes = 0
@@ -135,13 +139,15 @@ class Rounds:
         chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
+        guard = self.private.guard(progress, self.put(progress.state, t)[0]) if self.private is not None else None
         lanes = []
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
             states = tuple(
                 (name, progress.clients[name].state if name in progress.clients else None) for name in clients
             )
             marker = self.markers / f"lane_{number}"
-            lanes.append(Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together))
+            lane = Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together)
+            lanes.append(replace(lane, guard=guard))
         return Draw(chosen, lanes)
 
     def _job(self, lane: Lane, broadcast: Reference) -> TrainLane:
@@ -194,6 +200,8 @@ class Rounds:
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """theta_{t+1}: the server update, and what the server does after it."""
+        if self.private is not None:
+            self.private.release(progress, outcome, self.put(progress.state, progress.round)[0])
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
         counted = sum(lane.counted for lane in outcome.lanes)
@@ -259,7 +267,7 @@ class Rounds:
         totals["up_bytes"] += sum(lane.up_bytes for lane in outcome.lanes)
         totals["down_bytes"] += outcome.down_bytes
         totals["failed"] += len(outcome.failures)
-        return Progress(state, done, clients, totals, progress.best), superseded
+        return Progress(state, done, clients, totals, progress.best, outcome.private), superseded
 
     def check(self, failures: list[Failure], of: int) -> None:
         """Raise when more of a cohort failed than the run allows."""

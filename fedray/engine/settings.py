@@ -47,6 +47,14 @@ class CohortSettings:
             )
         return count
 
+    def groups(self, population: int) -> int:
+        """cyclic: the number of groups that take turns."""
+        return population // self.count(population)
+
+    def expected(self, population: int) -> float:
+        """The clients that a round has on average, before any drops out."""
+        return population / self.groups(population) if self.sampling == "cyclic" else self.count(population)
+
 
 @dataclass(frozen=True)
 class DeadlineSettings:

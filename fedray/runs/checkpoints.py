@@ -58,6 +58,7 @@ class Progress:
         default_factory=lambda: {"up_bytes": 0, "down_bytes": 0, "failed": 0, "seconds": 0.0}
     )
     best: dict[str, float] | None = None  # {"round", "value"}
+    private: dict[str, float] = field(default_factory=dict)  # of a private run: its noise, the bounds of the next round
 
 
 @dataclass
@@ -90,7 +91,12 @@ class Checkpoints:
         self._shared: Shared | None = None
 
     def save(self, progress: Progress) -> None:
-        about = {"round": progress.round, "totals": progress.totals, "best": progress.best}
+        about = {
+            "round": progress.round,
+            "totals": progress.totals,
+            "best": progress.best,
+            "private": progress.private,
+        }
         files = {
             "server.pt": serialize.dumps({"params": progress.state.params, "extra": progress.state.extra}),
             "progress.json": json.dumps(about).encode(),
@@ -173,7 +179,7 @@ class Checkpoints:
         server = serialize.loads(found["server"][1], found["server"][0])
         rest = json.loads(found["progress"][1])
         state = ServerState(server["params"], server["extra"])
-        return Progress(state, rest["round"], _clients(found), rest["totals"], rest["best"])
+        return Progress(state, rest["round"], _clients(found), rest["totals"], rest["best"], rest.get("private", {}))
 
     def load_clients(self, round: int) -> dict[str, ClientRecord]:
         """The table of clients of a checkpoint."""

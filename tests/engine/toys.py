@@ -227,6 +227,7 @@ def assignment(
     folder: Path | str, rounds: int = 4, actors: int = 1, settings: ToySettings | None = None, **changes: Any
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
+    privacy = changes.pop("privacy", None)
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
     if isinstance(folder, Path):
@@ -238,7 +239,8 @@ def assignment(
     evaluation = EvaluationSettings(shards=3, **changes.pop("evaluation", {}))
     engine = EngineSettings(**({"lanes": 3} | changes))
     program = Program(algorithm, data, 7, ClientStore(RunFolder(folder).storage.child("states")))
-    plan = Plan(rounds, CohortSettings(size=cohort), engine, evaluation)
+    chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
+    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy)
     return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)
 
 

@@ -1,0 +1,65 @@
+"""Private rounds: bounds go down with the lanes, clipped updates come up, the driver releases their sum with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from fedray.core.packing import Packing
+from fedray.core.privacy.clipping import Bounds, Clipping
+from fedray.core.privacy.mechanism import Mechanism
+from fedray.core.types import Broadcast, Layer
+from fedray.engine.guard import Guard
+from fedray.engine.outcome import Outcome
+from fedray.engine.soundness import sizes
+from fedray.runs.folder import Progress
+
+NOISE, BOUND = "noise", "bound|"  # in the progress of a run: z; a group's bound, before the group's name
+
+
+class PrivateRounds:
+    """What the driver adds to the rounds of a private run."""
+
+    def __init__(self, mechanism: Mechanism, layers: Sequence[Layer], seed: int) -> None:
+        self.mechanism, self.layers, self.seed = mechanism, layers, seed
+        self._clipping: Clipping | None = None
+
+    def guard(self, progress: Progress, broadcast: Broadcast) -> Guard:
+        """What the lanes of the next round hold to."""
+        clipping = self._cut(broadcast)
+        return Guard(self.mechanism.settings.clip, tuple(self._bounds(progress, clipping).tolist()), clipping.size)
+
+    def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
+        """Put the mean with noise in the place of the plain mean. Noise is released even where nobody answered."""
+        clipping = self._cut(broadcast)
+        bounds = self._bounds(progress, clipping)
+        counts = [lane.clipped for lane in outcome.lanes if lane.clipped is not None]
+        clipped = reduce(add, counts, np.zeros(len(bounds), np.int64))
+        answered = sum(lane.counted for lane in outcome.lanes)
+        total = outcome.partial.updates.total
+        mechanism = self._mechanism(progress)
+        released = mechanism.release(total, clipping, bounds, clipped, answered, self.seed, progress.round)
+        outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
+        outcome.private_row = released.row
+        outcome.private = {NOISE: mechanism.noise} | {
+            f"{BOUND}{name}": float(bound) for name, bound in zip(clipping.names, released.bounds, strict=True)
+        }
+
+    def _cut(self, broadcast: Broadcast) -> Clipping:
+        if self._clipping is None:
+            size = min(sizes(self.layers, broadcast))  # without what no round changes
+            self._clipping = Clipping(self.mechanism.settings.clip, self.layers, size)
+        return self._clipping
+
+    def _bounds(self, progress: Progress, clipping: Clipping) -> Bounds:
+        if not progress.private:
+            return clipping.first
+        return np.array([progress.private[f"{BOUND}{name}"] for name in clipping.names])
+
+    def _mechanism(self, progress: Progress) -> Mechanism:
+        """A resumed run keeps the z of its first round, whatever another version of the accountant finds."""
+        return replace(self.mechanism, noise=progress.private.get(NOISE, self.mechanism.noise))

@@ -1,0 +1,48 @@
+"""From the section `privacy` of a configuration to the mechanism of a run; what would void the guarantee is refused."""
+
+from __future__ import annotations
+
+from fedray.algorithms import ALGORITHMS
+from fedray.core.privacy.mechanism import Mechanism
+from fedray.core.privacy.settings import NoPrivacy, Private
+from fedray.core.strategies import Uniform
+from fedray.experiment.config import Config
+
+
+def check_privacy(config: Config) -> None:
+    """ValueError: one client could move a round's result by more than its bound, or the account would be wrong."""
+    settings, cohort = config.privacy, config.cohort
+    if isinstance(settings, NoPrivacy):
+        return
+    algorithm = ALGORITHMS[config.algorithm.kind]
+    if algorithm.central or algorithm.personal_only or algorithm.sends_more:
+        why = "trains in one place" if algorithm.central else "shares more than the sum of its clients' updates"
+        raise ValueError(f"algorithm.kind {config.algorithm.kind} {why}, which privacy does not cover: set kind=none")
+    if not isinstance(config.strategy, Uniform):
+        raise ValueError(
+            "one client could move the result by more than its share: set strategy.kind=uniform, under which every "
+            "client weighs the same"
+        )
+    if config.strategy.clip_norm is not None:
+        raise ValueError("privacy.clip bounds the updates: leave out strategy.clip_norm")
+    if cohort.sampling not in settings.samplings:
+        fitting = " or ".join(settings.samplings)
+        raise ValueError(f"its account needs cohort.sampling {fitting}, not {cohort.sampling}")
+    if cohort.availability < 1:
+        raise ValueError("its account needs cohort.availability=1: every client must be as likely to take part")
+
+
+def mechanism(config: Config, population: int) -> Mechanism | None:
+    """The mechanism of a run over so many clients. ValueError: the guarantee is empty, or cannot be given."""
+    settings = config.privacy
+    if not isinstance(settings, Private):
+        return None
+    claimed = settings.as_if.population or population
+    if settings.delta >= 1 / claimed:
+        raise ValueError(
+            f"privacy.delta must be below 1 / population, {1 / claimed:.2g}: otherwise a mechanism that publishes one "
+            "client would pass"
+        )
+    cohort = config.cohort.expected(population)
+    assert settings.noise is not None
+    return Mechanism(settings, settings.noise, cohort)

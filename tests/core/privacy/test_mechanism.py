@@ -1,0 +1,94 @@
+"""The noise has the distribution, the scale and the names that the account assumes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import kurtosis
+
+from fedray.core.privacy.clipping import Clipping
+from fedray.core.privacy.mechanism import Mechanism
+from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Gaussian, Local
+from fedray.core.types import Layer, Vector
+
+SIZE, COHORT, NORM, Z = 100_000, 50, 0.5, 2.0
+MODEL = (Layer("a", 0, 60_000), Layer("b", 60_000, SIZE))
+SETTINGS = Gaussian(delta=1e-5, noise=Z, clip=ClipSettings(norm=NORM, layers="uniform"))
+MECHANISM = Mechanism(SETTINGS, Z, COHORT)
+CLIPPING = Clipping(SETTINGS.clip, MODEL, SIZE)
+NONE = np.zeros(2, np.int64)
+
+
+def released(round: int, total: Vector | None = None, mechanism: Mechanism = MECHANISM, answered: int = 0) -> Vector:
+    return mechanism.release(total, CLIPPING, CLIPPING.first, NONE, answered, 7, round).mean
+
+
+def test_the_noise_of_a_round_is_gaussian_of_deviation_z_c_over_the_cohort() -> None:
+    rounds = np.stack([released(t) for t in range(20)]).astype(np.float64) * COHORT / (Z * NORM)
+    assert rounds.std() == pytest.approx(1, rel=0.01) and abs(rounds.mean()) < 0.01
+    assert abs(kurtosis(rounds.ravel())) < 0.05
+    products = np.corrcoef(rounds) - np.eye(20)
+    assert np.abs(products).max() < 5 / np.sqrt(SIZE)
+
+
+def test_the_noise_follows_from_its_name() -> None:
+    assert np.array_equal(released(3), released(3)) and not np.array_equal(released(3), released(4))
+
+
+def test_the_sum_is_divided_by_the_expected_cohort_whoever_answers() -> None:
+    total = np.full(SIZE, 3.0, np.float32)
+    for answered in (1, COHORT):
+        found = released(0, total, answered=answered) - released(0)
+        assert found == pytest.approx(3.0 / COHORT, abs=1e-6)
+
+
+def test_local_noise_grows_with_the_clients_that_answer() -> None:
+    local = Mechanism(Local(delta=1e-5, noise=Z, clip=SETTINGS.clip), Z, COHORT)
+    assert local.deviation(CLIPPING.first, 9) == pytest.approx(3 * Z * NORM)
+    assert MECHANISM.deviation(CLIPPING.first, 9) == pytest.approx(Z * NORM)
+
+
+def test_a_small_cohort_stands_for_a_large_one() -> None:
+    large = replace(SETTINGS, as_if=AsIfSettings(cohort=5000, population=1_000_000))
+    assert Mechanism(large, Z, COHORT).deviation(CLIPPING.first, 0) == pytest.approx(Z * NORM * COHORT / 5000)
+
+
+def test_correlated_noise_is_a_sum_of_the_draws_of_the_last_rounds() -> None:
+    weights = (1.0, -0.5, -0.125)
+    correlated = replace(MECHANISM, weights=weights)
+    plain = [MECHANISM.draw(SIZE, 7, t) for t in range(6)]
+    matrix = sum(w * np.eye(6, k=-back) for back, w in enumerate(weights))
+    expected = matrix @ np.stack(plain)
+    for t in range(6):
+        assert correlated.draw(SIZE, 7, t) == pytest.approx(expected[t], abs=1e-6)
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_an_adaptive_bound_finds_the_quantile_of_the_norms(quantile: float) -> None:
+    clip = ClipSettings(kind="adaptive", norm=0.1, quantile=quantile, layers="uniform")
+    mechanism = Mechanism(Gaussian(delta=1e-5, noise=1.0, clip=clip), 1.0, 1000)
+    norms = np.random.default_rng(0).lognormal(0, 0.5, (1000, 2))
+    bounds = CLIPPING.first
+    for t in range(200):
+        within = (norms <= bounds).sum(0)
+        bounds = mechanism.adapted(bounds, within, 1000, 7, t)
+    assert (norms <= bounds).mean(0) == pytest.approx(quantile, abs=0.05)
+
+
+def test_clients_that_do_not_answer_leave_the_bound_where_it_is() -> None:
+    clip = ClipSettings(kind="adaptive", norm=0.1, count_noise=1e-9)
+    mechanism = Mechanism(Gaussian(delta=1e-5, noise=1.0, clip=clip), 1.0, 1000)
+    bounds = np.array([0.1])
+    assert mechanism.adapted(bounds, np.array([0]), 0, 7, 0) == pytest.approx(bounds)
+
+
+def test_the_row_says_what_was_released() -> None:
+    row = MECHANISM.release(np.ones(SIZE, np.float32), CLIPPING, CLIPPING.first, np.array([3, 6]), 12, 7, 0).row
+    assert row["privacy/clipped|a"] == 0.25 and row["privacy/clipped|b"] == 0.5
+    assert row["privacy/bound|a"] == pytest.approx(NORM / np.sqrt(2))
+    assert row["privacy/noise_std"] == pytest.approx(Z * NORM / COHORT)
+    assert row["privacy/snr"] == pytest.approx(1 / (Z * NORM), rel=0.02)
+    silent = Mechanism(replace(SETTINGS, noise=0.0), 0.0, COHORT)
+    assert "privacy/snr" not in silent.release(None, CLIPPING, CLIPPING.first, NONE, 0, 7, 0).row

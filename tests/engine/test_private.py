@@ -1,0 +1,64 @@
+"""Private rounds of the toy: the same bits for any actors and after a resume, bounds, noise without clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedray.core.privacy.mechanism import Mechanism
+from fedray.core.privacy.settings import ClipSettings, Gaussian
+from fedray.core.strategies import Uniform
+from fedray.core.types import RunError
+from fedray.engine.settings import CohortSettings
+from fedray.runs.folder import RunFolder
+from tests.engine.runs import first_round, rows, same
+from tests.engine.toys import SIZE, Beside, ToyData, assignment, run
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ADAPTIVE = ClipSettings(kind="adaptive", norm=5.0, layers="dim")
+POISSON = CohortSettings(size=4, sampling="poisson")
+
+
+def private(noise: float = 0.5, clip: ClipSettings = ADAPTIVE) -> dict[str, Any]:
+    mechanism = Mechanism(Gaussian(delta=1e-3, noise=noise, clip=clip), noise, 4)
+    return {"privacy": mechanism, "strategy": Uniform(), "cohort": POISSON, "data": ToyData(6)}
+
+
+def test_any_number_of_actors_any_placement_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
+    run(tmp_path / "one", **private())
+    run(tmp_path / "three", actors=3, **private())
+    same(tmp_path / "one", tmp_path / "three")
+    run(tmp_path / "dedicated", placement="dedicated", **private())
+    same(tmp_path / "one", tmp_path / "dedicated")
+    run(tmp_path / "resumed", rounds=2, **private())
+    run(tmp_path / "resumed", **private())
+    same(tmp_path / "one", tmp_path / "resumed")
+    bounds = [row["privacy/bound|first"] for row in rows(tmp_path / "one")]
+    assert len(set(bounds)) == len(bounds), "bounds adapt"
+
+
+def test_the_mean_is_that_of_clipped_updates_with_the_noise_of_the_round(tmp_path: Path) -> None:
+    clip = ClipSettings(norm=3.0)
+    options = private(clip=clip)
+    deltas, learnt, theta_0 = first_round(assignment(tmp_path / "by hand", **options))
+    total = sum(delta * min(1.0, 3.0 / float(np.linalg.norm(delta))) for delta in deltas.values())
+    expected = (total + 0.5 * 3.0 * options["privacy"].draw(SIZE, 7, 0)) / 4
+    run(tmp_path / "run", rounds=1, **options)
+    found = RunFolder(tmp_path / "run").load(1).state.params
+    assert found == pytest.approx(theta_0 + expected + learnt, abs=1e-5)
+
+
+def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:
+    options = private() | {"cohort": CohortSettings(size=4, sampling="poisson", dropout=0.999)}
+    run(tmp_path, rounds=1, **options)
+    (row,) = rows(tmp_path)
+    assert row["clients/ok"] == 0 and row["privacy/noise_std"] > 0
+    assert np.std(RunFolder(tmp_path).load(1).state.params) > 0.1
+
+
+def test_what_travels_beside_the_update_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="sum, count beside its delta, which `privacy` does not cover"):
+        run(tmp_path, algorithm=Beside, **private())

@@ -1,0 +1,24 @@
+"""One client more moves the sum of a private round by at most the bound, whatever the update and its layers."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedray.core.privacy.clipping import Clipping
+from fedray.core.privacy.settings import LAYERS, ClipSettings
+from fedray.core.types import Layer
+
+SIZE = 12
+MODEL = (Layer("first", 0, 3), Layer("second", 3, 8), Layer("first", 8, 12), Layer("buffers", 12, 20))
+
+
+@given(st.integers(0), st.integers(-30, 30), st.integers(-10, 10), st.sampled_from(LAYERS))
+def test_no_update_is_longer_than_c(seed: int, size: int, bound: int, layers: str) -> None:
+    norm, delta = 2.0**bound, np.random.default_rng(seed).standard_normal(SIZE, np.float32) * np.float32(2.0**size)
+    clipping = Clipping(ClipSettings(norm=norm, layers=layers), MODEL, SIZE)
+    clipped, flags = clipping.clip(delta, clipping.first)
+    assert np.linalg.norm(clipped.astype(np.float64)) <= norm
+    assert (clipping.norms(clipped) <= clipping.first).all()
+    assert flags.any() or np.array_equal(clipped, delta)
