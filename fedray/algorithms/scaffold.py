@@ -47,6 +47,7 @@ class Scaffold(FederatedSGD):
 
     Settings = ScaffoldSettings
     settings: ScaffoldSettings
+    sends_more = True
 
     def begin(self, theta_0: ServerState, seed: int) -> ServerState:
         return replace(theta_0, extra={**theta_0.extra, "c": np.zeros(self.task.layout.trainable, np.float32)})

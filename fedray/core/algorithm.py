@@ -73,6 +73,7 @@ class Algorithm(ABC):
     prepare_reads: ClassVar[bool] = True
     central: ClassVar[bool] = False  # trains in one place, on a population of one client
     personal_only: ClassVar[bool] = False  # trains no shared model: only personal scores of all clients show its effect
+    sends_more: ClassVar[bool] = False  # clients send vectors beside their updates, which `privacy` does not cover
     files: ClassVar[tuple[str, ...]] = ()  # names of settings that hold the path of a file, or None
     best: tuple[str, str] = ("dev/loss", "min")  # the metric that picks the best round; "min" or "max"
 

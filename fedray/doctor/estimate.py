@@ -27,7 +27,7 @@ from fedray.engine import session, work
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
-from fedray.experiment import Config, build_data, build_program
+from fedray.experiment import Config, build_data, build_program, mechanism
 from fedray.experiment.memory import actor_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
@@ -77,7 +77,8 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
     together = config.engine.together(shares.gpus > 0)
     shares = share(config.engine, session.resources(), population, actor_bytes(program, together))
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together)
+    privacy = mechanism(config, program.algorithm, data)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
         short = program if known else _shortened(config, program, data, folder, shares)

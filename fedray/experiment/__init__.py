@@ -7,6 +7,7 @@ from fedray.experiment.checks import check, check_setup
 from fedray.experiment.config import Audible, Config, load, load_as, register
 from fedray.experiment.description import carried_on, description
 from fedray.experiment.launch import assign, build, reopen, resume, run, start
+from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "description",
     "load",
     "load_as",
+    "mechanism",
+    "paced_by",
     "read_corpus",
     "read_federation",
     "register",

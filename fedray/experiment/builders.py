@@ -22,6 +22,7 @@ from fedray.engine.work import Program
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
+from fedray.experiment.private import mechanism
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
 from fedray.storage.cache import cache_root
@@ -76,5 +77,6 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
     """What the driver and the actors of a run get. `gpus`: of a client actor."""
     algorithm = build_algorithm(config, data)
+    mechanism(config, algorithm, data)  # what it refuses is refused before a folder is made
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
     return Program(algorithm, data, config.seed, ClientStore(folder.storage.child("states")), init_cache, prepare_cache)

@@ -17,6 +17,7 @@ from fedray.core.settings import Choice
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
 from fedray.experiment.config import Config
+from fedray.experiment.private import check_privacy
 from fedray.models import MODELS
 from fedray.models.weights import read_weights
 from fedray.models.whisper import WhisperSettings, checked_folder
@@ -55,6 +56,8 @@ def check_setup(config: Config, source: Source) -> None:
         TASKS[config.task.kind].check_setup(config.task.settings, config.model, config.features)
     with _at(source, "algorithm.kind"):
         _check_algorithm(config, most)
+    with _at(source, "privacy.kind"):
+        check_privacy(config)
 
 
 def _check_algorithm(config: Config, most: int | None) -> None:

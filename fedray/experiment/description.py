@@ -19,6 +19,7 @@ from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
 from fedray.experiment.cache_keys import ROOMS, code_version, source_of
 from fedray.experiment.config import Config
+from fedray.experiment.private import paced_by
 from fedray.runs.folder import RunFolder
 from fedray.runs.places import RESUMABLE
 
@@ -52,7 +53,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
 
 def settings(config: Config, program: Program) -> dict[str, Any]:
     """The settings that bits depend on, by dotted keys. `rounds` is one of them where the algorithm is paced by it."""
-    free = [name for name in FREE if name != "rounds" or not program.algorithm.paced_by()]
+    free = [name for name in FREE if name != "rounds" or not paced_by(config, program.algorithm)]
     values = dotted(plain(config))
     return {key: value for key, value in values.items() if not any(f"{key}.".startswith(f"{name}.") for name in free)}
 
@@ -92,6 +93,12 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
         return before
     if done is None:  # no bit has been made yet
         return now
+    if void := [line for line in found if line.startswith("privacy.")]:
+        raise ValueError(
+            f"{folder.place}: the guarantee of its {done} rounds would be void:"
+            + "".join(f"\n  {line}" for line in void)
+            + "\nrestore the section `privacy`, or begin a new run"
+        )
     if not accept:
         why = [f"{paced} follows the number of rounds"] if paced and any("rounds in" in line for line in found) else []
         raise ValueError(

@@ -28,6 +28,7 @@ from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.memory import actor_bytes
+from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
@@ -109,7 +110,7 @@ def resume(
     data, _ = build_data(checked, source)
     program = build_program(checked, data, opened, shares.gpus)
     now = description(checked, program, shares)
-    described = carried_on(opened, now, program.algorithm.paced_by(), accept_changes)
+    described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes)
     return start(checked, program, shares, where, described, detach)
 
 
@@ -163,7 +164,8 @@ def assign(
         "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
     }
     together = config.engine.together(shares.gpus > 0)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together)
+    privacy = mechanism(config, program.algorithm, program.data)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(plain(config)), tags=tags)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from fedray.algorithms import ALGORITHMS
+from fedray.core.algorithm import Algorithm
 from fedray.core.privacy.mechanism import Mechanism
-from fedray.core.privacy.settings import NoPrivacy, Private
+from fedray.core.privacy.settings import Correlated, NoPrivacy, Private
 from fedray.core.strategies import Uniform
+from fedray.core.types import FederatedData
 from fedray.experiment.config import Config
 
 
@@ -32,9 +34,17 @@ def check_privacy(config: Config) -> None:
         raise ValueError("its account needs cohort.availability=1: every client must be as likely to take part")
 
 
-def mechanism(config: Config, population: int) -> Mechanism | None:
-    """The mechanism of a run over so many clients. ValueError: the guarantee is empty, or cannot be given."""
+def paced_by(config: Config, algorithm: Algorithm) -> str | None:
+    """What follows the number of all rounds, in words: the algorithm's, or the noise of `privacy`. None: nothing."""
     settings = config.privacy
+    if isinstance(settings, Correlated) or isinstance(settings, Private) and settings.epsilon is not None:
+        return "the noise of privacy"
+    return algorithm.paced_by()
+
+
+def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mechanism | None:
+    """The mechanism of a run; None: it is not private. ValueError: the guarantee is empty, or cannot be given."""
+    settings, population = config.privacy, len(data.client_ids())
     if not isinstance(settings, Private):
         return None
     claimed = settings.as_if.population or population
@@ -43,6 +53,12 @@ def mechanism(config: Config, population: int) -> Mechanism | None:
             f"privacy.delta must be below 1 / population, {1 / claimed:.2g}: otherwise a mechanism that publishes one "
             "client would pass"
         )
-    cohort = config.cohort.expected(population)
+    layout = getattr(algorithm.task, "layout", None)
+    averaged = getattr(config.algorithm.settings, "buffers", "frozen") == "averaged"
+    if averaged and layout is not None and layout.moving > layout.trainable:
+        raise ValueError(
+            "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
+            "algorithm.buffers=frozen"
+        )
     assert settings.noise is not None
-    return Mechanism(settings, settings.noise, cohort)
+    return Mechanism(settings, settings.noise, config.cohort.expected(population))

@@ -58,7 +58,7 @@ class Progress:
         default_factory=lambda: {"up_bytes": 0, "down_bytes": 0, "failed": 0, "seconds": 0.0}
     )
     best: dict[str, float] | None = None  # {"round", "value"}
-    private: dict[str, float] = field(default_factory=dict)  # of a private run: its noise, the bounds of the next round
+    private: dict[str, float] = field(default_factory=dict)  # of a private run: noise, bounds of the next round
 
 
 @dataclass
@@ -91,12 +91,7 @@ class Checkpoints:
         self._shared: Shared | None = None
 
     def save(self, progress: Progress) -> None:
-        about = {
-            "round": progress.round,
-            "totals": progress.totals,
-            "best": progress.best,
-            "private": progress.private,
-        }
+        about = {name: getattr(progress, name) for name in ("round", "totals", "best", "private")}
         files = {
             "server.pt": serialize.dumps({"params": progress.state.params, "extra": progress.state.extra}),
             "progress.json": json.dumps(about).encode(),

@@ -107,7 +107,7 @@ class Trial(tune.Trainable):
         share, group = self.study.share, ray.util.get_current_placement_group()
         described = experiment.description(config, program, share)
         if not new:
-            paced, accept = program.algorithm.paced_by(), self.study.accept_changes
+            paced, accept = experiment.paced_by(config, program.algorithm), self.study.accept_changes
             described = experiment.carried_on(self.folder, described, paced, accept)
         card = Card(
             self.name if self.run == "run" else f"{self.name}/{self.run}",

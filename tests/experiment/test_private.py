@@ -1,0 +1,65 @@
+"""What would void the guarantee is refused in words, before a run and when one is resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedray.config.source import ConfigError
+from fedray.experiment import check_setup, load
+
+PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=uniform", "cohort.sampling=poisson"]
+
+
+def refused(*overrides: str, config: str = "fedavg/keywords") -> str:
+    loaded, source = load(config, [*PRIVATE, *overrides])
+    with pytest.raises(ConfigError) as error:
+        check_setup(loaded, source)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("strategy.kind=by_examples", "one client could move the result by more than its share"),
+        ("strategy.kind=median", "one client could move the result by more than its share"),
+        ("strategy.clip_norm=1.0", "leave out strategy.clip_norm"),
+        ("cohort.sampling=weighted", "its account needs cohort.sampling poisson or uniform, not weighted"),
+        ("cohort.sampling=cyclic", "its account needs cohort.sampling poisson or uniform, not cyclic"),
+        ("cohort={size: 4, sampling: uniform, availability: 0.5}", "its account needs cohort.availability=1"),
+        ("privacy={kind: correlated, noise: 1.0, delta: 1e-5}", "its account needs cohort.sampling cyclic"),
+    ],
+)
+def test_a_setting_that_voids_the_guarantee(override: str, words: str) -> None:
+    assert words in refused(override)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("scaffold/embedded", "shares more than the sum of its clients' updates"),
+        ("fedmem/embedded", "shares more than the sum of its clients' updates"),
+        ("fednst/baselines/sl", "trains in one place"),
+    ],
+)
+def test_an_algorithm_that_is_not_covered(config: str, words: str) -> None:
+    assert words in refused(config=config)
+
+
+def test_a_private_configuration_passes() -> None:
+    check_setup(*load("fedavg/keywords", PRIVATE))
+
+
+def test_section_values_are_checked() -> None:
+    cases: dict[str, Any] = {
+        "{kind: gaussian, noise: 1.0}": "privacy.delta is missing",
+        "{kind: gaussian, delta: 1e-5}": "set either epsilon",
+        "{kind: gaussian, delta: 2, noise: 1}": "delta must be below 1",
+        "{kind: skellam, noise: 1.0, delta: 1e-5, bits: 64}": "bits must be from 2 to 32",
+        "{kind: gaussian, noise: 1.0, delta: 1e-5, clip: {layers: all}}": "clip.layers must be one of",
+        "{kind: gaussian, noise: 1.0, delta: 1e-5, as_if: {cohort: 5}}": "as_if needs both",
+    }
+    for given, words in cases.items():
+        with pytest.raises(ConfigError, match=words):
+            load("fedavg/keywords", [f"privacy={given}"])
