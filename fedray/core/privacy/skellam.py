@@ -122,16 +122,10 @@ class Encoding:
         return decoded
 
     def divergence(self, order: int) -> float:
-        """A bound on the Renyi divergence of this order, from 2, for one client in a round where `shares` answer.
-
-        Agarwal et al., Theorem 3.5: the Gaussian's order / (2 z^2), and a term that vanishes with finer scales.
-        """
-        if self.noise == 0:
-            return math.inf
-        two, variance = self.rounded_bound**2, (self.noise * self.rounded_bound) ** 2
-        one = min(math.sqrt(self.length * two), two)  # the sum of absolute values; those of whole numbers are squares
-        further = min(((2 * order - 1) * two + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
-        return order * two / (2 * variance) + further
+        """`renyi` of this order for one client, in a round where `shares` clients answer; infinite without noise."""
+        two = self.rounded_bound
+        one = min(math.sqrt(self.length) * two, two**2)  # |x| <= x^2 for whole numbers
+        return renyi(order, two, one, (self.noise * two) ** 2) if self.noise else math.inf
 
     def _modulo(self, numbers: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> Numbers:
         mask = numbers.dtype.type(2 * self.half - 1)
@@ -150,3 +144,13 @@ class Encoding:
         """Standard deviation of a number in the sum, sqrt(V(scale))."""
         updates = (self.cohort * scale * self.bound) ** 2 / self.length
         return math.sqrt(updates + self.cohort / 4 + self._variance(scale, self.cohort))
+
+
+def renyi(order: int, two: float, one: float, variance: float) -> float:
+    """A bound on the Renyi divergence of an order from 2 that Skellam noise of this variance leaves of an update.
+
+    `two` bounds the update's Euclidean norm, `one` the sum of its absolute values (Agarwal et al., Theorem 3.5). The
+    first term is the Gaussian mechanism's.
+    """
+    further = min(((2 * order - 1) * two**2 + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
+    return order * two**2 / (2 * variance) + further

@@ -5,10 +5,8 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fedray.core.privacy.skellam import BETA, Encoding, Signs
+from fedray.core.privacy.skellam import BETA, Encoding, Signs, renyi
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Vector
 
@@ -79,17 +77,11 @@ def test_sums_do_not_depend_on_the_order_or_on_wrapping() -> None:
     assert np.abs(plan.decode(one, signs) - true).max() < 10 * math.sqrt(7 / 4) / plan.scale
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    size=st.integers(1, 5_000),
-    noise=st.floats(0, 5),
-    cohort=st.integers(1, 300),
-    bits=st.integers(10, 32),
-    deviations=st.floats(1, 6),
-)
-def test_the_scale_is_the_largest_that_fits_and_rounded_norms_keep_their_bound(
-    size: int, noise: float, cohort: int, bits: int, deviations: float
-) -> None:
+@pytest.mark.parametrize("case", range(60))
+def test_the_scale_is_the_largest_that_fits_and_rounded_norms_keep_their_bound(case: int) -> None:
+    draw = numpy_generator("case", case)
+    size, cohort, bits = int(draw.integers(1, 5_000)), int(draw.integers(1, 300)), int(draw.integers(10, 33))
+    noise, deviations = float(draw.uniform(0, 5)), float(draw.uniform(1, 6))
     try:
         plan = encoding(size, noise, cohort, bits, deviations=deviations)
     except ValueError as error:
@@ -100,7 +92,7 @@ def test_the_scale_is_the_largest_that_fits_and_rounded_norms_keep_their_bound(
     sent = plan.encode(update("normal", 0, size), signs_of(plan), numpy_generator(1))
     signed = (sent.astype(np.int64) + plan.half) % (2 * plan.half) - plan.half
     assert np.linalg.norm(signed.astype(np.float64)) <= plan.rounded_bound * (1 + 1e-9)
-    assert size <= plan.length <= max(1.05 * size, size + 20)
+    assert size <= plan.length <= 1.07 * size + 20
 
 
 def test_rounding_has_no_bias_and_seldom_draws_again() -> None:
@@ -139,19 +131,15 @@ def test_one_draw_has_the_distribution_of_the_sum_of_the_draws_of_clients() -> N
 
 @pytest.mark.parametrize("variance", [2.0, 30.0, 1000.0])
 @pytest.mark.parametrize("order", [2, 8, 32])
-def test_the_divergence_bounds_that_of_shifted_skellam_numbers(variance: float, order: int) -> None:
-    plan = encoding(size=1, noise=1.0, cohort=1)
-    shift = 2  # B of a single number, by hand
-    object.__setattr__(plan, "__dict__", plan.__dict__ | {"noise": math.sqrt(variance) / shift})
-    plan.__dict__["scale"] = next(s for s in np.linspace(0.01, 10, 100_000) if plan._rounded(s) >= shift) / 1.0
+def test_the_bound_holds_for_the_divergence_of_shifted_skellam_numbers(variance: float, order: int) -> None:
+    shift = 2
     values = np.arange(-math.ceil(20 * math.sqrt(variance)) - 40, math.ceil(20 * math.sqrt(variance)) + 40)
     noise = scipy.stats.skellam(variance / 2, variance / 2)
     ratio = order * noise.logpmf(values - shift) + (1 - order) * noise.logpmf(values)
     ratio = ratio[np.isfinite(ratio)]
     exact = float(np.logaddexp.reduce(ratio)) / (order - 1)
     gaussian = order * shift**2 / (2 * variance)
-    assert exact <= plan.divergence(order) * (1 + 1e-3)
-    assert plan.divergence(order) >= gaussian
+    assert exact <= renyi(order, shift, shift, variance) < 3 * gaussian
 
 
 def test_the_divergence_is_the_gaussians_where_the_scale_is_fine() -> None:
@@ -162,9 +150,7 @@ def test_the_divergence_is_the_gaussians_where_the_scale_is_fine() -> None:
 
 
 def test_too_few_bits_are_refused_in_words() -> None:
-    with pytest.raises(
-        ValueError, match=r"privacy.bits=8 is too few for 178,000 numbers of 1,000 clients"
-    ):
+    with pytest.raises(ValueError, match=r"privacy.bits=8 is too few for 178,000 numbers of 1,000 clients"):
         encoding(size=178_000, noise=2.0, cohort=1_000, bits=8)
 
 
