@@ -1,0 +1,156 @@
+"""Distributed differential privacy: clients send whole numbers, and the sum of their Skellam noise hides each of them.
+
+Agarwal, Kairouz, Liu. The Skellam Mechanism for Differentially Private Federated Learning. NeurIPS 2021; scaling and
+conditional rounding as in Kairouz, Liu, Steinke. The Distributed Discrete Gaussian Mechanism for Federated Learning
+with Secure Aggregation. ICML 2021. A client
+
+1. rotates its update, so that no number stands out: random signs, then the orthonormal cosine transform. The papers
+   take Walsh-Hadamard's, which needs a power of two: up to twice the numbers, and five times the time;
+2. multiplies it by `scale`, and rounds each number up or down at random, without bias. It draws again if the rounded
+   norm is above `rounded_bound`;
+3. adds its share of the noise. Sums of Skellam numbers are Skellam, so a simulation draws the cohort's noise once.
+
+Sums are modulo 2^bits. Sums of whole numbers are exact in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.fft
+from scipy.optimize import brentq
+
+from fedray.core.types import Vector
+
+BETA = math.exp(-0.5)  # at most this share of roundings is drawn again, the papers' choice
+MARGIN = 1e-4  # relative: how far above its bound the norm of a clipped float32 vector may be
+Numbers = npt.NDArray[np.uint32]
+Signs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """From updates of `size` numbers with a norm of at most `bound` to whole numbers of `bits`, and back.
+
+    The noise of `shares` clients has `noise` times the bound of a rounded update as its standard deviation. The
+    guarantee of this noise holds where at least `shares` clients answer.
+    """
+
+    size: int
+    bound: float  # C, above 0
+    noise: float  # z, 0 or more
+    cohort: int  # clients of a round
+    shares: int  # clients whose noise is enough
+    bits: int
+    deviations: float  # k: standard deviations of the sum that fit into `bits`
+
+    def __post_init__(self) -> None:
+        assert self.size > 0 and self.bound > 0 and self.noise >= 0 and self.shares > 0, self
+        if self.deviations * self._deviation(0.0) >= self.half:
+            raise ValueError(
+                f"privacy.bits={self.bits} is too few for {self.size:,} numbers of {self.cohort:,} clients with noise "
+                f"{self.noise:g}: raise bits, or lower privacy.deviations ({self.deviations:g})"
+            )
+
+    @functools.cached_property
+    def length(self) -> int:
+        """Numbers on the way: `size`, and at most a few percent more for a fast transform."""
+        return int(scipy.fft.next_fast_len(self.size, real=True))
+
+    @property
+    def half(self) -> int:
+        """2^(bits - 1): sums from -half to half - 1 come back as they were."""
+        return 1 << (self.bits - 1)
+
+    @functools.cached_property
+    def scale(self) -> float:
+        """The factor s before rounding: the largest at which `deviations` of the sum fit, k sqrt(V(s)) = 2^(bits - 1).
+
+        With n clients, d numbers and the rounded bound B(s), V(s) = (n s C)^2 / d + n / 4 + (z B(s))^2 n / shares
+        bounds the variance of a number: the sum of n equal updates, rotated; rounding; noise.
+        """
+        most = self.half / self.bound * math.sqrt(self.length)  # more than one client's update could have
+        return float(brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
+
+    @property
+    def rounded_bound(self) -> float:
+        """B: the largest norm of an update after scaling and rounding, in whole numbers."""
+        return self._rounded(self.scale)
+
+    @property
+    def inflation(self) -> float:
+        """How much larger rounding makes the bound, and with it the noise: B / (s C), from 1."""
+        return self.rounded_bound / (self.scale * self.bound)
+
+    def deviation(self, clients: int) -> float:
+        """Standard deviation of the noise of `clients` clients in each number of the decoded sum."""
+        return math.sqrt(self._variance(self.scale, clients)) / self.scale
+
+    def signs(self, generator: np.random.Generator) -> Signs:
+        """The random signs of a round's rotation, [length]: the same for all clients of the round."""
+        return generator.integers(0, 2, self.length).astype(np.float64) * 2 - 1
+
+    def encode(self, delta: Vector, signs: Signs, generator: np.random.Generator) -> Numbers:
+        """A clipped update as numbers modulo 2^bits, without noise: uint32 [length]. `generator`: of the rounding."""
+        norm = float(np.linalg.norm(delta.astype(np.float64)))
+        assert norm <= self.bound * (1 + MARGIN), f"the update's norm is {norm}, above its bound {self.bound}"
+        padded = np.zeros(self.length)
+        padded[: self.size] = delta
+        # What clipping in float32 has left above the bound would be many whole numbers at a fine scale.
+        scale = self.scale * self.bound / max(norm, self.bound)
+        exact = scipy.fft.dct(padded * signs, norm="ortho", overwrite_x=True) * scale
+        most = self.rounded_bound**2
+        while True:
+            rounded = np.floor(exact + generator.random(self.length))
+            if float(rounded @ rounded) <= most:
+                return self._modulo(rounded.astype(np.int64))
+
+    def noise_of(self, clients: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+        """The noise in the sum of `clients` clients, one draw with the distribution of the sum of theirs: [length]."""
+        mean = self._variance(self.scale, clients) / 2
+        return generator.poisson(mean, self.length) - generator.poisson(mean, self.length)
+
+    def decode(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger], signs: Signs) -> Vector:
+        """The sum of updates, float32 [size], of a sum of encoded updates and noise; both may have wrapped around."""
+        centred = self._modulo(total + self.half).astype(np.float64) - self.half
+        rotated = scipy.fft.idct(centred / self.scale, norm="ortho", overwrite_x=True) * signs
+        decoded: Vector = rotated[: self.size].astype(np.float32)
+        return decoded
+
+    def divergence(self, order: int) -> float:
+        """`renyi` of this order for one client, in a round where `shares` clients answer; infinite without noise."""
+        two = self.rounded_bound
+        one = min(math.sqrt(self.length) * two, two**2)  # |x| <= x^2 for whole numbers
+        return renyi(order, two, one, (self.noise * two) ** 2) if self.noise else math.inf
+
+    def _modulo(self, numbers: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> Numbers:
+        mask = numbers.dtype.type(2 * self.half - 1)
+        return (numbers & mask).astype(np.uint32)
+
+    def _rounded(self, scale: float) -> float:
+        """Kairouz et al., Theorem 1: the largest norm after rounding, which at least 1 - BETA of the roundings keep."""
+        norm, root = scale * self.bound, math.sqrt(self.length)
+        likely = norm**2 + root**2 / 4 + math.sqrt(2 * math.log(1 / BETA)) * (norm + root / 2)
+        return min(norm + root, math.sqrt(likely))
+
+    def _variance(self, scale: float, clients: int) -> float:
+        return (self.noise * self._rounded(scale)) ** 2 * clients / self.shares
+
+    def _deviation(self, scale: float) -> float:
+        """Standard deviation of a number in the sum, sqrt(V(scale))."""
+        updates = (self.cohort * scale * self.bound) ** 2 / self.length
+        return math.sqrt(updates + self.cohort / 4 + self._variance(scale, self.cohort))
+
+
+def renyi(order: int, two: float, one: float, variance: float) -> float:
+    """A bound on the Renyi divergence of an order from 2 that Skellam noise of this variance leaves of an update.
+
+    `two` bounds the update's Euclidean norm, `one` the sum of its absolute values (Agarwal et al., Theorem 3.5). The
+    first term is the Gaussian mechanism's.
+    """
+    further = min(((2 * order - 1) * two**2 + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
+    return order * two**2 / (2 * variance) + further

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from fedray.core.privacy.skellam import BETA, Encoding, Signs, renyi
+from fedray.core.seeds import numpy_generator
+from fedray.core.types import Vector
+
+BOUND = 0.5
+KINDS = ("normal", "heavy", "one", "equal")
+
+
+def encoding(size: int = 20_000, noise: float = 1.0, cohort: int = 50, bits: int = 16, **other: object) -> Encoding:
+    chosen = {"size": size, "bound": BOUND, "noise": noise, "cohort": cohort, "bits": bits}
+    return Encoding(**{"shares": cohort, "deviations": 4.0} | chosen | other)
+
+
+def update(kind: str, client: int, size: int) -> Vector:
+    """An update of the largest norm. "one" and "equal" are the same for all clients: their sum is the largest."""
+    generator = numpy_generator("update", kind, client)
+    values = {
+        "normal": lambda: generator.standard_normal(size),
+        "heavy": lambda: generator.standard_t(2, size),
+        "one": lambda: np.eye(1, size, 7)[0],
+        "equal": lambda: np.ones(size),
+    }[kind]()
+    return (values * (BOUND / np.linalg.norm(values))).astype(np.float32)
+
+
+def signs_of(plan: Encoding) -> Signs:
+    return plan.signs(numpy_generator(0, "rotation", 3))
+
+
+@pytest.mark.parametrize("bits", [12, 16, 20])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_has_the_error_of_its_noise_and_hardly_a_number_wraps(kind: str, bits: int) -> None:
+    plan = encoding(bits=bits)
+    signs, total, exact, true = (
+        signs_of(plan),
+        np.zeros(plan.length, np.uint32),
+        np.zeros(plan.length),
+        np.zeros(20_000),
+    )
+    for client in range(plan.cohort):
+        delta = update(kind, client, plan.size)
+        sent = plan.encode(delta, signs, numpy_generator(0, "rounding", client))
+        assert sent.dtype == np.uint32 and int(sent.max()) < 2**bits
+        true += delta
+        total += sent
+        exact += (sent.astype(np.int64) + plan.half) % (2 * plan.half) - plan.half
+    noise = plan.noise_of(plan.cohort, numpy_generator(0, "noise", 3))
+    decoded = plan.decode(total + noise, signs)
+    wrapped = np.mean(np.abs(exact + noise) >= plan.half)
+    assert wrapped <= 2 * scipy.stats.norm.sf(4.0) + 4 * math.sqrt(6e-5 / plan.length)
+    ideal = plan.noise * BOUND  # the Gaussian mechanism's
+    error = np.std(decoded - true) / ideal
+    assert plan.deviation(plan.cohort) / ideal == pytest.approx(plan.inflation)
+    assert error == pytest.approx(plan.inflation, rel=0.03)
+    assert plan.inflation < {12: 1.1, 16: 1.001, 20: 1.00001}[bits]
+
+
+def test_sums_do_not_depend_on_the_order_or_on_wrapping() -> None:
+    plan = encoding(noise=0.0, cohort=7, bits=20)
+    signs = signs_of(plan)
+    sent = [plan.encode(update("normal", i, plan.size), signs, numpy_generator(i)) for i in range(7)]
+    one = np.zeros(plan.length, np.uint32)
+    for part in sent:
+        one += part
+    lanes = [sum(lane, np.zeros(plan.length, np.uint32)) for lane in (sent[6:3:-1], sent[3::-1])]
+    other = lanes[1] + lanes[0] + np.uint32(2**20)  # mod 2^32, and reduced when it is decoded
+    assert plan.decode(one, signs).tobytes() == plan.decode(other, signs).tobytes()
+    true = sum(update("normal", i, plan.size).astype(np.float64) for i in range(7))
+    assert np.abs(plan.decode(one, signs) - true).max() < 10 * math.sqrt(7 / 4) / plan.scale
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_the_scale_is_the_largest_that_fits_and_rounded_norms_keep_their_bound(case: int) -> None:
+    draw = numpy_generator("case", case)
+    size, cohort, bits = int(draw.integers(1, 5_000)), int(draw.integers(1, 300)), int(draw.integers(10, 33))
+    noise, deviations = float(draw.uniform(0, 5)), float(draw.uniform(1, 6))
+    try:
+        plan = encoding(size, noise, cohort, bits, deviations=deviations)
+    except ValueError as error:
+        assert "raise bits" in str(error)
+        return
+    variance = (cohort * plan.scale * BOUND) ** 2 / plan.length + cohort / 4 + (noise * plan.rounded_bound) ** 2
+    assert deviations * math.sqrt(variance) == pytest.approx(plan.half, rel=1e-6)
+    sent = plan.encode(update("normal", 0, size), signs_of(plan), numpy_generator(1))
+    signed = (sent.astype(np.int64) + plan.half) % (2 * plan.half) - plan.half
+    assert np.linalg.norm(signed.astype(np.float64)) <= plan.rounded_bound * (1 + 1e-9)
+    assert size <= plan.length <= 1.07 * size + 20
+
+
+def test_rounding_has_no_bias_and_seldom_draws_again() -> None:
+    plan = encoding(size=1_000, bits=11, noise=0.1)
+    delta, signs = update("normal", 0, plan.size), signs_of(plan)
+    generator = numpy_generator(2)
+    mean = np.mean([plan.decode(plan.encode(delta, signs, generator), signs) for _ in range(400)], axis=0)
+    assert np.abs(mean - delta).max() < 5 * 0.5 / plan.scale / math.sqrt(400)
+    scaled = np.random.default_rng(3).standard_normal(plan.length)
+    scaled *= plan.scale * BOUND / np.linalg.norm(scaled)
+    draws = np.floor(scaled + generator.random((500, plan.length)))
+    assert np.mean(np.linalg.norm(draws, axis=1) > plan.rounded_bound) < BETA
+
+
+@pytest.mark.parametrize("clients", [5, 10, 20])
+def test_noise_has_the_variance_of_the_sum_of_its_clients(clients: int) -> None:
+    plan = encoding(size=100_000, cohort=20, shares=10)
+    noise = plan.noise_of(clients, numpy_generator(0, "noise", clients))
+    assert noise.dtype == np.int64
+    variance = (plan.noise * plan.rounded_bound) ** 2 * clients / 10
+    assert np.var(noise) == pytest.approx(variance, rel=5 * math.sqrt(2 / plan.length))
+    assert abs(noise.mean()) < 5 * math.sqrt(variance / plan.length)
+    assert plan.deviation(clients) == pytest.approx(math.sqrt(variance) / plan.scale)
+
+
+def test_one_draw_has_the_distribution_of_the_sum_of_the_draws_of_clients() -> None:
+    plan = encoding(size=20_000, noise=0.02, cohort=8, bits=10)  # so little noise that a Gaussian would differ
+    together = plan.noise_of(8, numpy_generator(0))
+    apart = sum(plan.noise_of(1, numpy_generator(1, client)) for client in range(8))
+    values = np.arange(-2, 3)
+    expected = scipy.stats.skellam(*2 * [(plan.noise * plan.rounded_bound) ** 2 / 2]).pmf(values) * plan.length
+    for drawn in (together, apart):
+        counts = np.array([np.sum(drawn == value) for value in values])
+        assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected))
+
+
+@pytest.mark.parametrize("variance", [2.0, 30.0, 1000.0])
+@pytest.mark.parametrize("order", [2, 8, 32])
+def test_the_bound_holds_for_the_divergence_of_shifted_skellam_numbers(variance: float, order: int) -> None:
+    shift = 2
+    values = np.arange(-math.ceil(20 * math.sqrt(variance)) - 40, math.ceil(20 * math.sqrt(variance)) + 40)
+    noise = scipy.stats.skellam(variance / 2, variance / 2)
+    ratio = order * noise.logpmf(values - shift) + (1 - order) * noise.logpmf(values)
+    ratio = ratio[np.isfinite(ratio)]
+    exact = float(np.logaddexp.reduce(ratio)) / (order - 1)
+    gaussian = order * shift**2 / (2 * variance)
+    assert exact <= renyi(order, shift, shift, variance) < 3 * gaussian
+
+
+def test_the_divergence_is_the_gaussians_where_the_scale_is_fine() -> None:
+    for bits, more in ((12, 1e-4), (16, 1e-6), (20, 1e-8)):
+        plan = encoding(size=178_000, cohort=100, bits=bits)
+        assert 16 < plan.divergence(32) < 16 * (1 + more)
+    assert encoding(noise=0.0).divergence(2) == math.inf
+
+
+def test_too_few_bits_are_refused_in_words() -> None:
+    with pytest.raises(ValueError, match=r"privacy.bits=8 is too few for 178,000 numbers of 1,000 clients"):
+        encoding(size=178_000, noise=2.0, cohort=1_000, bits=8)
+
+
+def test_an_update_that_is_not_clipped_is_our_error() -> None:
+    plan = encoding()
+    with pytest.raises(AssertionError, match="above its bound 0.5"):
+        plan.encode(1.01 * update("normal", 0, plan.size), signs_of(plan), numpy_generator(0))
