@@ -4,31 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from fedray.core.privacy.clipping import Clipping, Flags
+from fedray.core.privacy.mechanism import rotation
 from fedray.core.privacy.settings import ClipSettings
+from fedray.core.privacy.skellam import Encoding
+from fedray.core.seeds import numpy_generator
 from fedray.core.types import Layer, Update, Vector
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What the clients of a lane hold to: a bound for each group of their updates of `size` numbers."""
+    """The terms of a round: a bound for each group of updates of `size` numbers, and their code if they have one."""
 
     clip: ClipSettings
     bounds: tuple[float, ...]
     size: int
+    encoding: Encoding | None
+    sent: int | None  # bytes of an update on the way; None: as the algorithm sends it
+    seed: int  # of the run
+    round: int
 
-    def clipping(self, layers: Sequence[Layer]) -> Clipping:
-        """How updates are cut into groups. `layers`: the algorithm's."""
-        return Clipping(self.clip, layers, self.size)
+    def held_to(self, layers: Sequence[Layer]) -> Guarded:
+        """The guard of an actor. `layers`: the algorithm's."""
+        return Guarded(self, layers)
 
-    def protect(self, update: Update, clipping: Clipping) -> tuple[Vector, Flags]:
-        """The clipped delta, and which groups were clipped. ValueError: the update tells more than its delta."""
+
+class Guarded:
+    """A guard with what it computes once a lane."""
+
+    def __init__(self, guard: Guard, layers: Sequence[Layer]) -> None:
+        self.guard = guard
+        self._clipping = Clipping(guard.clip, layers, guard.size)
+        self._bounds = np.asarray(guard.bounds)
+        self._signs = None if guard.encoding is None else rotation(guard.encoding, guard.seed, guard.round)
+
+    def protect(self, update: Update, client: str) -> tuple[Vector, Flags]:
+        """The update as it leaves the client, and which groups were clipped. ValueError: it tells more than its delta.
+
+        In a code it is uint32, in more numbers than delta has: only sums of such vectors have a meaning.
+        """
+        guard = self.guard
         if update.vectors:
             names = ", ".join(update.vectors)
             raise ValueError(f"the update sends {names} beside its delta, which `privacy` does not cover")
-        if update.delta.size != self.size:
-            raise ValueError(f"the update has {update.delta.size:,} numbers, a private update has {self.size:,}")
-        return clipping.clip(update.delta, np.asarray(self.bounds))
+        if update.delta.size != guard.size:
+            raise ValueError(f"the update has {update.delta.size:,} numbers, a private update has {guard.size:,}")
+        delta, clipped = self._clipping.clip(update.delta, self._bounds)
+        if guard.encoding is None or self._signs is None:
+            return delta, clipped
+        generator = numpy_generator(guard.seed, "privacy rounding", guard.round, client)
+        return cast(Vector, guard.encoding.encode(delta, self._signs, generator)), clipped

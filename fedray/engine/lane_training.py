@@ -141,7 +141,7 @@ class LaneBook:
             tuple[str, State | None]
         ] = []  # in training: client, the state that was prepared for it just now
         self._since = time.perf_counter()  # when the current phase began
-        self._clipping = lane.guard.clipping(place.layers) if lane.guard is not None else None
+        self._guard = lane.guard.held_to(place.layers) if lane.guard is not None else None
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     def clients(self) -> Iterator[Client]:
@@ -241,7 +241,7 @@ class LaneBook:
         packing = self._check(update)
         report, result = dict(update.report), self.result
         log_weight = self.aggregation.log_weight(report)
-        flat, clipped = self._protected(update, packing)
+        flat, clipped = self._protected(client, update, packing)
         metrics = result.partial.metrics + update.metrics
         state = update.state if update.state is not None else prepared
         scores = result.partial.personal + self._score(client, state)
@@ -255,13 +255,15 @@ class LaneBook:
         result.counted += log_weight != -math.inf
         result.reports[client] = report
         sent = update.delta.nbytes if update.sent is None else update.sent
+        if self._guard is not None and self._guard.guard.sent is not None:
+            sent = self._guard.guard.sent
         result.up_bytes += sent + packing.vector_bytes + 8 * len(report)
 
-    def _protected(self, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
+    def _protected(self, client: str, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
         """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
-        if self.lane.guard is None or self._clipping is None:
+        if self._guard is None:
             return packing.pack(self.program.algorithm.strategy.clip(update.delta), update), None
-        return self.lane.guard.protect(update, self._clipping)
+        return self._guard.protect(update, client)
 
     def _check(self, update: Update) -> Packing:
         """The update's packing. ValueError: the update cannot be added to those of other clients."""

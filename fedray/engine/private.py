@@ -11,8 +11,9 @@ import numpy as np
 
 from fedray.core.packing import Packing
 from fedray.core.privacy.clipping import Bounds, Clipping
-from fedray.core.privacy.mechanism import Mechanism
-from fedray.core.types import Broadcast, Layer
+from fedray.core.privacy.mechanism import Gathered, Mechanism
+from fedray.core.privacy.settings import Skellam
+from fedray.core.types import Broadcast, Layer, RunError
 from fedray.engine.guard import Guard
 from fedray.engine.outcome import Outcome
 from fedray.engine.soundness import sizes
@@ -30,8 +31,16 @@ class PrivateRounds:
 
     def guard(self, progress: Progress, broadcast: Broadcast) -> Guard:
         """What the lanes of the next round hold to."""
-        clipping = self._cut(broadcast)
-        return Guard(self.mechanism.settings.clip, tuple(self._bounds(progress, clipping).tolist()), clipping.size)
+        clipping, mechanism = self._cut(broadcast), self._mechanism(progress)
+        bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
+        try:
+            encoding = mechanism.encoding(size)
+        except ValueError as error:
+            raise RunError(str(error)) from error
+        sent = None
+        if encoding is not None and isinstance(settings, Skellam):
+            sent = mechanism.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
+        return Guard(settings.clip, bounds, size, encoding, sent, self.seed, progress.round)
 
     def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
         """Put the mean with noise in the place of the plain mean. Noise is released even where nobody answered."""
@@ -40,9 +49,9 @@ class PrivateRounds:
         counts = [lane.clipped for lane in outcome.lanes if lane.clipped is not None]
         clipped = reduce(add, counts, np.zeros(len(bounds), np.int64))
         answered = sum(lane.counted for lane in outcome.lanes)
-        total = outcome.partial.updates.total
         mechanism = self._mechanism(progress)
-        released = mechanism.release(total, clipping, bounds, clipped, answered, self.seed, progress.round)
+        gathered = Gathered(outcome.partial.updates.total, clipped, answered, outcome.cohort)
+        released = mechanism.release(gathered, clipping, bounds, self.seed, progress.round)
         outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
         outcome.private_row = released.row
         outcome.private = {NOISE: mechanism.noise} | {

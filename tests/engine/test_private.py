@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedray.core.privacy.mechanism import Mechanism
-from fedray.core.privacy.settings import ClipSettings, Gaussian
+from fedray.core.privacy.settings import ClipSettings, Correlated, Gaussian, Local, Skellam
 from fedray.core.strategies import Uniform
 from fedray.core.types import RunError
 from fedray.engine.settings import CohortSettings
@@ -62,3 +62,30 @@ def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:
 def test_what_travels_beside_the_update_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="sum, count beside its delta, which `privacy` does not cover"):
         run(tmp_path, algorithm=Beside, **private())
+
+
+CYCLIC = CohortSettings(size=3, sampling="cyclic")
+FIXED = ClipSettings(norm=5.0, layers="uniform")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("mechanism", "cohort"),
+    [
+        (Mechanism(Local(delta=1e-3, noise=0.5, clip=FIXED), 0.5, 4), POISSON),
+        (Mechanism(Correlated(delta=1e-3, noise=0.5, clip=FIXED, bands=3), 0.5, 3, (1.0, -0.5, -0.125)), CYCLIC),
+        (Mechanism(Skellam(delta=1e-3, noise=0.5, clip=FIXED), 0.5, 4), CohortSettings(size=4)),
+    ],
+    ids=["local", "correlated", "skellam"],
+)
+def test_every_kind_gives_the_same_bits(tmp_path: Path, mechanism: Mechanism, cohort: CohortSettings) -> None:
+    options = {"privacy": mechanism, "strategy": Uniform(), "cohort": cohort, "data": ToyData(6)}
+    run(tmp_path / "one", **options)
+    run(tmp_path / "resumed", rounds=2, actors=2, **options)
+    run(tmp_path / "resumed", actors=2, **options)
+    same(tmp_path / "one", tmp_path / "resumed")
+    found = rows(tmp_path / "one")
+    assert all(row["privacy/noise_std"] > 0 for row in found)
+    if isinstance(mechanism.settings, Skellam):
+        assert all(row["privacy/opened"] == 1 for row in found)
+        assert found[0]["traffic/up_bytes"] > 4 * 2 * SIZE, "keys and shares travel with the numbers of 16 bits"

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.privacy.clipping import Bounds, Clipping
-from fedray.core.privacy.settings import Local, Private
+from fedray.core.privacy.secure_aggregation import SecureAggregation
+from fedray.core.privacy.settings import Local, Private, Skellam
+from fedray.core.privacy.skellam import Encoding, Numbers, Signs
 from fedray.core.seeds import Name, numpy_generator
 from fedray.core.types import Vector
 
@@ -21,10 +23,20 @@ COUNT_SHARE = 20  # the noise of an adaptive bound's count is a cohort / 20 (And
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """What the clients of a round have sent."""
+
+    total: Vector | Numbers | None  # the sum of clipped updates, or of whole numbers; None: nobody answered
+    clipped: npt.NDArray[np.int64]  # for each group, the clients whose updates were scaled down
+    answered: int  # clients
+    cohort: int  # clients, with those that did not answer
+
+
+@dataclass(frozen=True)
 class Released:
     """What a round releases, and what the run's row says of it."""
 
-    mean: Vector  # of the cohort's updates, with noise
+    mean: Vector | None  # of the cohort's updates, with noise; None: secure aggregation could not open their sum
     bounds: Bounds  # of the next round
     row: Mapping[str, float]
 
@@ -49,39 +61,75 @@ class Mechanism:
         return self.settings.as_if.cohort or self.cohort
 
     @property
+    def simulated_noise(self) -> float:
+        """z in the simulation: the mean of a smaller cohort gets the noise that the mean of the claimed one has."""
+        return self.noise * self.cohort / self.claimed
+
+    @property
     def count_noise(self) -> float:
         """sigma_b: standard deviation, in clients, of the noise of each group's count of clients within their bound."""
         return self.settings.clip.count_noise or self.claimed / COUNT_SHARE
 
-    def release(
-        self,
-        total: Vector | None,
-        clipping: Clipping,
-        bounds: Bounds,
-        clipped: npt.NDArray[np.int64],
-        answered: int,
-        seed: Name,
-        round: int,
-    ) -> Released:
-        """The mean of a round's updates, with noise.
+    def encoding(self, size: int) -> Encoding | None:
+        """Skellam: how updates of `size` numbers become whole numbers. ValueError: their sum does not fit."""
+        if not isinstance(skellam := self.settings, Skellam):
+            return None
+        cohort = round(self.cohort)
+        shares = self.secure(cohort).fewest
+        bound = skellam.clip.norm
+        return Encoding(size, bound, self.simulated_noise, cohort, shares, skellam.bits, skellam.deviations)
 
-        `total`: the sum of the clipped updates; None: nobody answered, and there is noise all the same. `clipped`: for
-        each group, the clients whose updates were scaled down. `seed`: of the run; with the round it names the noise.
-        """
-        deviation = self.deviation(bounds, answered)
-        noise: Vector = np.float32(deviation) * self.draw(clipping.size, seed, round)
-        signal = np.zeros_like(noise) if total is None else total
-        mean: Vector = (signal + noise) / np.float32(self.cohort)
+    def secure(self, cohort: int) -> SecureAggregation:
+        """Skellam: the secure aggregation of a round."""
+        assert isinstance(self.settings, Skellam)
+        return SecureAggregation(cohort, self.settings.neighbours, self.settings.threshold)
+
+    def release(self, gathered: Gathered, clipping: Clipping, bounds: Bounds, seed: Name, round: int) -> Released:
+        """The mean of a round's updates, with noise. `seed`: of the run; with the round it names the noise."""
+        answered = gathered.answered
+        row = shown("bound", clipping.names, bounds)
+        row |= shown("clipped", clipping.names, gathered.clipped / max(answered, 1))
+        if (encoding := self.encoding(clipping.size)) is not None:
+            mean, more = self._opened(gathered, encoding, seed, round)
+        else:
+            mean, more = self._noisy(gathered, clipping.size, bounds, seed, round)
+        return Released(mean, self.adapted(bounds, answered - gathered.clipped, answered, seed, round), more | row)
+
+    def _noisy(
+        self, gathered: Gathered, size: int, bounds: Bounds, seed: Name, round: int
+    ) -> tuple[Vector, dict[str, float]]:
+        deviation = self.deviation(bounds, gathered.answered)
+        noise: Vector = np.float32(deviation) * self.draw(size, seed, round)
+        signal = np.zeros_like(noise) if gathered.total is None else gathered.total.astype(np.float32, copy=False)
+        return (signal + noise) / np.float32(self.cohort), self._row(deviation, signal)
+
+    def _opened(
+        self, gathered: Gathered, encoding: Encoding, seed: Name, round: int
+    ) -> tuple[Vector | None, dict[str, float]]:
+        """The mean of whole numbers that secure aggregation has opened. The clients' noise is one draw."""
+        here = np.arange(gathered.cohort) < gathered.answered  # who that is makes no difference on a random ring
+        opens = gathered.answered >= encoding.shares and self.secure(gathered.cohort).opens(
+            here, numpy_generator(seed, "privacy ring", round)
+        )
+        if not opens or gathered.total is None:
+            return None, {"privacy/opened": 0.0}
+        total = gathered.total.astype(np.int64)
+        noise = encoding.noise_of(gathered.answered, numpy_generator(seed, "privacy noise", round))
+        signs = rotation(encoding, seed, round)
+        row = self._row(encoding.deviation(gathered.answered), encoding.decode(total, signs))
+        return encoding.decode(total + noise, signs) / np.float32(self.cohort), row | {"privacy/opened": 1.0}
+
+    def _row(self, deviation: float, signal: Vector) -> dict[str, float]:
+        """Of a round: the noise in each number of the mean, and the norm of the signal over that of the noise."""
         row = {"privacy/noise_std": deviation / self.cohort}
-        if norm := _norm(noise):
-            row["privacy/snr"] = _norm(signal) / norm
-        row |= shown("bound", clipping.names, bounds)
-        row |= shown("clipped", clipping.names, clipped / max(answered, 1))
-        return Released(mean, self.adapted(bounds, answered - clipped, answered, seed, round), row)
+        if deviation:
+            norm = float(np.sqrt(np.square(signal, dtype=np.float64).sum()))
+            row["privacy/snr"] = norm / (deviation * math.sqrt(signal.size))
+        return row
 
     def deviation(self, bounds: Bounds, answered: int) -> float:
         """The standard deviation of the noise in the sum's numbers. Local: each client that answered adds noise."""
-        one = self.noise * self.cohort / self.claimed * float(np.sqrt(np.square(bounds).sum()))
+        one = self.simulated_noise * float(np.sqrt(np.square(bounds).sum()))
         return one * math.sqrt(answered) if isinstance(self.settings, Local) else one
 
     def draw(self, size: int, seed: Name, round: int) -> Vector:
@@ -112,5 +160,6 @@ def shown(name: str, groups: Sequence[str], values: npt.NDArray[np.float64]) -> 
     return {f"privacy/{name}|{group}": float(value) for group, value in zip(groups, values, strict=True)}
 
 
-def _norm(vector: Vector) -> float:
-    return float(np.sqrt(np.square(vector, dtype=np.float64).sum()))
+def rotation(encoding: Encoding, seed: Name, round: int) -> Signs:
+    """Skellam: the signs by which all clients of a round rotate their updates."""
+    return encoding.signs(numpy_generator(seed, "privacy rotation", round))

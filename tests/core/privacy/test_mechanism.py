@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import kurtosis
 
 from fedray.core.privacy.clipping import Clipping
-from fedray.core.privacy.mechanism import Mechanism
-from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Gaussian, Local
+from fedray.core.privacy.mechanism import Gathered, Mechanism, rotation
+from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Gaussian, Local, Skellam
 from fedray.core.types import Layer, Vector
 
 SIZE, COHORT, NORM, Z = 100_000, 50, 0.5, 2.0
@@ -21,8 +21,10 @@ CLIPPING = Clipping(SETTINGS.clip, MODEL, SIZE)
 NONE = np.zeros(2, np.int64)
 
 
-def released(round: int, total: Vector | None = None, mechanism: Mechanism = MECHANISM, answered: int = 0) -> Vector:
-    return mechanism.release(total, CLIPPING, CLIPPING.first, NONE, answered, 7, round).mean
+def released(round: int, total: Vector | None = None, answered: int = 0) -> Vector:
+    mean = MECHANISM.release(Gathered(total, NONE, answered, COHORT), CLIPPING, CLIPPING.first, 7, round).mean
+    assert mean is not None
+    return mean
 
 
 def test_the_noise_of_a_round_is_gaussian_of_deviation_z_c_over_the_cohort() -> None:
@@ -85,10 +87,29 @@ def test_clients_that_do_not_answer_leave_the_bound_where_it_is() -> None:
 
 
 def test_the_row_says_what_was_released() -> None:
-    row = MECHANISM.release(np.ones(SIZE, np.float32), CLIPPING, CLIPPING.first, np.array([3, 6]), 12, 7, 0).row
+    gathered = Gathered(np.ones(SIZE, np.float32), np.array([3, 6]), 12, COHORT)
+    row = MECHANISM.release(gathered, CLIPPING, CLIPPING.first, 7, 0).row
     assert row["privacy/clipped|a"] == 0.25 and row["privacy/clipped|b"] == 0.5
     assert row["privacy/bound|a"] == pytest.approx(NORM / np.sqrt(2))
     assert row["privacy/noise_std"] == pytest.approx(Z * NORM / COHORT)
     assert row["privacy/snr"] == pytest.approx(1 / (Z * NORM), rel=0.02)
     silent = Mechanism(replace(SETTINGS, noise=0.0), 0.0, COHORT)
-    assert "privacy/snr" not in silent.release(None, CLIPPING, CLIPPING.first, NONE, 0, 7, 0).row
+    assert "privacy/snr" not in silent.release(Gathered(None, NONE, 0, COHORT), CLIPPING, CLIPPING.first, 7, 0).row
+
+
+def test_whole_numbers_are_opened_where_enough_clients_answer() -> None:
+    settings = Skellam(delta=1e-5, noise=0.5, clip=ClipSettings(norm=NORM), bits=20, neighbours=10)
+    mechanism, clipping = Mechanism(settings, 0.5, COHORT), Clipping(settings.clip, (), 1000)
+    encoding = mechanism.encoding(1000)
+    assert encoding is not None
+    signs = rotation(encoding, 7, 3)
+    updates = np.random.default_rng(0).standard_normal((COHORT, 1000)).astype(np.float32)
+    updates *= NORM / np.linalg.norm(updates, axis=1, keepdims=True) * 0.99
+    coded = [encoding.encode(update, signs, np.random.default_rng(number)) for number, update in enumerate(updates)]
+    total = np.sum(coded, axis=0, dtype=np.uint32)
+    found = mechanism.release(Gathered(total, np.zeros(1, np.int64), COHORT, COHORT), clipping, clipping.first, 7, 3)
+    assert found.mean is not None and found.row["privacy/opened"] == 1
+    error = found.mean - updates.mean(0)
+    assert error.std() == pytest.approx(found.row["privacy/noise_std"], rel=0.1)
+    few = mechanism.release(Gathered(total, np.zeros(1, np.int64), 9, COHORT), clipping, clipping.first, 7, 3)
+    assert few.mean is None and few.row["privacy/opened"] == 0
