@@ -71,7 +71,8 @@ class Encoding:
         """The factor s before rounding: the largest at which `deviations` of the sum fit, k sqrt(V(s)) = 2^(bits - 1).
 
         With n clients, d numbers and the rounded bound B(s), V(s) = (n s C)^2 / d + n / 4 + (z B(s))^2 n / shares
-        bounds the variance of a number: the sum of n equal updates, rotated; rounding; noise.
+        bounds the mean variance of the numbers: the sum of n equal updates, rotated; rounding; noise. The cosine
+        transform may give single numbers twice the mean of the first term.
         """
         most = self.half / self.bound * math.sqrt(self.length)  # more than one client's update could have
         return float(brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
