@@ -24,6 +24,8 @@ import numpy.typing as npt
 import scipy.fft
 from scipy.optimize import brentq
 
+from fedray.core.privacy.secure_aggregation import SecureAggregation
+from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
 
 BETA = math.exp(-0.5)  # at most this share of roundings is drawn again, the papers' choice
@@ -145,6 +147,12 @@ class Encoding:
         """Standard deviation of a number in the sum, sqrt(V(scale))."""
         updates = (self.cohort * scale * self.bound) ** 2 / self.length
         return math.sqrt(updates + self.cohort / 4 + self._variance(scale, self.cohort))
+
+
+def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding:
+    """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum."""
+    enough = SecureAggregation(cohort, settings.neighbours, settings.threshold).fewest
+    return Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
 
 
 def _squares(values: npt.NDArray[np.float64]) -> float:
