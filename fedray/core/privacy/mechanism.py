@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedray.core.privacy.clipping import Bounds, Clipping
 from fedray.core.privacy.secure_aggregation import SecureAggregation
 from fedray.core.privacy.settings import Local, Private, Skellam
-from fedray.core.privacy.skellam import Encoding, Numbers, Signs
+from fedray.core.privacy.skellam import Encoding, Numbers, Signs, planned
 from fedray.core.seeds import Name, numpy_generator
 from fedray.core.types import Vector
 
@@ -74,10 +74,7 @@ class Mechanism:
         """Skellam: how updates of `size` numbers become whole numbers. ValueError: their sum does not fit."""
         if not isinstance(skellam := self.settings, Skellam):
             return None
-        cohort = round(self.cohort)
-        shares = self.secure(cohort).fewest
-        bound = skellam.clip.norm
-        return Encoding(size, bound, self.simulated_noise, cohort, shares, skellam.bits, skellam.deviations)
+        return planned(skellam, self.simulated_noise, size, round(self.cohort))
 
     def secure(self, cohort: int) -> SecureAggregation:
         """Skellam: the secure aggregation of a round."""

@@ -5,7 +5,7 @@ conditional rounding as in Kairouz, Liu, Steinke. The Distributed Discrete Gauss
 with Secure Aggregation. ICML 2021. A client
 
 1. rotates its update, so that no number stands out: random signs, then the orthonormal cosine transform. The papers
-   take Walsh-Hadamard's, which needs a power of two: up to twice the numbers, and five times the time;
+   take Walsh-Hadamard's, which needs a power of two: up to twice the numbers, and more than twice the time;
 2. multiplies it by `scale`, and rounds each number up or down at random, without bias. It draws again if the rounded
    norm is above `rounded_bound`;
 3. adds its share of the noise. Sums of Skellam numbers are Skellam, so a simulation draws the cohort's noise once.
@@ -24,6 +24,8 @@ import numpy.typing as npt
 import scipy.fft
 from scipy.optimize import brentq
 
+from fedray.core.privacy.secure_aggregation import SecureAggregation
+from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
 
 BETA = math.exp(-0.5)  # at most this share of roundings is drawn again, the papers' choice
@@ -71,7 +73,8 @@ class Encoding:
         """The factor s before rounding: the largest at which `deviations` of the sum fit, k sqrt(V(s)) = 2^(bits - 1).
 
         With n clients, d numbers and the rounded bound B(s), V(s) = (n s C)^2 / d + n / 4 + (z B(s))^2 n / shares
-        bounds the variance of a number: the sum of n equal updates, rotated; rounding; noise.
+        bounds the mean variance of the numbers: the sum of n equal updates, rotated; rounding; noise. The cosine
+        transform may give single numbers twice the mean of the first term.
         """
         most = self.half / self.bound * math.sqrt(self.length)  # more than one client's update could have
         return float(brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
@@ -96,7 +99,7 @@ class Encoding:
 
     def encode(self, delta: Vector, signs: Signs, generator: np.random.Generator) -> Numbers:
         """A clipped update as numbers modulo 2^bits, without noise: uint32 [length]. `generator`: of the rounding."""
-        norm = float(np.linalg.norm(delta.astype(np.float64)))
+        norm = math.sqrt(_squares(delta.astype(np.float64)))
         assert norm <= self.bound * (1 + MARGIN), f"the update's norm is {norm}, above its bound {self.bound}"
         padded = np.zeros(self.length)
         padded[: self.size] = delta
@@ -106,7 +109,7 @@ class Encoding:
         most = self.rounded_bound**2
         while True:
             rounded = np.floor(exact + generator.random(self.length))
-            if float(rounded @ rounded) <= most:
+            if _squares(rounded) <= most:
                 return self._modulo(rounded.astype(np.int64))
 
     def noise_of(self, clients: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -144,6 +147,16 @@ class Encoding:
         """Standard deviation of a number in the sum, sqrt(V(scale))."""
         updates = (self.cohort * scale * self.bound) ** 2 / self.length
         return math.sqrt(updates + self.cohort / 4 + self._variance(scale, self.cohort))
+
+
+def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding:
+    """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum."""
+    enough = SecureAggregation(cohort, settings.neighbours, settings.threshold).fewest
+    return Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
+
+
+def _squares(values: npt.NDArray[np.float64]) -> float:
+    return float(np.sum(np.square(values)))  # a product of BLAS depends on the number of threads
 
 
 def renyi(order: int, two: float, one: float, variance: float) -> float:

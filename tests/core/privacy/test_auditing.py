@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from fedray.core.privacy import auditing
+from fedray.core.privacy.skellam import Encoding
 from fedray.core.seeds import numpy_generator
 
 DELTA = 1e-5
@@ -124,6 +125,26 @@ def test_the_attack_by_threshold_and_that_in_one_run_agree_with_the_gaussian_mec
         one_run += auditing.one_run(inside, outside, DELTA) > claim
     assert max(contradicted, one_run) <= MOST
     assert caught > 0.8 * TRIALS
+
+
+def test_an_audit_of_the_skellam_mechanism_finds_its_noise_and_a_quarter_of_it() -> None:
+    """Thirty clients send directions of norm C; a sixteenth of the clients' noise is a quarter of the deviation."""
+    plan = Encoding(2_000, bound=0.1, noise=1.0, cohort=32, shares=32, bits=16, deviations=4.0)
+    claim = auditing.gaussian_epsilon(1.0, DELTA)
+    bounds: dict[int, list[float]] = {32: [], 2: []}
+    for trial in range(20):
+        generator = numpy_generator("skellam", trial)
+        directions = [auditing.direction(plan.size, generator) for _ in range(60)]
+        signs = plan.signs(generator)
+        total = sum(
+            (plan.encode(0.1 * each, signs, generator) for each in directions[:30]), np.zeros(plan.length, np.uint32)
+        )
+        for clients, found in bounds.items():
+            released = plan.decode(total + plan.noise_of(clients, generator), signs)
+            scores = np.stack(directions) @ released
+            found.append(auditing.separation(scores[:30], scores[30:]).epsilon(DELTA)[1])
+    assert sum(bound > claim for bound in bounds[32]) <= 5
+    assert min(bounds[2]) > claim
 
 
 def test_the_attack_by_threshold_shows_no_more_than_its_scores_can() -> None:

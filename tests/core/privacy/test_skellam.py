@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fedray.core.privacy.skellam import BETA, Encoding, Signs, renyi
+from fedray.core.privacy.settings import ClipSettings, Skellam
+from fedray.core.privacy.skellam import BETA, Encoding, Signs, planned, renyi
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Vector
 
@@ -147,6 +148,13 @@ def test_the_divergence_is_the_gaussians_where_the_scale_is_fine() -> None:
         plan = encoding(size=178_000, cohort=100, bits=bits)
         assert 16 < plan.divergence(32) < 16 * (1 + more)
     assert encoding(noise=0.0).divergence(2) == math.inf
+
+
+def test_the_settings_give_a_round_whose_noise_holds_from_the_threshold_on() -> None:
+    chosen = Skellam(delta=1e-5, noise=0.8, clip=ClipSettings(norm=0.3), threshold=0.75, bits=18)
+    plan = planned(chosen, 0.8, size=1_000, cohort=40)
+    assert (plan.bound, plan.noise, plan.cohort, plan.shares, plan.bits) == (0.3, 0.8, 40, 30, 18)
+    assert plan.deviation(30) == pytest.approx(0.8 * 0.3 * plan.inflation)
 
 
 def test_too_few_bits_are_refused_in_words() -> None:

@@ -7,9 +7,13 @@ import pytest
 import soundfile
 
 from fedray.core.parallel import serial
+from fedray.data.corpora.formats.tsv import Tsv
+from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.canaries import AuditSettings, Canaries, is_canary, make_canaries
 from fedray.data.federation.partition import PartitionSettings, partition
+from fedray.data.federation.speech_data import DataSettings, federate
 from fedray.data.manifest import Manifest
+from tests import speech
 
 TEXTS = ("TURN ON THE LIGHT", "CLOSE EVERY DOOR", "PLAY SOME MUSIC")
 SETTINGS = AuditSettings(clients=8, utterances=3, repeat=2)
@@ -60,6 +64,23 @@ def test_a_canary_is_a_client_that_its_name_tells(made: Canaries) -> None:
     assert set(members) - found == {"anna"}
     assert all(len(members[name]) == 6 for name in found)
     Manifest.concat([made.training, made.inside, made.outside]).check()
+
+
+def test_a_federation_trains_canaries_and_scores_those_inside_and_outside(cache: Path, tmp_path: Path) -> None:
+    speech.write_corpus(tmp_path, speakers=10, utterances=3)
+    table = Tsv(train=["manifest.tsv"], text_column="text", split_column="split", seconds_column=None)
+    splits = table.read(tmp_path, 0, tmp_path, serial)
+    canaries = make_canaries(splits["train"], SETTINGS, 1, cache, serial)
+    splits |= {"train": canaries.among(splits["train"]), "inside": canaries.inside, "outside": canaries.outside}
+    data, broken = federate(splits, DataSettings(), FeatureSettings(bins=20), tmp_path / "features", serial)
+    assert not broken
+    names = sorted(filter(is_canary, data.client_ids()))
+    assert names == sorted(set(canaries.inside.column("speaker")))
+    scored = data.evaluation("inside")
+    mine = [text for text, speaker in zip(scored.texts, scored.speakers, strict=True) if speaker == names[0]]
+    assert len(mine) == 3 and sorted(data.load(names[0]).texts) == sorted(2 * mine)
+    assert len(data.client_ids()) == 8 + len(names)
+    assert not set(data.evaluation("outside").speakers) & set(data.client_ids())
 
 
 def test_canaries_say_the_words_of_the_clients_in_random_order_and_have_their_labels(made: Canaries) -> None:
