@@ -1,0 +1,243 @@
+"""What a private run spends: epsilon after each round, for its kind of noise and for how cohorts are drawn.
+
+Two accounts. The one of Renyi differential privacy covers everything, and costs next to nothing a round. The tight one,
+of privacy loss distributions, covers Poisson cohorts and what is one release of Gaussian noise.
+Both are dp-accounting's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from fedray.core.privacy.divergences import Grid, Orders, between, poisson, skellam, without_replacement
+from fedray.core.privacy.factorisation import sensitivities
+from fedray.core.privacy.settings import Correlated, Local, Private, Skellam
+
+MOST_TIGHT = 100.0  # an epsilon above, which protects nobody, has no tight account: its loss distribution has no end
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the cohort of a round is drawn."""
+
+    kind: str  # a kind of `cohort.sampling`: poisson | uniform | weighted | cyclic
+    cohort: float  # clients of a round; poisson: expected, before `limit`
+    population: int  # clients of the federation
+    limit: int | None = None  # poisson: the most clients of a round
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cohort <= self.population:
+            raise ValueError(
+                f"a cohort of {self.cohort:,} needs a population of at least as many, not {self.population:,}"
+            )
+
+    @property
+    def rate(self) -> float:
+        """The probability that a client is in a round."""
+        return self.cohort / self.population
+
+    @property
+    def everybody(self) -> bool:
+        """Whether each round has all clients."""
+        return self.cohort == self.population and (self.limit is None or self.limit >= self.population)
+
+    @property
+    def groups(self) -> int:
+        """cyclic: the groups that take turns."""
+        return max(1, self.population // round(self.cohort))
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a client is in a round by chance, each with the same probability."""
+        return self.kind in ("poisson", "uniform") and not self.everybody
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the account is of a client replaced by another: cohorts of fixed size have no other.
+
+        Everywhere else a client is added or removed.
+        """
+        return self.kind == "uniform" and self.drawn
+
+    def participations(self, rounds: int, beyond: float) -> int:
+        """The rounds that a client is in, or of random cohorts a number that it exceeds with probability `beyond`."""
+        if self.kind == "cyclic":
+            return -(-rounds // self.groups)
+        return int(stats.binom.isf(beyond, rounds, self.rate)) if self.drawn else rounds
+
+
+@dataclass(frozen=True)
+class Account:
+    """The epsilon of a run with this noise and these cohorts. ValueError: its cohorts have no account.
+
+    `noise`: z, the standard deviation of the noise as a multiple of a client's bound. It is in the sum of updates;
+    correlated: in each draw, before a round's draws are summed up; local: in a client's update; skellam: a multiple of
+    the bound after rounding. `rounds`: planned. `grid`: skellam's; None: infinitely fine.
+
+    Sampling makes epsilon smaller where only the clients know who is in a round. Local and correlated noise get no
+    such credit. Local: epsilon covers all updates of one client together, each of which may move by 2 C with its data.
+    The client is granted `participations` rounds; half of delta is the probability that it is in more.
+    """
+
+    settings: Private
+    noise: float
+    sampling: Sampling
+    rounds: int
+    grid: Grid | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampling.kind == "weighted" and not isinstance(self.settings, Local):
+            raise ValueError("weighted cohorts have no account: choose cohort.sampling=poisson")
+        if self.sampling.limit is not None and isinstance(self.settings, Skellam):
+            raise ValueError("skellam noise has no account for cohorts with a limit: set cohort.limit=null")
+
+    def epsilon(self, rounds: int | None = None) -> float:
+        """Epsilon after these rounds (None: all), by Renyi differential privacy."""
+        rounds = self.rounds if rounds is None else rounds
+        if not rounds or not self.noise:
+            return math.inf if rounds else 0.0
+        if (alone := self._alone(rounds)) is not None:
+            return _epsilon(_orders() / (2 * alone**2), self._delta)
+        return _epsilon(self.participations(rounds) * self._one_round, self._delta)
+
+    def tight(self, rounds: int | None = None) -> float | None:
+        """Epsilon after these rounds (None: all), by privacy loss distributions; None: these have no such account."""
+        rounds = self.rounds if rounds is None else rounds
+        if not rounds or not self.noise:
+            return self.epsilon(rounds)
+        if (alone := self._alone(rounds)) is not None:
+            return float(_library().get_epsilon_gaussian(alone, self._delta))
+        if isinstance(self.settings, Skellam) or self.sampling.replaces:
+            return None
+        rough = _epsilon(rounds * self._poisson, self._delta)
+        if rough > MOST_TIGHT:
+            return None
+        # As fine as epsilon needs, and no finer than dp-accounting's default: it then costs a second or less.
+        accountant = _library().pld.PLDAccountant(value_discretization_interval=min(max(rough * 1e-4, 1e-4), 1e-3))
+        return float(accountant.compose(self._event(), rounds).get_epsilon(self._delta))
+
+    def guarantee(self, rounds: int | None = None) -> float:
+        """The tight epsilon where there is one, and elsewhere the one by Renyi differential privacy."""
+        tight = self.tight(rounds)
+        return self.epsilon(rounds) if tight is None else tight
+
+    def participations(self, rounds: int | None = None) -> int:
+        """The rounds that epsilon grants a client: all where it is drawn, unless its noise is local."""
+        rounds = self.rounds if rounds is None else rounds
+        if self.sampling.drawn and not isinstance(self.settings, Local):
+            return rounds
+        return max(1, self.sampling.participations(rounds, self.settings.delta / 2))
+
+    @property
+    def _delta(self) -> float:
+        return (
+            self.settings.delta / 2 if isinstance(self.settings, Local) and self.sampling.drawn else self.settings.delta
+        )
+
+    def _alone(self, rounds: int) -> float | None:
+        """The noise of one Gaussian release that tells as much as all rounds. None: each round is a sample's."""
+        if isinstance(self.settings, Correlated):
+            return self.noise / float(self._moved(max(rounds, self.rounds))[rounds - 1])
+        if isinstance(self.settings, Local):
+            return self.noise / (2 * math.sqrt(self.participations(rounds)))
+        if self.sampling.drawn or isinstance(self.settings, Skellam):
+            return None
+        return self.noise / math.sqrt(self.participations(rounds))
+
+    def _moved(self, rounds: int) -> npt.NDArray[np.float64]:
+        assert isinstance(self.settings, Correlated)
+        return sensitivities(self.settings.bands, rounds, self.sampling.groups if self.sampling.kind == "cyclic" else 1)
+
+    def _event(self) -> Any:
+        """A round, as dp-accounting describes it, with neighbours of one client more."""
+        library, sampling = _library(), self.sampling
+        if sampling.limit is None:
+            return library.PoissonSampledDpEvent(sampling.rate, library.GaussianDpEvent(self.noise))
+        return library.TruncatedSubsampledGaussianDpEvent(
+            sampling.population, sampling.rate, sampling.limit, self.noise
+        )
+
+    @cached_property
+    def _one_round(self) -> Orders:
+        """The divergences of a round with sampling, or of a participation in skellam's."""
+        rate = self.sampling.rate if self.sampling.drawn else 1.0
+        if isinstance(self.settings, Skellam):
+            moves, sampled = (2, without_replacement) if self.sampling.replaces else (1, poisson)
+            return between(_orders(), sampled(skellam(self.noise, self.grid, moves), rate))
+        if self.sampling.replaces:
+            return _replaced(rate, self.noise)
+        return self._poisson if self.sampling.limit is None else self._truncated(self.sampling.limit)
+
+    @cached_property
+    def _poisson(self) -> Orders:
+        """The divergences of a round without a limit."""
+        library = _library()
+        event = library.PoissonSampledDpEvent(self.sampling.rate, library.GaussianDpEvent(self.noise))
+        return _divergences(event, library.NeighboringRelation.ADD_OR_REMOVE_ONE)
+
+    def _truncated(self, limit: int) -> Orders:
+        """The divergences of a round with a limit: a client who joins a full cohort takes another's place.
+
+        The two cases of dp-accounting's TruncatedSubsampledGaussianDpEvent (arXiv 2508.15089): whether the others fill
+        the cohort, and if so, the probability that the client is in it.
+        """
+        full = float(stats.binom.sf(limit - 1, self.sampling.population - 1, self.sampling.rate))
+        if not full:
+            return self._poisson
+        chosen = float(stats.binom.sf(limit, self.sampling.population, self.sampling.rate))
+        replaced = _replaced(chosen * limit / (full * self.sampling.population), self.noise)
+        powers = _orders() - 1
+        logs = np.logaddexp(math.log1p(-full) + powers * self._poisson, math.log(full) + powers * replaced)
+        return np.asarray(logs / powers)
+
+
+def _replaced(rate: float, noise: float) -> Orders:
+    """The divergences of Gaussian noise in the sum of a sample of fixed size, whose clients are replaced.
+
+    Another client's update may be as long in the opposite direction, so the sum moves by two bounds.
+    """
+    library = _library()
+    event = library.SampledWithoutReplacementDpEvent(1, rate, library.GaussianDpEvent(noise / 2))
+    return _divergences(event, library.NeighboringRelation.REPLACE_ONE)
+
+
+def _divergences(event: Any, neighbours: Any) -> Orders:
+    """The divergences of an event; infinite, which is always true, where dp-accounting finds none."""
+    accountant = _library().rdp.RdpAccountant(neighboring_relation=neighbours)
+    absl = logging.getLogger("absl")
+    silent, absl.disabled = absl.disabled, True  # it warns of each order without a result
+    try:
+        with np.errstate(all="ignore"):
+            found = accountant.compose(event).rdp
+    finally:
+        absl.disabled = silent
+    return np.where(found >= 0, found, math.inf)
+
+
+def _epsilon(found: Orders, delta: float) -> float:
+    """Epsilon at delta, of the divergences of `_orders`."""
+    return float(_library().rdp.compute_epsilon(_orders(), found, delta)[0])
+
+
+@cache
+def _orders() -> Orders:
+    return np.asarray(_library().rdp.RdpAccountant().orders, dtype=np.float64)
+
+
+@cache
+def _library() -> Any:
+    try:
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    except ModuleNotFoundError as error:
+        raise ValueError("epsilon is computed by dp-accounting: pip install 'fedray[privacy]'") from error
+    return dp_accounting

@@ -1,0 +1,87 @@
+"""Renyi divergences that dp-accounting does not have: Skellam noise, and sampling before any mechanism.
+
+They are float64 [255], at the orders 2, 3, ..., 256, unless `between` says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln, logsumexp
+
+Orders = npt.NDArray[np.float64]
+WHOLE = np.arange(2.0, 257.0)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What clients send under distributed privacy: whole numbers. Noise counts in multiples of `bound`."""
+
+    length: int  # whole numbers of an update
+    bound: float  # the largest Euclidean norm of an update after scaling and rounding, in whole numbers
+
+
+def skellam(noise: float, grid: Grid | None, moves: int = 1) -> Orders:
+    """Divergences of a sum with Skellam noise of standard deviation noise x bound.
+
+    `moves`: how many bounds a client can move the sum by, 2 where it is replaced. `grid` None: infinitely fine, where
+    Skellam noise is Gaussian. Agarwal, Kairouz, Liu, NeurIPS 2021, theorem 3.5. Rounding makes the bound larger, and
+    with it the noise that a given multiplier stands for.
+    """
+    gaussian = WHOLE * moves**2 / (2 * noise**2)
+    if grid is None:
+        return gaussian
+    euclidean = moves * grid.bound
+    absolute = min(math.sqrt(grid.length) * euclidean, euclidean**2)  # a whole number is at most its square
+    variance = (noise * grid.bound) ** 2
+    further = ((2 * WHOLE - 1) * euclidean**2 + 6 * absolute) / (4 * variance**2)
+    return gaussian + np.minimum(further, 3 * absolute / (2 * variance))
+
+
+def poisson(base: Orders, rate: float) -> Orders:
+    """Divergences of a mechanism on a Poisson sample, for a client added or removed.
+
+    `base`: the mechanism's divergences. Steinke, arXiv 2210.00597, theorem 11.
+    """
+    if rate == 1.0:
+        return base
+    logs = np.array([0.0, 0.0, *((WHOLE - 1) * base)])  # of the powers 0, 1, 2, ...
+    k = np.arange(len(logs))
+    found = []
+    for order in WHOLE.astype(int):
+        some = k[: order + 1]
+        found.append(logsumexp(_binomial(order, some, rate) + (order - some) * math.log1p(-rate) + logs[: order + 1]))
+    return np.array(found) / (WHOLE - 1)
+
+
+def without_replacement(base: Orders, rate: float) -> Orders:
+    """Divergences of a mechanism on a sample of fixed size, for a client replaced by another.
+
+    `base`: the mechanism's divergences, for the same neighbours. Wang, Balle,
+    Kasiviswanathan, AISTATS 2019, theorem 9.
+    """
+    if rate == 1.0:
+        return base
+    logs = math.log(2) + (WHOLE - 1) * base  # of the powers 2, 3, ...
+    logs[0] = min(logs[0], math.log(4) + base[0] + math.log(-math.expm1(-base[0])))
+    k = WHOLE.astype(int)
+    found = [logsumexp(np.append(_binomial(order, k[: order - 1], rate) + logs[: order - 1], 0.0)) for order in k]
+    return np.minimum(np.array(found) / (WHOLE - 1), base)
+
+
+def between(orders: Orders, found: Orders) -> Orders:
+    """Bounds on the divergences at any orders above 1, from those at whole ones; infinite beyond the largest.
+
+    (order - 1) times the divergence is convex in the order, and 0 at order 1.
+    """
+    logs = np.interp(orders, np.append(1.0, WHOLE), np.append(0.0, (WHOLE - 1) * found), right=math.inf)
+    return np.asarray(logs / (orders - 1))
+
+
+def _binomial(order: int, k: npt.NDArray[np.int64], rate: float) -> npt.NDArray[np.float64]:
+    """log(C(order, k) rate^k) for each k."""
+    found: npt.NDArray[np.float64] = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1) + k * math.log(rate)
+    return found
