@@ -266,6 +266,7 @@ class Play:
             **self._formula(progress),
             "time/total_s": progress.totals["seconds"] + watch(),
         }
+        results |= rounds.private.summary(progress.round) if rounds.private is not None else {}
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures
         self.folder.settle()
@@ -276,10 +277,8 @@ class Play:
     def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
         """Score the personal models of all clients that ever took part: plain means over the clients, and personal.tsv.
 
-        With personal_predictions also personal_predictions.tsv.
-
-        With the broadcast of the last round: a client that trains for its score trains at the rate of a round, not at
-        one that a schedule has brought to 0.
+        Where they are asked for also personal_predictions.tsv. With the broadcast of the last round: a client that
+        trains for its score trains at the rate of a round, not at one that a schedule has brought to 0.
         """
         clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
         last, asked = progress.round - 1, self.plan.evaluation

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,7 @@ class PrivateRounds:
         clipping, mechanism = self._cut(broadcast), self._mechanism(progress)
         bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
         try:
+            mechanism.simulated_noise(len(bounds))
             encoding = mechanism.encoding(size)
         except ValueError as error:
             raise RunError(str(error)) from error
@@ -53,10 +56,20 @@ class PrivateRounds:
         gathered = Gathered(outcome.partial.updates.total, clipped, answered, outcome.cohort)
         released = mechanism.release(gathered, clipping, bounds, self.seed, progress.round)
         outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
-        outcome.private_row = released.row
+        outcome.private_row = {**self._spent(progress.round + 1), **released.row}
         outcome.private = {NOISE: mechanism.noise} | {
             f"{BOUND}{name}": float(bound) for name, bound in zip(clipping.names, released.bounds, strict=True)
         }
+
+    def summary(self, rounds: int) -> dict[str, Any]:
+        """What was spent after these rounds, for results.json."""
+        guarantee = self.mechanism.guarantee
+        return {} if guarantee is None else {"privacy": guarantee.summary(rounds)}
+
+    def _spent(self, rounds: int) -> dict[str, float]:
+        guarantee = self.mechanism.guarantee
+        spent = math.inf if guarantee is None else guarantee.claimed.epsilon(rounds)
+        return {"privacy/epsilon": spent} if math.isfinite(spent) else {}
 
     def _cut(self, broadcast: Broadcast) -> Clipping:
         if self._clipping is None:

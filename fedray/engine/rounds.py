@@ -69,6 +69,8 @@ class Rounds:
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
         self.private = PrivateRounds(plan.privacy, self.layers, program.seed) if plan.privacy is not None else None
+        if plan.privacy is not None and plan.privacy.guarantee is not None:
+            note("phase", {"text": plan.privacy.guarantee.words()})
         self.first: Reference = None  # the broadcast of round 0, in the object store
         self._initial: ServerState | None = None
         self._first_bytes = 0

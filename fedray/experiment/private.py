@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fedray.algorithms import ALGORITHMS
 from fedray.core.algorithm import Algorithm
+from fedray.core.privacy.accounting import Sampling
+from fedray.core.privacy.factorisation import coefficients
+from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.privacy.settings import Correlated, NoPrivacy, Private
 from fedray.core.strategies import Uniform
@@ -60,5 +63,8 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
             "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
             "algorithm.buffers=frozen"
         )
-    assert settings.noise is not None
-    return Mechanism(settings, settings.noise, config.cohort.expected(population))
+    cohort = config.cohort
+    sampling = Sampling(cohort.sampling, cohort.expected(population), population, cohort.limit)
+    guarantee = Guarantee.of(settings, sampling, config.rounds)
+    weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)
+    return Mechanism(settings, guarantee.noise, sampling.cohort, weights, guarantee)

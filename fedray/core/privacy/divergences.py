@@ -54,7 +54,7 @@ def poisson(base: Orders, rate: float) -> Orders:
     for order in WHOLE.astype(int):
         some = k[: order + 1]
         found.append(logsumexp(_binomial(order, some, rate) + (order - some) * math.log1p(-rate) + logs[: order + 1]))
-    return np.array(found) / (WHOLE - 1)
+    return np.asarray(np.array(found) / (WHOLE - 1))
 
 
 def without_replacement(base: Orders, rate: float) -> Orders:
@@ -69,7 +69,7 @@ def without_replacement(base: Orders, rate: float) -> Orders:
     logs[0] = min(logs[0], math.log(4) + base[0] + math.log(-math.expm1(-base[0])))
     k = WHOLE.astype(int)
     found = [logsumexp(np.append(_binomial(order, k[: order - 1], rate) + logs[: order - 1], 0.0)) for order in k]
-    return np.minimum(np.array(found) / (WHOLE - 1), base)
+    return np.asarray(np.minimum(np.array(found) / (WHOLE - 1), base))
 
 
 def between(orders: Orders, found: Orders) -> Orders:

@@ -40,7 +40,7 @@ def sensitivities(bands: int, rounds: int, every: int) -> Numbers:
     moved = np.zeros(rounds)
     for start in range(0, rounds, every):
         moved[start:] += column[: rounds - start]
-    return np.sqrt(np.cumsum(np.square(moved)))
+    return np.asarray(np.sqrt(np.cumsum(np.square(moved))))
 
 
 def sensitivity(bands: int, rounds: int, every: int) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.privacy.clipping import Bounds, Clipping
+from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.secure_aggregation import SecureAggregation
 from fedray.core.privacy.settings import Local, Private, Skellam
 from fedray.core.privacy.skellam import Encoding, Numbers, Signs, planned
@@ -47,23 +48,36 @@ class Mechanism:
 
     `noise`: z, the standard deviation of the noise in the sum of updates, as a multiple of the bound C. `cohort`: the
     expected clients of a round, by which the sum is divided whoever answers. `weights`: w_0 .. w_(p-1), the share that
-    the draw of each of the last rounds has in a round's noise.
+    the draw of each of the last rounds has in a round's noise. `guarantee`: its account; None: of a test.
     """
 
     settings: Private
     noise: float
     cohort: float
     weights: tuple[float, ...] = (1.0,)
+    guarantee: Guarantee | None = None
 
     @property
     def claimed(self) -> float:
         """The clients of a round of the federation that the run stands for."""
         return self.settings.as_if.cohort or self.cohort
 
-    @property
-    def simulated_noise(self) -> float:
-        """z in the simulation: the mean of a smaller cohort gets the noise that the mean of the claimed one has."""
-        return self.noise * self.cohort / self.claimed
+    def simulated_noise(self, groups: int) -> float:
+        """z of the sum in the simulation: the mean of a small cohort gets the noise of the claimed one's.
+
+        Adaptive: what the noise of the counts of all groups leaves of z, (z^-2 - H (2 sigma_b)^-2)^(-1/2) (Andrew et
+        al., 2021). ValueError: it leaves nothing.
+        """
+        noise = self.noise
+        if self.settings.clip.kind == "adaptive" and noise:
+            left = noise**-2 - groups * (2 * self.count_noise) ** -2
+            if left <= 0:
+                raise ValueError(
+                    f"the noisy counts of {groups} adaptive bounds spend more than noise {noise:.4g} allows: raise "
+                    "privacy.clip.count_noise, or set privacy.clip.layers=global"
+                )
+            noise = left**-0.5
+        return noise * self.cohort / self.claimed
 
     @property
     def count_noise(self) -> float:
@@ -74,7 +88,7 @@ class Mechanism:
         """Skellam: how updates of `size` numbers become whole numbers. ValueError: their sum does not fit."""
         if not isinstance(skellam := self.settings, Skellam):
             return None
-        return planned(skellam, self.simulated_noise, size, round(self.cohort))
+        return planned(skellam, self.simulated_noise(1), size, round(self.cohort))
 
     def secure(self, cohort: int) -> SecureAggregation:
         """Skellam: the secure aggregation of a round."""
@@ -126,7 +140,7 @@ class Mechanism:
 
     def deviation(self, bounds: Bounds, answered: int) -> float:
         """The standard deviation of the noise in the sum's numbers. Local: each client that answered adds noise."""
-        one = self.simulated_noise * float(np.sqrt(np.square(bounds).sum()))
+        one = self.simulated_noise(len(bounds)) * float(np.sqrt(np.square(bounds).sum()))
         return one * math.sqrt(answered) if isinstance(self.settings, Local) else one
 
     def draw(self, size: int, seed: Name, round: int) -> Vector:

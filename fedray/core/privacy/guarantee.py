@@ -1,0 +1,96 @@
+"""The guarantee of a run: its noise from epsilon, and the epsilon of what is played and of what it stands for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from scipy.optimize import brentq
+
+from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.settings import Private
+
+LEAST, MOST = 1e-2, 1e4  # noise multipliers between which one is looked for
+TIGHTER = 0.5  # the tight account never allows less than this share of the other account's noise
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Two accounts of one noise: `claimed` is that of `as_if`, `simulated` that of the clients who really play."""
+
+    claimed: Account
+    simulated: Account
+
+    @classmethod
+    def of(cls, settings: Private, sampling: Sampling, rounds: int) -> Guarantee:
+        """`sampling`: of the simulation. ValueError: no noise gives this epsilon, or the cohorts have no account."""
+        claimed = _claimed(settings, sampling)
+        noise = settings.noise if settings.noise is not None else noise_for(settings, claimed, rounds)
+        scaled = noise * sampling.cohort / claimed.cohort
+        return cls(Account(settings, noise, claimed, rounds), Account(settings, scaled, sampling, rounds))
+
+    @property
+    def noise(self) -> float:
+        """z, of the claimed federation."""
+        return self.claimed.noise
+
+    def summary(self, rounds: int) -> dict[str, Any]:
+        """What was spent after these rounds, as results.json has it."""
+        found = {"delta": self.claimed.settings.delta, "noise": self.noise, "rounds": rounds}
+        found |= {"epsilon": self.claimed.guarantee(rounds), "epsilon_renyi": self.claimed.epsilon(rounds)}
+        if self.claimed.sampling != self.simulated.sampling:
+            found["epsilon_simulated"] = self.simulated.guarantee(rounds)
+        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+    def words(self) -> str:
+        """The guarantee of the whole run, in a sentence."""
+        account, settings = self.claimed, self.claimed.settings
+        spent = account.guarantee()
+        given = "no guarantee" if math.isinf(spent) else f"epsilon {spent:.3g} at delta {settings.delta:g}"
+        cohort, sampling = f"{account.sampling.cohort:,.0f} of {account.sampling.population:,}", account.sampling.kind
+        return (
+            f"privacy: {given} for each client after {account.rounds:,} rounds, with {cohort} clients a round "
+            f"({sampling}) and noise multiplier {self.noise:.4g}; it covers the models, not metrics and tables"
+        )
+
+
+@lru_cache
+def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
+    """z, the least noise multiplier whose guarantee over these rounds is `settings.epsilon`, within 1e-3 of it.
+
+    ValueError: none between `LEAST` and `MOST` gives it.
+    """
+    epsilon = settings.epsilon
+    assert epsilon is not None
+
+    def root(spent: Callable[[Account], float], low: float, high: float) -> float:
+        """Epsilon falls as the noise grows."""
+
+        def above(logarithm: float) -> float:
+            found = spent(Account(settings, math.exp(logarithm), sampling, rounds))
+            return math.log(min(found, 1e9) / epsilon)
+
+        if above(math.log(high)) > 0:
+            raise ValueError(
+                f"no noise multiplier up to {MOST:g} gives epsilon {epsilon:g} over {rounds:,} rounds: raise "
+                "privacy.epsilon, play fewer rounds, or draw a smaller share of the clients"
+            )
+        if above(math.log(low)) < 0:
+            return low
+        return math.exp(brentq(above, math.log(low), math.log(high), xtol=1e-5, rtol=1e-5))
+
+    rough = root(Account.epsilon, LEAST, MOST)
+    if Account(settings, rough, sampling, rounds).tight() is None:
+        return rough
+    return root(Account.guarantee, TIGHTER * rough, rough * 1.001)
+
+
+def _claimed(settings: Private, sampling: Sampling) -> Sampling:
+    as_if = settings.as_if
+    if as_if.cohort is None or as_if.population is None:
+        return sampling
+    limit = None if sampling.limit is None else round(sampling.limit * as_if.cohort / sampling.cohort)
+    return replace(sampling, cohort=as_if.cohort, population=as_if.population, limit=limit)
