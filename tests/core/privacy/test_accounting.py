@@ -1,0 +1,133 @@
+"""Epsilon equals dp-accounting's own and the published numbers, falls with noise, and comes back from its noise."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.guarantee import Guarantee
+from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Correlated, Gaussian, Local, Private, Skellam
+
+dp = pytest.importorskip("dp_accounting", reason="dp-accounting is not installed: pip install 'fedray[privacy]'")
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+GAUSSIAN = Gaussian(delta=1e-6, noise=1.0)
+POISSON = Sampling("poisson", 100, 4000)
+# Federated speech recognition with privacy (Apple, 2023), tables of epsilon at delta 1e-9:
+# noise multiplier, sampled share, rounds, printed epsilon
+PUBLISHED = [
+    (0.6144, 0.002947, 2034, 7.2),
+    (2.048, 0.02947, 2006, 4.5),
+    (1.536, 0.02947, 2006, 6.5),
+    (0.6144, 0.000295, 3390, 3.7),
+    (2.56, 0.02947, 2006, 3.5),
+    (0.768, 0.00553, 1991, 5.5),
+]
+
+
+@pytest.mark.parametrize(("noise", "share", "rounds", "epsilon"), PUBLISHED)
+def test_published_epsilons(noise: float, share: float, rounds: int, epsilon: float) -> None:
+    settings, sampling = Gaussian(delta=1e-9, noise=noise), Sampling("poisson", share * 1e6, 1_000_000)
+    account = Account(settings, noise, sampling, rounds)
+    assert account.epsilon() == pytest.approx(epsilon, rel=0.04)
+    tight = account.tight()
+    assert tight is not None and tight < account.epsilon()
+
+
+def test_the_accounts_are_those_of_dp_accounting() -> None:
+    event = dp.PoissonSampledDpEvent(100 / 4000, dp.GaussianDpEvent(0.8))
+    account = Account(GAUSSIAN, 0.8, POISSON, 50)
+    import dp_accounting.rdp
+
+    theirs = dp_accounting.rdp.RdpAccountant().compose(event, 50).get_epsilon(1e-6)
+    assert account.epsilon() == pytest.approx(theirs, rel=1e-6)
+    assert account.tight() == pytest.approx(_pld(event, 50), rel=1e-3)
+    fixed = dp.SampledWithoutReplacementDpEvent(4000, 100, dp.GaussianDpEvent(0.8 / 2))
+    replaced = dp_accounting.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    mine = Account(GAUSSIAN, 0.8, replace(POISSON, kind="uniform"), 50)
+    assert mine.epsilon() == pytest.approx(replaced.compose(fixed, 50).get_epsilon(1e-6), rel=1e-6)
+    assert mine.tight() is None
+
+
+def test_cohorts_of_fixed_size_cost_more_than_poisson_cohorts() -> None:
+    spent = {
+        kind: Account(GAUSSIAN, 1.0, replace(POISSON, kind=kind), 100).guarantee() for kind in ("poisson", "uniform")
+    }
+    assert spent["uniform"] > 2 * spent["poisson"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampling"),
+    [
+        (GAUSSIAN, POISSON),
+        (GAUSSIAN, replace(POISSON, limit=120)),
+        (GAUSSIAN, replace(POISSON, kind="uniform")),
+        (Correlated(delta=1e-6, noise=1.0), replace(POISSON, kind="cyclic")),
+        (Local(delta=1e-6, noise=1.0), POISSON),
+        (Skellam(delta=1e-6, noise=1.0), POISSON),
+    ],
+    ids=["poisson", "limit", "uniform", "correlated", "local", "skellam"],
+)
+def test_epsilon_grows_with_rounds_and_falls_with_noise(settings: Private, sampling: Sampling) -> None:
+    over_rounds = [Account(settings, 2.0, sampling, 100).epsilon(rounds) for rounds in (0, 1, 10, 50, 100)]
+    assert over_rounds[0] == 0 and over_rounds == sorted(over_rounds)
+    over_noise = [Account(settings, noise, sampling, 100).epsilon() for noise in (1.0, 2.0, 4.0)]
+    assert over_noise == sorted(over_noise, reverse=True)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("kind", ["gaussian", "correlated", "local", "skellam"])
+def test_noise_from_epsilon_gives_this_epsilon(kind: str, epsilon: float) -> None:
+    kinds: dict[str, Any] = {"gaussian": Gaussian, "correlated": Correlated, "local": Local, "skellam": Skellam}
+    settings = kinds[kind](delta=1e-6, epsilon=epsilon)
+    sampling = replace(POISSON, kind="cyclic") if kind == "correlated" else POISSON
+    since = time.process_time()
+    found = Guarantee.of(settings, sampling, 200)
+    seconds = time.process_time() - since
+    assert found.claimed.guarantee() == pytest.approx(epsilon, rel=1e-3)
+    assert seconds < 6, f"wanted: 3 s on a quiet machine, took {seconds:.1f} s"
+
+
+def test_no_noise_is_enough() -> None:
+    with pytest.raises(ValueError, match="no noise multiplier up to 10000 gives epsilon 0.0001"):
+        Guarantee.of(Gaussian(delta=1e-12, epsilon=1e-4), replace(POISSON, cohort=4000), 100_000)
+
+
+def test_a_claimed_federation_has_its_own_epsilon() -> None:
+    settings = Gaussian(delta=1e-7, epsilon=8.0, as_if=AsIfSettings(cohort=25_000, population=1_000_000))
+    found = Guarantee.of(settings, POISSON, 200)
+    assert found.simulated.noise == pytest.approx(found.noise * 100 / 25_000)
+    summary = found.summary(200)
+    assert summary["epsilon"] == pytest.approx(8, rel=1e-3) and summary["epsilon_simulated"] > 1000
+    assert "25,000 of 1,000,000 clients a round" in found.words()
+
+
+def test_correlated_noise_wins_where_epsilon_is_large() -> None:
+    """4,000 clients, 100 a round, 200 rounds: mean squares of the noise in sums of rounds, beside independent noise."""
+    from fedray.core.privacy.factorisation import squared_error
+
+    for epsilon, ours, plain in ((8.0, 3.94, 6.19), (2.0, 13.1, 10.8)):
+        correlated = Guarantee.of(Correlated(delta=1e-5, epsilon=epsilon), replace(POISSON, kind="cyclic"), 200)
+        independent = Guarantee.of(Gaussian(delta=1e-5, epsilon=epsilon), POISSON, 200)
+        assert correlated.noise * np.sqrt(squared_error(20, 200)) == pytest.approx(ours, rel=0.02)
+        assert independent.noise * np.sqrt((200 + 1) / 2) == pytest.approx(plain, rel=0.02)
+
+
+def test_adaptive_bounds_take_their_share_of_the_noise() -> None:
+    from fedray.core.privacy.mechanism import Mechanism
+
+    clip = ClipSettings(kind="adaptive", count_noise=5.0)
+    mechanism = Mechanism(replace(GAUSSIAN, clip=clip), 1.0, 100)
+    assert mechanism.simulated_noise(1) == pytest.approx((1 - 10**-2) ** -0.5)
+    with pytest.raises(ValueError, match="raise privacy.clip.count_noise"):
+        mechanism.simulated_noise(100)
+
+
+def _pld(event: Any, rounds: int) -> float:
+    import dp_accounting.pld
+
+    return float(dp_accounting.pld.PLDAccountant().compose(event, rounds).get_epsilon(1e-6))
