@@ -17,7 +17,7 @@ from fedray.core.settings import Choice
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
 from fedray.experiment.config import Config
-from fedray.experiment.private import check_privacy
+from fedray.experiment.private import check_installed, check_privacy
 from fedray.models import MODELS
 from fedray.models.weights import read_weights
 from fedray.models.whisper import WhisperSettings, checked_folder
@@ -40,6 +40,8 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
         names = {name: getattr(algorithm.settings, name) for name in files}
         checked = {name: _checked_file(given, f"algorithm.{name}", source, base) for name, given in names.items()}
         algorithm = Choice(algorithm.kind, replace(algorithm.settings, **checked))
+    with _at(source, "privacy.kind"):
+        check_installed(config.privacy)
     with _at(source, "tracker"):
         tracker = config.tracker.checked(base)
     return replace(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import Any
+
 from fedray.algorithms import ALGORITHMS
 from fedray.core.algorithm import Algorithm
 from fedray.core.privacy.accounting import Sampling
@@ -35,6 +38,12 @@ def check_privacy(config: Config) -> None:
         raise ValueError(f"its account needs cohort.sampling {fitting}, not {cohort.sampling}")
     if cohort.availability < 1:
         raise ValueError("its account needs cohort.availability=1: every client must be as likely to take part")
+
+
+def check_installed(privacy: Any) -> None:
+    """ValueError: the package that computes epsilon is missing."""
+    if isinstance(privacy, Private) and find_spec("dp_accounting") is None:
+        raise ValueError("epsilon is computed by dp-accounting: pip install 'fedray[privacy]'")
 
 
 def paced_by(config: Config, algorithm: Algorithm) -> str | None:
