@@ -12,6 +12,7 @@ def line(name: str, words: str, *says: str) -> Case:
     return Case(name, tuple(place if piece is LAST else piece for piece in says), append(words), DRY)
 
 
+PRIVATE = "{kind: gaussian, noise: 1, delta: 1e-6}"
 LAST = "the place of the last line"
 
 CASES = (
@@ -119,5 +120,21 @@ CASES = (
         "cohort larger than the population",
         "cohort.size is 1000, but the population has only 60 clients",
         command=f"{DRY} data.corpus=embedded cohort.size=1000",
+    ),
+    line("privacy: without delta", "privacy: {kind: gaussian, noise: 1}", "privacy.delta is missing"),
+    Case(
+        "privacy: clients with different weights",
+        "one client could move the result by more than its share",
+        command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=by_examples",
+    ),
+    Case(
+        "privacy: two bounds of an update",
+        "leave out strategy.clip_norm",
+        command=f"{DRY} 'privacy={PRIVATE}' 'strategy={{kind: uniform, clip_norm: 1}}'",
+    ),
+    Case(
+        "privacy: cohorts without an account",
+        "its account needs cohort.sampling poisson or uniform",
+        command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=weighted",
     ),
 )
