@@ -123,7 +123,7 @@ class TaskAlgorithm(Algorithm):
         """theta_{t+1} = ServerOpt(theta_t, Delta) on the trainable parameters; averaged buffers take Delta as it is."""
         if not delta.ndim:  # no client answered, and the server trained nothing
             return state
-        return self.server_optimizer.apply(state, delta, self.task.layout.trainable)
+        return self.server_optimizer.apply(state, delta, self.task.layout.trainable, self.layers())
 
     @property
     def seed_task(self) -> Task:

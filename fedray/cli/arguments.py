@@ -38,6 +38,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_pretrain(commands)
     _add_data(commands)
+    _add_privacy(commands)
     _add_sweep(commands)
     _add_doctor(commands)
     caches.add_to(commands)
@@ -196,6 +197,19 @@ def _add_data(commands: Commands) -> None:
     data.add_argument(
         "--embeddings", metavar="FILE", help="weights of a SpeechBrain ECAPA-TDNN, to tell speakers apart"
     )
+
+
+def _add_privacy(commands: Commands) -> None:
+    privacy = command(
+        commands,
+        "privacy",
+        "show what a private configuration guarantees",
+        "Show epsilon of a configuration by rounds and by cohort, and the noise that other epsilons need. Nothing is "
+        "trained.",
+        "fedray privacy privacy/keywords privacy.epsilon=2 --out privacy.png",
+    )
+    add_config(privacy, "privacy/keywords", "privacy.epsilon=2")
+    privacy.add_argument("--out", metavar="FILE", help="draw epsilon over rounds and by cohort: a file .png or .svg")
 
 
 def _add_sweep(commands: Commands) -> None:

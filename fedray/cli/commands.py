@@ -205,6 +205,12 @@ def _data(options: argparse.Namespace) -> int:
     return corpus.show(options)
 
 
+def _privacy(options: argparse.Namespace) -> int:
+    from fedray.cli import privacy
+
+    return privacy.show(options, _console())
+
+
 def _sweep(options: argparse.Namespace) -> int:
     file = str(shipped.locate("sweeps", options.file))
     sys.argv = [file, *options.arguments]
@@ -265,6 +271,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "data": _data,
+    "privacy": _privacy,
     "doctor": _doctor,
     "cache": _cache,
     "completion": _completion,

@@ -8,13 +8,15 @@ Delta unchanged: a momentum of a variance has no meaning, and the result can be 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedray.core.ranges import Amount, Part, Positive
-from fedray.core.types import ServerState, State, Vector
+from fedray.core.types import Layer, ServerState, State, Vector
 
 
 class ServerOptimizer(ABC):
@@ -29,13 +31,18 @@ class ServerOptimizer(ABC):
         `delta`: the aggregated update [trainable]. `moments`: of the last round, {} in the first.
         """
 
-    def apply(self, state: ServerState, delta: Vector, trainable: int) -> ServerState:
+    def scale(self, step: Vector, params: Vector, layers: Sequence[Layer]) -> Vector:
+        """The step as it is added to the parameters; optimisers that judge layers scale it. Both are [trainable]."""
+        return step
+
+    def apply(self, state: ServerState, delta: Vector, trainable: int, layers: Sequence[Layer] = ()) -> ServerState:
         """theta_{t+1} from theta_t and Delta.
 
         `delta` has the trainable parameters, followed by the buffers where clients' buffers are averaged too.
-        `trainable`: the number of trainable parameters.
+        `trainable`: the number of trainable parameters. `layers`: stretches that cover them; () is one layer.
         """
         step, moments = self.step(delta[:trainable], state.extra.get("optimizer", {}))
+        step = self.scale(step, state.params[:trainable], layers)
         params = state.params.copy()
         params[:trainable] += step
         params[trainable : delta.shape[0]] += delta[trainable:]
@@ -113,10 +120,51 @@ class Adagrad(Adaptive):
         return v + square
 
 
+@dataclass(frozen=True)
+class LAMB(ServerOptimizer):
+    """Adam whose step in each layer is as long as lr times the layer's parameters (You et al., ICLR 2020).
+
+    A layer whose parameters or whose step are all zero takes Adam's step. There is bias correction, as in the paper.
+    """
+
+    lr: Amount = 0.01  # ServerOpt's learning rate: the length of a layer's step, as a share of the layer's norm
+    beta1: Part = 0.9  # share of the first moment m that a round keeps
+    beta2: Part = 0.999  # share of the second moment v that a round keeps
+    tau: Positive = 1e-6  # added to sqrt(v)
+    decay: Amount = 0.0  # share of the parameters that a step takes away before its length is set
+
+    def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
+        zeros = np.zeros_like(delta)
+        rounds = moments.get("rounds", np.zeros(1, np.float32)) + np.float32(1)
+        m = np.float32(self.beta1) * moments.get("m", zeros) + np.float32(1 - self.beta1) * delta
+        v = np.float32(self.beta2) * moments.get("v", zeros) + np.float32(1 - self.beta2) * (delta * delta)
+        first, second = (np.float32(1 - beta ** float(rounds[0])) for beta in (self.beta1, self.beta2))
+        return m / first / (np.sqrt(v / second) + np.float32(self.tau)), {"m": m, "v": v, "rounds": rounds}
+
+    def scale(self, step: Vector, params: Vector, layers: Sequence[Layer]) -> Vector:
+        step = step - np.float32(self.decay) * params
+        stretches: dict[str, list[slice]] = {}
+        for layer in layers or (Layer("all", 0, step.size),):
+            if layer.start < min(layer.stop, step.size):
+                stretches.setdefault(layer.name, []).append(slice(layer.start, layer.stop))
+        for layer_stretches in stretches.values():
+            ours, wanted = (_norm([vector[one] for one in layer_stretches]) for vector in (step, params))
+            ratio = np.float32(self.lr * (wanted / ours if ours and wanted else 1.0))
+            for one in layer_stretches:
+                step[one] *= ratio
+        return step
+
+
+def _norm(parts: Sequence[Vector]) -> float:
+    """The Euclidean norm of all parts together, the same in any order of the parts."""
+    return math.sqrt(math.fsum(float(np.square(part, dtype=np.float64).sum()) for part in parts))
+
+
 SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {
     "sgd": SGD,
     "momentum": Momentum,
     "adam": Adam,
     "yogi": Yogi,
     "adagrad": Adagrad,
+    "lamb": LAMB,
 }

@@ -1,0 +1,138 @@
+"""`fedray privacy`: what the section `privacy` of a configuration guarantees, and what other noise or cohorts would."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from matplotlib.figure import Figure as Canvas
+from rich.console import Console
+from rich.table import Table
+
+from fedray import experiment
+from fedray.config.source import Source
+from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.guarantee import Guarantee, noise_for
+from fedray.core.privacy.settings import Private
+from fedray.experiment import Config
+from fedray.experiment.checks import corpus_reader, most_clients
+from fedray.report import canvas
+from fedray.report.canvas import Drawing
+
+EPSILONS = (1.0, 2.0, 4.0, 8.0)
+POINTS = 40  # of a curve over rounds
+
+
+def show(options: argparse.Namespace, console: Console) -> int:
+    """Print the tables. ValueError: the configuration is not private, or --out is no picture."""
+    out = Path(options.out) if options.out is not None else None
+    if out is not None and out.suffix not in (".png", ".svg"):
+        raise ValueError(f"--out {out}: the picture's name must end with .png or .svg")
+    config, source = experiment.load(options.config, options.overrides)
+    experiment.check_setup(config, source)
+    if not isinstance(config.privacy, Private):
+        raise ValueError("the configuration is not private: set privacy.kind, or name one such as privacy/keywords")
+    population = _population(config, source)
+    cohort = config.cohort
+    sampling = Sampling(cohort.sampling, cohort.expected(population), population, cohort.limit)
+    guarantee = Guarantee.of(config.privacy, sampling, config.rounds)
+    console.print(guarantee.words(), highlight=False, soft_wrap=True)
+    console.print(_by_rounds(guarantee, config.rounds))
+    console.print(_by_epsilon(guarantee.claimed))
+    cohorts = by_cohort(guarantee.claimed)
+    console.print(_by_cohort(cohorts))
+    if out is not None:
+        _write(out, _draw(guarantee.claimed, cohorts))
+        print(f"picture: {out}")
+    return 0
+
+
+def _population(config: Config, source: Source) -> int:
+    most = most_clients(config.data, corpus_reader(config.data, source))
+    return most if most is not None else len(experiment.read_federation(config, source)[1])
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else "none" if math.isinf(value) else f"{value:,.4g}"
+
+
+def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
+    """Epsilon of the claimed federation by both accounts, and where it differs that of the simulated one."""
+    scaled = guarantee.claimed.sampling != guarantee.simulated.sampling
+    names = ("as if, tight", "as if, Renyi", "as simulated") if scaled else ("tight", "Renyi")
+    table = _table("Epsilon by rounds", "rounds", *names)
+    for after in sorted({max(1, rounds // 4), max(1, rounds // 2), rounds, 2 * rounds}):
+        found = [guarantee.claimed.tight(after), guarantee.claimed.epsilon(after)]
+        found += [guarantee.simulated.guarantee(after)] if scaled else []
+        table.add_row(f"{after:,}", *map(_number, found))
+    return table
+
+
+def _by_epsilon(account: Account) -> Table:
+    """The noise multiplier of other epsilons."""
+    table = _table("Noise by epsilon", "epsilon", "noise multiplier z")
+    for epsilon in EPSILONS:
+        try:
+            noise = noise_for(replace(account.settings, epsilon=epsilon, noise=None), account.sampling, account.rounds)
+        except ValueError:  # no noise gives it
+            noise = None
+        table.add_row(f"{epsilon:g}", _number(noise))
+    return table
+
+
+def by_cohort(account: Account) -> list[tuple[int, float, float]]:
+    """(cohort, z, Renyi epsilon) of cohorts twice as large as the last, whose means have the noise of the account's."""
+    sampling, found = account.sampling, []
+    size = max(1, round(sampling.cohort / 4))
+    while size <= sampling.population:
+        limit = None if sampling.limit is None else max(1, round(sampling.limit * size / sampling.cohort))
+        noise = account.noise * size / sampling.cohort
+        larger = replace(account, noise=noise, sampling=replace(sampling, cohort=size, limit=limit))
+        found.append((size, noise, larger.epsilon()))
+        size *= 2
+    return found
+
+
+def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
+    table = _table(
+        "Epsilon by cohort, with the same noise in the mean", "cohort", "noise multiplier z", "Renyi epsilon"
+    )
+    for size, noise, epsilon in cohorts:
+        table.add_row(f"{size:,}", _number(noise), _number(epsilon))
+    return table
+
+
+def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Drawing:
+    """Epsilon over rounds for a few noise multipliers, and by cohort."""
+    with canvas.style():
+        drawn = Canvas(figsize=(2 * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
+        left, right = drawn.subplots(1, 2)
+        rounds = sorted({max(1, account.rounds * i // POINTS) for i in range(1, POINTS + 1)})
+        for factor, colour in zip((0.7, 1.0, 1.5), canvas.COLOURS, strict=False):
+            one = replace(account, noise=factor * account.noise)
+            left.plot(rounds, [one.epsilon(each) for each in rounds], color=colour, label=f"z = {one.noise:.3g}")
+        left.set(title="Epsilon over rounds (Renyi)", xlabel="rounds", ylabel="epsilon")
+        left.legend()
+        sizes, _, epsilons = zip(*cohorts, strict=True)
+        right.plot(sizes, epsilons, "o-", markersize=4, color=canvas.COLOURS[0])
+        right.set(title="Epsilon by cohort, with the same noise in the mean", xlabel="clients of a round")
+        right.set(xscale="log", yscale="log", ylabel="epsilon")
+        return Drawing.of(drawn)
+
+
+def _write(path: Path, drawing: Drawing) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(drawing.png if path.suffix == ".png" else drawing.svg.encode())
+    os.replace(part, path)

@@ -1,0 +1,27 @@
+"""`fedray privacy`: tables of epsilon without training, a picture, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedray.cli import main
+
+GAUSSIAN = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-7}", "rounds=20"]
+
+
+def test_tables_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dp_accounting", reason="epsilon is computed by dp-accounting, which is not installed")
+    picture = tmp_path / "epsilon.png"
+    assert main(["privacy", "privacy/embedded", *GAUSSIAN, "--out", str(picture)]) == 0
+    said = capsys.readouterr().out
+    assert all(title in said for title in ("Epsilon by rounds", "Noise by epsilon", "Epsilon by cohort"))
+    assert picture.read_bytes().startswith(b"\x89PNG") and [*tmp_path.iterdir()] == [picture]
+
+
+def test_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["privacy", "privacy/embedded", "--out", "epsilon.pdf"]) == 2
+    assert "must end with .png or .svg" in capsys.readouterr().err
+    assert main(["privacy", "privacy/embedded", "privacy=none"]) == 2
+    assert "the configuration is not private" in capsys.readouterr().err
