@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import NullFormatter
 from rich.console import Console
 from rich.table import Table
 
@@ -128,6 +129,9 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Draw
         right.plot(sizes, epsilons, "o-", markersize=4, color=canvas.COLOURS[0])
         right.set(title="Epsilon by cohort, with the same noise in the mean", xlabel="clients of a round")
         right.set(xscale="log", yscale="log", ylabel="epsilon")
+        right.xaxis.set_major_formatter("{x:,.0f}")
+        right.yaxis.set_major_formatter("{x:g}")
+        right.yaxis.set_minor_formatter(NullFormatter())
         return Drawing.of(drawn)
 
 

@@ -31,13 +31,13 @@ class PrivateRounds:
         self.mechanism, self.layers, self.seed = mechanism, layers, seed
         self._clipping: Clipping | None = None
 
-    def guard(self, progress: Progress, broadcast: Broadcast) -> Guard:
-        """What the lanes of the next round hold to."""
+    def guard(self, progress: Progress, broadcast: Broadcast, cohort: int) -> Guard:
+        """What the lanes of the next round, of `cohort` clients, hold to."""
         clipping, mechanism = self._cut(broadcast), self._mechanism(progress)
         bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
         try:
             mechanism.simulated_noise(len(bounds))
-            encoding = mechanism.encoding(size)
+            encoding = mechanism.encoding(size, cohort)
         except ValueError as error:
             raise RunError(str(error)) from error
         sent = None

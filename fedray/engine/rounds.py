@@ -141,7 +141,9 @@ class Rounds:
         chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
-        guard = self.private.guard(progress, self.put(progress.state, t)[0]) if self.private is not None else None
+        guard = None
+        if self.private is not None:
+            guard = self.private.guard(progress, self.put(progress.state, t)[0], len(chosen))
         lanes = []
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
             states = tuple(

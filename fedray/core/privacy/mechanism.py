@@ -84,11 +84,14 @@ class Mechanism:
         """sigma_b: standard deviation, in clients, of the noise of each group's count of clients within their bound."""
         return self.settings.clip.count_noise or self.claimed / COUNT_SHARE
 
-    def encoding(self, size: int) -> Encoding | None:
-        """Skellam: how updates of `size` numbers become whole numbers. ValueError: their sum does not fit."""
-        if not isinstance(skellam := self.settings, Skellam):
+    def encoding(self, size: int, cohort: int) -> Encoding | None:
+        """Skellam: how updates of `size` numbers become whole numbers in a round of `cohort` clients.
+
+        None: another kind, or nobody is there. ValueError: their sum does not fit.
+        """
+        if not isinstance(skellam := self.settings, Skellam) or not cohort:
             return None
-        return planned(skellam, self.simulated_noise(1), size, round(self.cohort))
+        return planned(skellam, self.simulated_noise(1), size, cohort)
 
     def secure(self, cohort: int) -> SecureAggregation:
         """Skellam: the secure aggregation of a round."""
@@ -100,8 +103,8 @@ class Mechanism:
         answered = gathered.answered
         row = shown("bound", clipping.names, bounds)
         row |= shown("clipped", clipping.names, gathered.clipped / max(answered, 1))
-        if (encoding := self.encoding(clipping.size)) is not None:
-            mean, more = self._opened(gathered, encoding, seed, round)
+        if isinstance(self.settings, Skellam):
+            mean, more = self._opened(gathered, self.encoding(clipping.size, gathered.cohort), seed, round)
         else:
             mean, more = self._noisy(gathered, clipping.size, bounds, seed, round)
         return Released(mean, self.adapted(bounds, answered - gathered.clipped, answered, seed, round), more | row)
@@ -115,14 +118,12 @@ class Mechanism:
         return (signal + noise) / np.float32(self.cohort), self._row(deviation, signal)
 
     def _opened(
-        self, gathered: Gathered, encoding: Encoding, seed: Name, round: int
+        self, gathered: Gathered, encoding: Encoding | None, seed: Name, round: int
     ) -> tuple[Vector | None, dict[str, float]]:
         """The mean of whole numbers that secure aggregation has opened. The clients' noise is one draw."""
         here = np.arange(gathered.cohort) < gathered.answered  # who that is makes no difference on a random ring
-        opens = gathered.answered >= encoding.shares and self.secure(gathered.cohort).opens(
-            here, numpy_generator(seed, "privacy ring", round)
-        )
-        if not opens or gathered.total is None:
+        ring = numpy_generator(seed, "privacy ring", round)
+        if encoding is None or gathered.total is None or not self.secure(gathered.cohort).opens(here, ring):
             return None, {"privacy/opened": 0.0}
         total = gathered.total.astype(np.int64)
         noise = encoding.noise_of(gathered.answered, numpy_generator(seed, "privacy noise", round))

@@ -120,7 +120,7 @@ class Skellam(Private):
     bits: Count = 16  # of a number on the way and of the modular sum
     deviations: Positive = 4.0  # standard deviations of the sum that fit into `bits` before it wraps around
     neighbours: Count = 100  # clients with whom a client shares keys (Bell et al., CCS 2020)
-    threshold: Part = 0.5  # share of a cohort that must answer, or the round's sum cannot be opened
+    threshold: Part = 0.5  # share of those who hold a client's keys that must answer, or the sum cannot be opened
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -100,7 +100,7 @@ def test_the_row_says_what_was_released() -> None:
 def test_whole_numbers_are_opened_where_enough_clients_answer() -> None:
     settings = Skellam(delta=1e-5, noise=0.5, clip=ClipSettings(norm=NORM), bits=20, neighbours=10)
     mechanism, clipping = Mechanism(settings, 0.5, COHORT), Clipping(settings.clip, (), 1000)
-    encoding = mechanism.encoding(1000)
+    encoding = mechanism.encoding(1000, COHORT)
     assert encoding is not None
     signs = rotation(encoding, 7, 3)
     updates = np.random.default_rng(0).standard_normal((COHORT, 1000)).astype(np.float32)
