@@ -8,7 +8,7 @@ import pytest
 
 from fedray.cli import main
 
-GAUSSIAN = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-7}", "rounds=20"]
+GAUSSIAN = ["privacy.epsilon=null", "privacy.noise=1.0", "cohort.limit=null", "rounds=20"]
 
 
 def test_tables_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
