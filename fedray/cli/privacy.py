@@ -131,7 +131,7 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Draw
         right.set(title="Epsilon by cohort, with the same noise in the mean", xlabel="clients of a round")
         right.set(xscale="log", yscale="log", ylabel="epsilon")
         for axis in (right.xaxis, right.yaxis):
-            axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            axis.set_major_formatter(StrMethodFormatter("{x:,.7g}"))
         return Drawing.of(drawn)
 
 
