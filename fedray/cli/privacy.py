@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import StrMethodFormatter
 from rich.console import Console
 from rich.table import Table
 
@@ -125,13 +126,12 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Draw
             left.plot(rounds, [one.epsilon(each) for each in rounds], color=colour, label=f"z = {one.noise:.3g}")
         left.set(title="Epsilon over rounds (Renyi)", xlabel="rounds", ylabel="epsilon")
         left.legend()
-        sizes, _, epsilons = zip(*cohorts, strict=True)
-        right.plot(sizes, epsilons, "o-", markersize=4, color=canvas.COLOURS[0])
+        finite = [(size, epsilon) for size, _, epsilon in cohorts if 0 < epsilon < math.inf]
+        right.plot(*np.array(finite).reshape(-1, 2).T, "o-", markersize=4, color=canvas.COLOURS[0])
         right.set(title="Epsilon by cohort, with the same noise in the mean", xlabel="clients of a round")
         right.set(xscale="log", yscale="log", ylabel="epsilon")
-        right.xaxis.set_major_formatter("{x:,.0f}")
-        right.yaxis.set_major_formatter("{x:g}")
-        right.yaxis.set_minor_formatter(NullFormatter())
+        for axis in (right.xaxis, right.yaxis):
+            axis.set_major_formatter(StrMethodFormatter("{x:,.7g}"))
         return Drawing.of(drawn)
 
 

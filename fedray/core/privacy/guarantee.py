@@ -11,7 +11,7 @@ from typing import Any
 from scipy.optimize import brentq
 
 from fedray.core.privacy.accounting import Account, Sampling
-from fedray.core.privacy.settings import Private
+from fedray.core.privacy.settings import Local, Private
 
 LEAST, MOST = 1e-2, 1e4  # noise multipliers between which one is looked for
 TIGHTER = 0.5  # the tight account never allows less than this share of the other account's noise
@@ -29,8 +29,8 @@ class Guarantee:
         """`sampling`: of the simulation. ValueError: no noise gives this epsilon, or the cohorts have no account."""
         claimed = _claimed(settings, sampling)
         noise = settings.noise if settings.noise is not None else noise_for(settings, claimed, rounds)
-        scaled = noise * sampling.cohort / claimed.cohort
-        return cls(Account(settings, noise, claimed, rounds), Account(settings, scaled, sampling, rounds))
+        simulated = noise * scaled(settings, sampling.cohort)
+        return cls(Account(settings, noise, claimed, rounds), Account(settings, simulated, sampling, rounds))
 
     @property
     def noise(self) -> float:
@@ -55,6 +55,15 @@ class Guarantee:
             f"privacy: {given} for each client after {account.rounds:,} rounds, with {cohort} clients a round "
             f"({sampling}) and noise multiplier {self.noise:.4g}; it covers the models, not metrics and tables"
         )
+
+
+def scaled(settings: Private, cohort: float) -> float:
+    """z of a simulated cohort over z of the claimed one whose mean has the same noise; 1 without `as_if`.
+
+    The noise of a mean of n clients is z C / n. That of clients who add it themselves is z C / sqrt(n).
+    """
+    share = cohort / (settings.as_if.cohort or cohort)
+    return math.sqrt(share) if isinstance(settings, Local) else share
 
 
 @lru_cache

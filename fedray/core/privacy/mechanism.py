@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.privacy.clipping import Bounds, Clipping
-from fedray.core.privacy.guarantee import Guarantee
+from fedray.core.privacy.guarantee import Guarantee, scaled
 from fedray.core.privacy.secure_aggregation import SecureAggregation
 from fedray.core.privacy.settings import Local, Private, Skellam
 from fedray.core.privacy.skellam import Encoding, Numbers, Signs, planned
@@ -63,7 +63,7 @@ class Mechanism:
         return self.settings.as_if.cohort or self.cohort
 
     def simulated_noise(self, groups: int) -> float:
-        """z of the sum in the simulation: the mean of a small cohort gets the noise of the claimed one's.
+        """z in the simulation: the mean of a small cohort gets the noise of the claimed one's.
 
         Adaptive: what the noise of the counts of all groups leaves of z, (z^-2 - H (2 sigma_b)^-2)^(-1/2) (Andrew et
         al., 2021). ValueError: it leaves nothing.
@@ -77,7 +77,7 @@ class Mechanism:
                     "privacy.clip.count_noise, or set privacy.clip.layers=global"
                 )
             noise = left**-0.5
-        return noise * self.cohort / self.claimed
+        return noise * scaled(self.settings, self.cohort)
 
     @property
     def count_noise(self) -> float:

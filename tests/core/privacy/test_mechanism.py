@@ -56,6 +56,11 @@ def test_a_small_cohort_stands_for_a_large_one() -> None:
     large = replace(SETTINGS, as_if=AsIfSettings(cohort=5000, population=1_000_000))
     assert Mechanism(large, Z, COHORT).deviation(CLIPPING.first, 0) == pytest.approx(Z * NORM * COHORT / 5000)
 
+    local = Mechanism(Local(delta=1e-5, noise=Z, clip=SETTINGS.clip, as_if=large.as_if), Z, COHORT)
+    alone = Mechanism(Local(delta=1e-5, noise=Z, clip=SETTINGS.clip), Z, 5000)
+    one, other = (each.deviation(CLIPPING.first, round(each.cohort)) / each.cohort for each in (local, alone))
+    assert one == pytest.approx(other), "the means of both cohorts have the same noise"
+
 
 def test_correlated_noise_is_a_sum_of_the_draws_of_the_last_rounds() -> None:
     weights = (1.0, -0.5, -0.125)
