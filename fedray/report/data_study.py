@@ -1,4 +1,4 @@
-"""`fedray data CONFIG --study OTHER`: compares how much clients differ acoustically in two federations."""
+"""`fedray data CONFIG --study OTHER`: compares how clients differ in amount and sound in two federations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+
+import numpy as np
 
 from fedray import experiment
 from fedray.data.analysis import acoustics, differences
@@ -71,4 +73,5 @@ def federation(side: Side, settings: StudySettings, embed: Embed) -> Federation:
     lost = f"; {len(sounds.left_out):,} utterances could not be measured" if sounds.left_out else ""
     place = f" in {data.root}" if data.root else ""
     words = f"corpus {data.corpus}{place}; {sample}, divided by {data.clients.by}{lost}."
-    return Federation.of(config.name, words, sounds, data.seed)
+    utterances = np.array([len(rows) for rows in clients.values()])
+    return Federation.of(config.name, words, utterances, sounds, data.seed)

@@ -11,6 +11,7 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 from matplotlib.figure import Figure as Canvas
 
@@ -24,7 +25,10 @@ from fedray.report.page import ENVIRONMENT, STYLESHEET
 from fedray.report.tables import markdown
 from fedray.storage.files import write_atomically
 
+Counts = npt.NDArray[np.int64]  # [clients]
 STATISTICS = {"mean": "mean", "between": "SD between", "within": "SD of the SDs within", "kurtosis": "excess kurtosis"}
+QUANTILES = {"fewest": 0.0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75, "most": 1.0}
+BINS = 30
 NAMED = 10  # utterances that could not be measured: listed per federation
 
 
@@ -34,17 +38,18 @@ class Federation:
 
     name: str
     described: str
+    utterances: Counts  # of every client
     sounds: Sounds
     spreads: Mapping[str, Spread]
     purity: float
     chance: float  # the purity after a random assignment of the utterances to clients
 
     @classmethod
-    def of(cls, name: str, described: str, sounds: Sounds, seed: int) -> Federation:
+    def of(cls, name: str, described: str, utterances: Counts, sounds: Sounds, seed: int) -> Federation:
         """The measures of a federation's sounds. `seed`: of the draws, and of the chance level of purity."""
         shuffled = replace(sounds, clients=np.random.default_rng(seed).permutation(sounds.clients))
         found = {measure: spread(sounds, measure) for measure in MEASURES}
-        return cls(name, described, sounds, found, purity(sounds, seed), purity(shuffled, seed))
+        return cls(name, described, utterances, sounds, found, purity(sounds, seed), purity(shuffled, seed))
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,18 @@ class DataStudy:
     @property
     def title(self) -> str:
         return f"{self.one.name} beside {self.other.name}"
+
+    def amounts(self) -> list[dict[str, str]]:
+        """A row for each federation: its clients, and how many utterances they have."""
+        return [
+            {
+                "federation": side.name,
+                "clients": f"{len(side.utterances):,}",
+                "utterances": f"{side.utterances.sum():,}",
+            }
+            | {words: f"{np.quantile(side.utterances, at):,.0f}" for words, at in QUANTILES.items()}
+            for side in self.sides
+        ]
 
     def rows(self) -> list[dict[str, str]]:
         """A row per measure and statistic, a column per federation."""
@@ -104,7 +121,7 @@ class DataStudy:
 def save(study: DataStudy, out: Path) -> None:
     """Write report.html, report.md, report.csv and figures/ to the folder `out`, each file atomically."""
     with canvas.style():
-        drawn = {"means": Drawing.of(means(study)), "clusters": Drawing.of(clusters(study))}
+        drawn = {figure.__name__: Drawing.of(figure(study)) for figure in (samples, means, clusters)}
     contents = {f"figures/{name}.svg": found.svg.encode() for name, found in drawn.items()}
     contents |= {f"figures/{name}.png": found.png for name, found in drawn.items()}
     contents |= {"report.csv": as_csv(study).encode(), "report.md": as_markdown(study, drawn).encode()}
@@ -120,6 +137,7 @@ def as_markdown(study: DataStudy, drawn: Mapping[str, Drawing]) -> str:
     parts = [f"# {study.title}", "\n".join(f"- {sentence}" for sentence in study.sentences())]
     parts += [
         "\n".join(f"- {side.name}: {side.described}" for side in study.sides),
+        markdown(study.amounts()),
         markdown(study.rows()),
         markdown(study.purities()),
     ]
@@ -141,6 +159,25 @@ def as_csv(study: DataStudy) -> str:
                 sd = values.std(ddof=1) if len(values) > 1 else math.nan
                 writer.writerow([cell(side.name), cell(side.sounds.names[client]), measure, len(values), mean, sd])
     return file.getvalue()
+
+
+def samples(study: DataStudy) -> Canvas:
+    """The paper's figure 2: the share of clients that have so many utterances."""
+    drawn = Canvas(figsize=(2 * WIDTH, 3), layout="constrained")
+    drawn.suptitle("Clients by their number of utterances", x=0.01, ha="left", weight="bold")
+    axes = drawn.add_subplot()
+    most = max(side.utterances.max() for side in study.sides)
+    edges = np.unique(np.geomspace(1, most + 1, BINS + 1).round()).tolist()
+    for side, colour in zip(study.sides, COLOURS, strict=False):
+        share = np.full(len(side.utterances), 100 / len(side.utterances))
+        axes.hist(side.utterances, edges, weights=share, alpha=0.35, color=colour, label=side.name)
+        axes.hist(side.utterances, edges, weights=share, histtype="step", color=colour)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("utterances of a client")
+    axes.set_ylabel("clients (%)")
+    axes.legend()
+    return drawn
 
 
 def means(study: DataStudy) -> Canvas:

@@ -42,18 +42,16 @@ def test_the_report_of_a_study(configs: tuple[Path, Path], tmp_path: Path, capsy
     assert "calm beside loud &lt;b&gt;" in page and "loud <b>" not in page
     assert "12 utterances of 4 of its 4 clients" in page  # of six training speakers the server has two
     assert "18 utterances of 6 of its 6 clients" in page, "overrides behind the other configuration apply to it only"
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     rows = list(csv.DictReader((tmp_path / "study" / "report.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == (4 + 6) * 4 and {row["client"] for row in rows} <= {f"s{number:02d}" for number in range(6)}
     again = tmp_path / "again"
     study(configs, again, "--utterances", "3")
     assert (again / "report.csv").read_bytes() == (tmp_path / "study" / "report.csv").read_bytes()
-    assert {path.name for path in (again / "figures").iterdir()} == {
-        "means.svg",
-        "means.png",
-        "clusters.svg",
-        "clusters.png",
-    }
+    figures = {f"{name}.{kind}" for name in ("samples", "means", "clusters") for kind in ("svg", "png")}
+    assert {path.name for path in (again / "figures").iterdir()} == figures
+    said = (again / "report.md").read_text(encoding="utf-8")
+    assert "| calm | 4 | 16 | 4 | 4 | 4 | 4 | 4 |" in said
 
 
 @pytest.mark.usefixtures("unrendered")
