@@ -27,6 +27,7 @@ def private(noise: float = 0.5, clip: ClipSettings = ADAPTIVE) -> dict[str, Any]
     return {"privacy": mechanism, "strategy": Uniform(), "cohort": POISSON, "data": ToyData(6)}
 
 
+@pytest.mark.long
 def test_any_number_of_actors_any_placement_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
     run(tmp_path / "one", **private())
     run(tmp_path / "three", actors=3, **private())
