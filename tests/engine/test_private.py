@@ -18,7 +18,7 @@ from tests.engine.runs import first_round, rows, same
 from tests.engine.toys import SIZE, Beside, ToyData, assignment, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
-ADAPTIVE = ClipSettings(kind="adaptive", norm=5.0, layers="dim")
+ADAPTIVE = ClipSettings(kind="adaptive", norm=5.0, layers="dim", count_noise=4.0)
 POISSON = CohortSettings(size=4, sampling="poisson")
 
 
