@@ -70,6 +70,7 @@ FIXED = ClipSettings(norm=5.0, layers="uniform")
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mechanism", "cohort"),
     [
