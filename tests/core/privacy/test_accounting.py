@@ -89,7 +89,7 @@ def test_noise_from_epsilon_gives_this_epsilon(kind: str, epsilon: float) -> Non
     found = Guarantee.of(settings, sampling, 200)
     seconds = time.process_time() - since
     assert found.claimed.guarantee() == pytest.approx(epsilon, rel=1e-3)
-    assert seconds < 6, f"wanted: 3 s on a quiet machine, took {seconds:.1f} s"
+    assert seconds < 20, f"3 s on a quiet machine, took {seconds:.1f} s"
 
 
 def test_no_noise_is_enough() -> None:
