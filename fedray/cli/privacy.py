@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +16,15 @@ from rich.table import Table
 
 from fedray import experiment
 from fedray.config.source import Source
-from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.settings import Private
 from fedray.experiment import Config
 from fedray.experiment.checks import corpus_reader, most_clients
+from fedray.experiment.private import guarantee_of
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
+from fedray.storage.files import write_atomically
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 POINTS = 40  # of a curve over rounds
@@ -38,10 +39,7 @@ def show(options: argparse.Namespace, console: Console) -> int:
     experiment.check_setup(config, source)
     if not isinstance(config.privacy, Private):
         raise ValueError("the configuration is not private: set privacy.kind, or name one such as privacy/keywords")
-    population = _population(config, source)
-    cohort = config.cohort
-    sampling = Sampling(cohort.sampling, cohort.expected(population), population, cohort.limit)
-    guarantee = Guarantee.of(config.privacy, sampling, config.rounds)
+    guarantee = guarantee_of(config, config.privacy, _population(config, source))
     console.print(guarantee.words(), highlight=False, soft_wrap=True)
     console.print(_by_rounds(guarantee, config.rounds))
     console.print(_by_epsilon(guarantee.claimed))
@@ -137,6 +135,5 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Draw
 
 def _write(path: Path, drawing: Drawing) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(drawing.png if path.suffix == ".png" else drawing.svg.encode())
-    os.replace(part, path)
+    data = drawing.png if path.suffix == ".png" else drawing.svg.encode()
+    write_atomically(path, lambda place: place.write_bytes(data))

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedray.algorithms import ALGORITHMS
 from fedray.core.algorithm import Algorithm
-from fedray.core.privacy.accounting import Sampling
+from fedray.core.privacy.accounting import MISSING, Sampling
 from fedray.core.privacy.factorisation import coefficients
 from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.mechanism import Mechanism
@@ -43,7 +43,7 @@ def check_privacy(config: Config) -> None:
 def check_installed(privacy: Any) -> None:
     """ValueError: the package that computes epsilon is missing."""
     if isinstance(privacy, Private) and find_spec("dp_accounting") is None:
-        raise ValueError("epsilon is computed by dp-accounting: pip install 'fedray[privacy]'")
+        raise ValueError(MISSING)
 
 
 def paced_by(config: Config, algorithm: Algorithm) -> str | None:
@@ -72,8 +72,13 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
             "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
             "algorithm.buffers=frozen"
         )
+    guarantee = guarantee_of(config, settings, population)
+    weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)
+    return Mechanism(settings, guarantee.noise, config.cohort.expected(population), weights, guarantee)
+
+
+def guarantee_of(config: Config, privacy: Private, population: int) -> Guarantee:
+    """The guarantee of a run over so many clients. ValueError: no noise gives it, or its cohorts have no account."""
     cohort = config.cohort
     sampling = Sampling(cohort.sampling, cohort.expected(population), population, cohort.limit)
-    guarantee = Guarantee.of(settings, sampling, config.rounds)
-    weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)
-    return Mechanism(settings, guarantee.noise, sampling.cohort, weights, guarantee)
+    return Guarantee.of(privacy, sampling, config.rounds)

@@ -21,6 +21,7 @@ from fedray.core.privacy.divergences import Grid, Orders, between, poisson, skel
 from fedray.core.privacy.factorisation import sensitivities
 from fedray.core.privacy.settings import Correlated, Local, Private, Skellam
 
+MISSING = "epsilon is computed by dp-accounting: pip install 'fedray[privacy]'"
 MOST_TIGHT = 100.0  # an epsilon above, which protects nobody, has no tight account: its loss distribution has no end
 
 
@@ -239,5 +240,5 @@ def _library() -> Any:
         import dp_accounting.pld
         import dp_accounting.rdp
     except ModuleNotFoundError as error:
-        raise ValueError("epsilon is computed by dp-accounting: pip install 'fedray[privacy]'") from error
+        raise ValueError(MISSING) from error
     return dp_accounting

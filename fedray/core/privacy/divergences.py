@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
+from fedray.core.privacy.skellam import renyi
+
 Orders = npt.NDArray[np.float64]
 WHOLE = np.arange(2.0, 257.0)
 
@@ -31,14 +33,11 @@ def skellam(noise: float, grid: Grid | None, moves: int = 1) -> Orders:
     Skellam noise is Gaussian. Agarwal, Kairouz, Liu, NeurIPS 2021, theorem 3.5. Rounding makes the bound larger, and
     with it the noise that a given multiplier stands for.
     """
-    gaussian = WHOLE * moves**2 / (2 * noise**2)
     if grid is None:
-        return gaussian
+        return WHOLE * moves**2 / (2 * noise**2)
     euclidean = moves * grid.bound
     absolute = min(math.sqrt(grid.length) * euclidean, euclidean**2)  # a whole number is at most its square
-    variance = (noise * grid.bound) ** 2
-    further = ((2 * WHOLE - 1) * euclidean**2 + 6 * absolute) / (4 * variance**2)
-    return gaussian + np.minimum(further, 3 * absolute / (2 * variance))
+    return renyi(WHOLE, euclidean, absolute, (noise * grid.bound) ** 2)
 
 
 def poisson(base: Orders, rate: float) -> Orders:

@@ -128,7 +128,7 @@ class Encoding:
         """`renyi` of this order for one client, in a round where `shares` clients answer; infinite without noise."""
         two = self.rounded_bound
         one = min(math.sqrt(self.length) * two, two**2)  # |x| <= x^2 for whole numbers
-        return renyi(order, two, one, (self.noise * two) ** 2) if self.noise else math.inf
+        return float(renyi(order, two, one, (self.noise * two) ** 2)) if self.noise else math.inf
 
     def _modulo(self, numbers: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> Numbers:
         mask = numbers.dtype.type(2 * self.half - 1)
@@ -159,11 +159,12 @@ def _squares(values: npt.NDArray[np.float64]) -> float:
     return float(np.sum(np.square(values)))  # a product of BLAS depends on the number of threads
 
 
-def renyi(order: int, two: float, one: float, variance: float) -> float:
-    """A bound on the Renyi divergence of an order from 2 that Skellam noise of this variance leaves of an update.
+def renyi(order: npt.ArrayLike, two: float, one: float, variance: float) -> npt.NDArray[np.float64]:
+    """A bound on the Renyi divergence of each order from 2 that Skellam noise of this variance leaves of an update.
 
     `two` bounds the update's Euclidean norm, `one` the sum of its absolute values (Agarwal et al., Theorem 3.5). The
     first term is the Gaussian mechanism's.
     """
-    further = min(((2 * order - 1) * two**2 + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
-    return order * two**2 / (2 * variance) + further
+    orders = np.asarray(order, dtype=np.float64)
+    further = np.minimum(((2 * orders - 1) * two**2 + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
+    return np.asarray(orders * two**2 / (2 * variance) + further)
