@@ -149,6 +149,12 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
             raise cause_of(error) from None
 
 
+def beside(function: Callable[[], Any]) -> None:
+    """Call `function` in another process of this machine, for which nobody waits: it may only save time."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    _call.options(scheduling_strategy=here, num_cpus=0, max_retries=0).remote(lambda _: function(), None)
+
+
 def cause_of(error: RayTaskError) -> Exception:
     """A ValueError or RunError of the task without Ray's frames around it; any other error unchanged."""
     cause = error.cause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
+from fedray.training import compiling
 
 
 def run(
@@ -55,8 +57,17 @@ def run(
     with places.unless_begun(where):
         session.connect(lasting=detach)
         shares = share(checked.engine, session.resources())
+        if not shares.gpus:
+            compile_beside(checked)
         program = build(checked, source, where, shares)
     return start(checked, program, shares, where, description(checked, program, shares), detach, new=True)
+
+
+def compile_beside(config: Config) -> None:
+    """Compile the model's loops while the data are prepared, unless the cache has them."""
+    done = compiling.marker(config.model)
+    if done is not None and not done.exists():
+        session.beside(functools.partial(compiling.compile_loops, config.model, config.features.bins))
 
 
 def build(

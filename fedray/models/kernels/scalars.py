@@ -6,28 +6,19 @@ activation if a hash of its place and a seed says so: a backward pass computes t
 
 from __future__ import annotations
 
-import hashlib
 import os
-from pathlib import Path
 from typing import Any
 
 import numba.core.config as compiler
 import numpy as np
 from numba import njit
 
-from fedray.storage.cache import cache_root
+from fedray.models.kernels import loops_folder
 
 
 def _cache() -> bool:
-    """Have numba keep compiled loops in fedray's cache; whether it can.
-
-    numba compiles a loop again when its file has changed, and does not see a change of what the loop calls: the folder
-    is named by all files here.
-    """
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
-    kept = compiler.CACHE_DIR  # type: ignore[attr-defined]  # numba sets it from NUMBA_CACHE_DIR
-    folder = Path(kept or cache_root() / "kernels") / digest
+    """Have numba keep compiled loops in their folder; whether it can."""
+    folder = loops_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
