@@ -24,7 +24,19 @@ from fedray.report.tables import markdown as table
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import write_atomically
 
-__all__ = ["change", "by_utterance", "machine", "predictions", "rounds", "run", "speech", "spread", "table", "write"]
+__all__ = [
+    "change",
+    "by_speaker",
+    "by_utterance",
+    "machine",
+    "predictions",
+    "rounds",
+    "run",
+    "speech",
+    "spread",
+    "table",
+    "write",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -82,6 +94,15 @@ def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, An
 def by_utterance(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
     """Utterance -> (words, errors); `column` is errors (greedy), errors_lm or errors_lexicon."""
     return {row["utterance"]: (row["words"], row[column]) for row in rows}
+
+
+def by_speaker(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
+    """Speaker -> (words, errors); `column` as in `by_utterance`."""
+    counts: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        words, errors = counts.get(row["speaker"], (0, 0))
+        counts[row["speaker"]] = (words + row["words"], errors + row[column])
+    return counts
 
 
 def machine() -> dict[str, Any]:

@@ -3,8 +3,9 @@
     python sweeps/fedmlac_own.py
 
 A client is a speaker, or has skewed classes (Dirichlet, alpha 0.1 to 1). It keeps a quarter of its utterances back. All
-arms have one learning rate. personal/own/accuracy is the mean over the clients: of personal models (FedMLAC, isolated,
-Ditto), or of the global model after a client's training (FedAvg). Three seeds, of the corpus and of the training.
+clients have one learning rate, but for FedOpt's. personal/own/accuracy is the mean over the clients: of personal models
+(FedMLAC, isolated, Ditto), or of the global model after a client's training (the others). Three seeds, of the corpus and
+of the training.
 """
 
 import sys
@@ -19,6 +20,8 @@ SWEEP = Sweep(
     names={
         "method": {
             "FedAvg": "baselines/fedavg",
+            "FedProx": "baselines/fedprox",
+            "FedOpt": "baselines/fedopt",
             "Ditto": "baselines/ditto",
             "isolated": "ablations/isolated",
             "FedMLAC": "embedded",
@@ -32,7 +35,7 @@ SWEEP = Sweep(
         },
     },
     space={
-        "method": tune.grid_search(["FedAvg", "Ditto", "isolated", "FedMLAC"]),
+        "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "Ditto", "isolated", "FedMLAC"]),
         "clients": tune.grid_search(["speakers", "alpha 0.1", "alpha 0.3", "alpha 0.5", "alpha 1"]),
         "seed": tune.grid_search([0, 1, 2]),
     },
