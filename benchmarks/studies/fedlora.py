@@ -7,10 +7,10 @@ Each method trains a model; then every client decodes with the model alone and w
 seed model. C-S2T trains on all clients' speech in one place, with all weights or with adapters; FedAvg and FedLoRA
 train on the clients. `attention` is the dialects with a decoder, `large` the dialects with nine times the parameters,
 `translation` the dialects translated into Chinese. C-S2T LoRA has a learning rate of its own, chosen on dev. Six
-clients of new domains join the domains' models after training. Each seed draws new dialects and domains; each split of
-the digits has three of the six speakers as clients. Digits and speechocean need FEDRAY_SPEECH. The pages are
-benchmarks/results/fedlora_<corpus>.md, with plain means over clients and pooled scores. The same command resumes;
-finished runs are kept.
+clients of new domains join the domains' models after training, and three of new dialects those of translation. Each
+seed draws new dialects and domains; each split of the digits has three of the six speakers as clients. Digits and
+speechocean need FEDRAY_SPEECH. The pages are benchmarks/results/fedlora_<corpus>.md, with plain means over clients and
+pooled scores. The same command resumes; finished runs are kept.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ CORPORA = {
     # the paper's: a decoder, beams, states as keys
     "attention": Corpus("ablations/attention", ("ablations/attention",), score="wer_lm"),
     "large": Corpus("ablations/large", ("ablations/large",)),  # nine times the parameters
-    "translation": Corpus("embedded_translation", ("embedded_translation",), score="bleu_beam"),
+    "translation": Corpus(
+        "embedded_translation", ("embedded_translation", "ablations/translation_joining"), score="bleu_beam"
+    ),
     "domains": Corpus("embedded_domains", ("embedded_domains", "ablations/joining"), rate="3e-3"),
     "digits": Corpus("digits", ("digits",), "fsdd"),
     "speechocean": Corpus("speechocean", ("speechocean",), "speechocean-mini"),
