@@ -6,6 +6,7 @@ in which the seed model waits. So a run that finds no compiled loops has them co
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,6 @@ from torch import nn
 
 from fedray.core.settings import Choice
 from fedray.models import MODELS
-from fedray.models.audio_cnn import AudioCNN
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.crnn import CRNN
@@ -35,7 +35,7 @@ def marker(model: Choice) -> Path | None:
 
     Settings that need other loops (`front: conv2d`) compile these when they first run.
     """
-    if not issubclass(MODELS[model.kind], (Conformer, CRDNN, CRNN, AudioCNN)):
+    if not issubclass(MODELS[model.kind], (Conformer, CRDNN, CRNN)):
         return None
     return loops_folder() / f"compiled-{model.kind}"
 
@@ -52,7 +52,9 @@ def compile_loops(model: Choice, bins: int) -> None:
             loss.backward()  # type: ignore[no-untyped-call]
     done = marker(model)
     if done is not None:
-        done.touch()
+        with suppress(OSError):  # a cache that this user may only read keeps no loops either
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.touch()
 
 
 def _loss(network: nn.Module, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

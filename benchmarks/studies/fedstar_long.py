@@ -1,0 +1,131 @@
+"""FedSTAR at the length where its effects show: what pseudo-labels are worth beside as many steps, 100 rounds.
+
+    python -m benchmarks.studies.fedstar_long [--clients 5 30] [--labels 0.03 0.2] [--seeds 0 1 2] [--rounds 100]
+                                              [--actors 1] [--runs DIR]
+
+Embedded keywords, temperature 1, batches of four clips in all arms. Each step of FedSTAR has as many labelled clips as
+unlabelled ones; `beta = 0` takes the same steps without pseudo-labels, and so does the supervised federation with
+1/L - 1 passes a round. Scores are those of the best round by dev, on new speakers. Writes
+benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished runs are kept. Several processes
+with --seeds of their own share the work; with all seeds the page is written from their runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from benchmarks import study
+from fedray.report.canvas import COLOURS, STYLE
+
+Found = dict[str, list[dict[str, Any]]]  # arm -> its runs
+NONE = "FedSTAR, beta = 0"
+BATCH = "algorithm.client.batch=4"
+
+
+def arms(labels: float) -> dict[str, tuple[str, list[str]]]:
+    """Arm -> configuration below configs/fedstar and overrides, for a share of labelled clips."""
+    passes = round((1 - labels) / labels)
+    star = {f"FedSTAR, beta = {beta:g}": ("embedded", [f"algorithm.beta={beta:g}", BATCH]) for beta in (0, 0.5, 1)}
+    return {
+        "supervised": ("baselines/supervised", [BATCH]),
+        "supervised, as many steps": ("baselines/supervised", [BATCH, f"algorithm.client.epochs={passes}"]),
+        **star,
+    }
+
+
+def play(place: Path, config: str, settings: Sequence[str]) -> dict[str, Any]:
+    """The scores of a run, its right answers by speaker, and dev and pseudo-labels by round."""
+    print(place, flush=True)
+    results = study.run(f"configs/fedstar/{config}.yaml", settings, place)
+    rows = study.rounds(place)
+    right: dict[str, tuple[int, int]] = {}
+    for row in study.predictions(place, "best"):
+        clips, correct = right.get(row["speaker"], (0, 0))
+        right[row["speaker"]] = (clips + 1, correct + 1 - row["errors"])
+    return {
+        "best": results["best"],
+        "counts": right,
+        "dev": [(row["round"], row["dev/accuracy"]) for row in rows if row.get("dev/accuracy") is not None],
+        "kept": [row.get("train/labels_kept") for row in rows],
+        "right": [row.get("train/label_accuracy") for row in rows],
+    }
+
+
+def table(found: Found) -> str:
+    """One row an arm: its accuracy, its gain over the same steps without pseudo-labels, what it kept of these."""
+    rows = []
+    for arm, runs in found.items():
+        row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
+        before, after = ([run["counts"] for run in found[name]] for name in (NONE, arm))
+        row["gain over beta = 0"] = "" if arm == NONE else str(study.change(before, after, "points"))
+        for name, key in (("kept", "kept"), ("of these right", "right")):
+            last = [value for run in runs for value in run[key][-5:] if value is not None]
+            row[f"{name}, last 5 rounds (%)"] = f"{mean(last):.0f}" if last and arm.startswith("FedSTAR") else ""
+        row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
+        rows.append(row)
+    return study.table(rows)
+
+
+def draw(parts: Mapping[str, Found], path: Path) -> None:
+    """Dev accuracy by round, mean over the seeds, one panel a setting."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5 * len(parts), 3.8), layout="constrained")
+        for place, (title, found) in enumerate(parts.items(), 1):
+            axes = figure.add_subplot(1, len(parts), place)
+            for colour, (arm, runs) in zip(COLOURS, found.items(), strict=False):
+                rounds = [at for at, _ in runs[0]["dev"]]
+                scores = [mean(run["dev"][at][1] for run in runs) for at in range(len(rounds))]
+                axes.plot(rounds, scores, color=colour, label=arm)
+            axes.set_title(title)
+            axes.set_xlabel("round")
+            axes.set_ylabel("dev accuracy (%)")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, nargs="+", default=[5, 30], metavar="N")
+    parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
+    parser.add_argument(
+        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-long", help="where the run folders are kept"
+    )
+    chosen = parser.parse_args()
+    common = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    parts: dict[str, Found] = {}
+    for count in chosen.clients:
+        for labels in chosen.labels:
+            clients = [f"data.clients.count={count}", f"data.labelled.share={labels:g}"]
+            found: Found = {arm: [] for arm in arms(labels)}
+            for seed in chosen.seeds:
+                for number, (arm, (config, overrides)) in enumerate(arms(labels).items()):
+                    place = chosen.runs / f"n{count}-l{labels:g}" / f"seed-{seed}" / f"arm-{number}"
+                    seeds = [f"seed={seed}", f"data.seed={seed}"]
+                    found[arm].append(play(place, config, [*seeds, *common, *clients, *overrides]))
+            parts[f"N = {count}, L = {100 * labels:g} %"] = found
+    text = f"# FedSTAR over {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains in points "
+    text += "over the same steps without pseudo-labels,\nwith the 95 % interval of a paired bootstrap over speakers.\n"
+    text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
+    print(text)
+    if len(chosen.seeds) > 1:
+        text += "\n![Dev accuracy by round](fedstar_long.png)\n"
+        numbers = {
+            title: {arm: [{**run, "counts": None} for run in runs] for arm, runs in found.items()}
+            for title, found in parts.items()
+        }
+        study.write("fedstar_long", text, {"found": numbers}, "python -m benchmarks.studies.fedstar_long", chosen.seeds)
+        draw(parts, study.RESULTS / "fedstar_long.png")
+
+
+if __name__ == "__main__":
+    main()
