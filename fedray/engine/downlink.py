@@ -9,7 +9,7 @@ import ray
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
-from fedray.core.compression.links import Link
+from fedray.core.compression.links import TOO_LARGE, Link
 from fedray.core.types import Broadcast, RunError, Vector
 from fedray.engine.jobs import Reference
 from fedray.engine.soundness import finite
@@ -48,8 +48,6 @@ def deliver(broadcast: Broadcast, code: Code, algorithm: Algorithm) -> tuple[Bro
         sent += len(data)
         arrived[name] = link.decode(data, vector.size)
         if not finite(arrived[name]):
-            raise RunError(
-                "the model has numbers above 65,504, the largest of half precision: choose another download.kind"
-            )
+            raise RunError(f"the model has numbers {TOO_LARGE}: choose another download.kind")
     params = np.concatenate([arrived.pop(""), broadcast.params[moving:]])
     return replace(broadcast, params=params, vectors=arrived), sent

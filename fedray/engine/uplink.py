@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fedray.core.compression.links import Link
+from fedray.core.compression.links import TOO_LARGE, Link
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Client, Received, State, Update, Vector
 from fedray.engine.lanes import Lane
@@ -99,9 +99,7 @@ class Uplink:
             sent += len(data)
             arrived[name] = self._link.decode(data, wanted.size)
             if not finite(arrived[name]):
-                raise ValueError(
-                    "the update has numbers above 65,504, the largest of half precision: choose another upload.kind"
-                )
+                raise ValueError(f"the update has numbers {TOO_LARGE}: choose another upload.kind")
             if feedback and wanted.size:
                 lost[name] = wanted - arrived[name]
         return arrived, sent, lost if feedback else None

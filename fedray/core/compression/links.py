@@ -10,6 +10,8 @@ import numpy as np
 from fedray.core.compression.codes import Code, Shape
 from fedray.core.types import Vector
 
+TOO_LARGE = "that its code cannot hold (half precision ends at 65,504)"
+
 
 @dataclass(frozen=True)
 class Link:
@@ -42,8 +44,9 @@ class Link:
 
     def _parts(self, numbers: int) -> tuple[Shape, int]:
         """The shape of what is encoded, and how many numbers follow."""
-        rest = numbers - sum(self.tensors) if self.tensors is not None else -1
-        return (self.tensors, rest) if self.tensors is not None and rest >= 0 else ((numbers,), 0)
+        if self.tensors is None or sum(self.tensors) > numbers:
+            return (numbers,), 0
+        return self.tensors, numbers - sum(self.tensors)
 
 
 def traffic(up: Code, down: Code, numbers: int, tensors: Sequence[int] | None = None) -> tuple[int, int]:

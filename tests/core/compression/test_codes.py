@@ -89,7 +89,7 @@ def test_what_follows_the_tensors_travels_as_it_is() -> None:
     assert link.size(0) == len(link.encode(vector[:0])) == 0
 
 
-N = 178_083  # parameters of the embedded FedNST's model
+N = 178_083  # parameters of a small Conformer
 
 
 def test_the_factors() -> None:
