@@ -25,7 +25,6 @@ from tests.engine.runs import first_round, rows, same
 from tests.engine.toys import SIZE, Beside, Toy, ToyData, assignment, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
-SPARSE: dict[str, Any] = {"upload": TopKUpload(values="int8"), "download": Int8(), "data": ToyData(5), "cohort": 4}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,6 +65,16 @@ class Fails(Toy):
         return super().client_update(client, received)
 
 
+SPARSE: dict[str, Any] = {
+    "algorithm": Tensors,
+    "upload": TopKUpload(values="int8"),
+    "download": Int8(),
+    "data": ToyData(5),
+    "cohort": 4,
+    "rounds": 3,
+}
+
+
 def states(folder: Path, round: int) -> dict[str, State]:
     """The clients' states that a checkpoint names."""
     opened = RunFolder(folder)
@@ -74,26 +83,31 @@ def states(folder: Path, round: int) -> dict[str, State]:
     return {name: store.load(name, written) for name, written in found.items() if written is not None}
 
 
-def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
-    run(tmp_path / "one", algorithm=Tensors, **SPARSE)
-    run(tmp_path / "resumed", rounds=2, actors=2, algorithm=Tensors, **SPARSE)
-    run(tmp_path / "resumed", actors=2, algorithm=Tensors, **SPARSE)
-    same(tmp_path / "one", tmp_path / "resumed")
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+    folder = tmp_path_factory.mktemp("straight")
+    run(folder, **SPARSE)
+    return folder
+
+
+def test_several_actors_and_a_resume_give_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    run(tmp_path, **SPARSE | {"rounds": 2, "actors": 2})
+    run(tmp_path, **SPARSE | {"actors": 2})
+    same(tmp_path, straight, 3)
     parts = {"delta": SIZE, "vectors/sum": 10, "vectors/count": 1}
-    for state in states(tmp_path / "one", 4).values():
+    for state in states(straight, 3).values():
         assert {name: lost.size for name, lost in state[LOST].items()} == parts
         assert state[LOST]["delta"][:990].any() and not state[LOST]["delta"][990:].any()
 
 
-def test_every_byte_is_counted(tmp_path: Path) -> None:
+def test_every_byte_is_counted(straight: Path) -> None:
     """Up: delta and two vectors, each in its code, and two scalars. Down: the same parts, and one setting."""
-    run(tmp_path, algorithm=Tensors, rounds=2, **SPARSE)
     up, down = (Link(code, (300, 400, 290)) for code in (SPARSE["upload"].code, SPARSE["download"]))
-    table = rows(tmp_path)
+    table = rows(straight)
     assert up.size(SIZE) == up.code.size((300, 400, 290)) + 40
     sent = sum(map(up.size, (SIZE, 10, 1))) + 16
     received = sum(map(down.size, (SIZE, 10, 1))) + 8
-    assert [row["traffic/up_bytes"] for row in table] == [4 * sent] * 2
+    assert [row["traffic/up_bytes"] for row in table] == [4 * sent] * 3
     prepared = [row["clients/prepared"] for row in table]
     assert table[0]["traffic/down_bytes"] == 4 * received + 4 * 24  # 24: the table in the assets
     assert table[1]["traffic/down_bytes"] == 4 * received + prepared[1] * (received + 24)
@@ -151,11 +165,10 @@ def test_a_client_that_fails_keeps_what_was_lost(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("changes", [{"placement": "dedicated"}, {"evaluation": {"personal_final": True}}], ids=str)
-def test_other_ways_to_play(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_other_ways_to_play(straight: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     """An actor a client keeps its state in memory; personal models are scored without what fedray keeps."""
-    run(tmp_path / "one", rounds=2, **SPARSE)
-    run(tmp_path / "other", rounds=2, **SPARSE, **changes)
-    same(tmp_path / "one", tmp_path / "other", 2)
+    run(tmp_path, **SPARSE, **changes)
+    same(tmp_path, straight, 3)
 
 
 def uplink(tmp_path: Path, upload: Upload, round: int = 0) -> Uplink:
