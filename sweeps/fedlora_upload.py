@@ -13,7 +13,7 @@ SWEEP = Sweep(
     question="How coarse may updates be?",
     base="configs/fedlora/embedded.yaml",
     space={
-        "algorithm.upload.kind": tune.grid_search(["none", "half", "int8"]),
+        "upload.kind": tune.grid_search(["none", "half", "int8"]),
         "seed": tune.grid_search([0, 1, 2]),
     },
     settings=["data.seed={seed}"],

@@ -22,6 +22,7 @@ PAGES = {  # page -> title, and the top-level keys whose sections stand there
     "model": ("Model", ("model",)),
     "algorithm": ("Algorithm", ("algorithm",)),
     "aggregation": ("Aggregation", ("strategy", "server_optimizer")),
+    "compression": ("Compression", ("upload", "download")),
     "privacy": ("Privacy", ("privacy",)),
 }
 INTRODUCTION = """# Configuration

@@ -167,6 +167,9 @@ class TaskAlgorithm(Algorithm):
         stretches = [(name, list(entries)) for (_, name), entries in modules]
         return tuple(Layer(name, entries[0].start, entries[-1].stop) for name, entries in stretches)
 
+    def tensors(self) -> tuple[int, ...]:
+        return self.task.layout.tensors
+
     def assets(self, data: FederatedData) -> Mapping[str, Any]:
         return self.task.assets()
 
@@ -270,11 +273,8 @@ def server_pass(task: Task, server: Server, received: Received, settings: Server
 
 def mixed(change: Change, alpha: float) -> Vector:
     """Delta = alpha Delta_S + (1 - alpha) Delta_C; a missing part counts as no change."""
-    parts = [
-        np.float32(share) * part
-        for share, part in ((alpha, change.server), (1 - alpha, change.clients))
-        if part is not None
-    ]
+    weighted = (alpha, change.server), (1 - alpha, change.clients)
+    parts = [np.float32(share) * part for share, part in weighted if part is not None]
     return np.asarray(sum(parts), dtype=np.float32)
 
 

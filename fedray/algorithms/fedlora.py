@@ -23,13 +23,11 @@ model is trained and travels, the paper's FedAvg. On one client with all data ei
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained, mixed, trained
 from fedray.core.algorithm import Parts, Setup
-from fedray.core.compression import Compression
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive
 from fedray.core.server_optimizers import SGD
@@ -49,7 +47,6 @@ class FedLoRASettings(TaskSettings):
 
     lora: LoRASettings = field(default_factory=LoRASettings)
     averaging: str = "factors"  # factors: A and B separately | product: B A, as large as the weights; one SVD a weight
-    upload: Compression = field(default_factory=Compression)
     client: WarmUpSettings = field(default_factory=WarmUpSettings)
 
     def __post_init__(self) -> None:
@@ -64,7 +61,7 @@ class FedLoRASettings(TaskSettings):
 
 
 class FedLoRA(TaskAlgorithm):
-    """A client's state holds Adam's moments and what its last compressed update lost."""
+    """A client's state holds Adam's moments."""
 
     Settings = FedLoRASettings
     settings: FedLoRASettings
@@ -110,18 +107,13 @@ class FedLoRA(TaskAlgorithm):
             adam = ScaledAdamW(delta_c.flat, settings, steps, moments, self.factors)
             losses += delta_c.fit_epoch(client.data, targets, settings, adam, derive(client.seed, "epoch", epoch))
             moments = adam.moments()
-        arrived, sent, lost = self.settings.upload.send_with_feedback(delta_c.delta(), kept.get("lost"))
-        state: dict[str, Any] = {"moments": moments} if settings.keep else {}
-        if lost is not None:
-            state["lost"] = lost
-        done = trained(delta_c, client.data, losses, state=state or None)
-        return replace(done, update=replace(done.update, delta=self.averaged(arrived, received.params), sent=sent))
+        return trained(delta_c, client.data, losses, state={"moments": moments} if settings.keep else None)
 
-    def averaged(self, change: Vector, before: Vector) -> Vector:
-        """What the server averages: the change of A and B, or of B A."""
+    def server_receive(self, delta: Vector, received: Received) -> Vector:
+        """What the server averages: the change of A and B, or of B A, which the server computes from it."""
         if self.settings.averaging == "factors":
-            return change
-        return adaptation.product_change(change, before, self.task.layout)
+            return delta
+        return adaptation.product_change(delta, received.params, self.task.layout)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         if self.settings.averaging == "factors" or change.clients is None:

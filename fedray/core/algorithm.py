@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedray.core.compression.codes import Shape
 from fedray.core.metrics import Metrics
 from fedray.core.server_optimizers import SGD, ServerOptimizer
 from fedray.core.strategies import ByExamples, Strategy
@@ -138,6 +139,13 @@ class Algorithm(ABC):
         for client in clients:
             yield self.client_update(client, received)
 
+    def server_receive(self, delta: Vector, received: Received) -> Vector:
+        """What the server sums of a client's delta, which has travelled: `upload` may have rounded it.
+
+        `received`: what the client got. Runs on the client actor.
+        """
+        return delta
+
     def server_train(self, server: Server, received: Received) -> Update | None:
         """Train on the server's data beside the clients' lanes; the update arrives as `change.server`."""
         return None
@@ -160,6 +168,13 @@ class Algorithm(ABC):
     def layers(self) -> Sequence[Layer]:
         """The layers of the exchanged vector, for strategies that judge layers: stretches that cover it in order."""
         return (Layer("all", 0, sys.maxsize),)
+
+    def tensors(self) -> Shape | None:
+        """The sizes of the tensors, in order, at the start of a client's delta and of the broadcast's parameters.
+
+        `upload` and `download` encode these; what follows (running statistics) travels as it is. None: one tensor.
+        """
+        return None
 
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
         """Score the global model on a shard of a split. `final`: with beam search and the rows of predictions.tsv."""

@@ -31,10 +31,6 @@ class Packing:
         """Numbers of the flat vector."""
         return self.delta + sum(size for _, size in self.vectors)
 
-    @property
-    def vector_bytes(self) -> int:
-        return 4 * (self.size - self.delta)
-
     def __str__(self) -> str:
         return f"{self.delta:,} numbers" + "".join(f" and {size:,} of {name}" for name, size in self.vectors)
 

@@ -60,6 +60,11 @@ class Layout:
         ends = [0, *(entry.stop for entry in entries)]
         return cls(tuple(entries), ends[len(parameters)], ends[len(parameters) + len(buffers)])
 
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """The sizes of the trainable tensors, in order."""
+        return tuple(entry.stop - entry.start for entry in self.entries if entry.start < self.trainable)
+
     def cut(self, vector: Vector) -> dict[str, torch.Tensor]:
         """The state dict of a vector: name -> a copy of its tensor. ValueError for a vector of another size."""
         self.check(vector)

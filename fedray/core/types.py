@@ -105,15 +105,13 @@ class Update:
     `delta` is `NOTHING` where an algorithm trains no parameters. `vectors` are float32 [size] and travel up beside
     `delta`. All clients send the same names and sizes. The strategy weighs a client's vectors as its delta: a strategy
     with a weight for each layer judges each vector as one more layer, coordinate-wise strategies combine each number,
-    and distances between clients include the vectors. `clip_norm` bounds `delta` alone. `sent`: bytes of `delta` on the
-    way, where it was compressed (8-bit numbers, ...); None: 4 for each number.
+    and distances between clients include the vectors. `clip_norm` bounds `delta` alone.
     """
 
     delta: Vector
     report: Mapping[str, float]
     metrics: Metrics = field(default_factory=Metrics)
     state: State | None = None
-    sent: int | None = None
     vectors: Mapping[str, Vector] = field(default_factory=dict)
 
 

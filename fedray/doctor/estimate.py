@@ -24,6 +24,7 @@ from fedray.doctor.measure import STEPS, Measured, measure
 from fedray.doctor.speed import duration, words
 from fedray.engine import cohort as cohorts
 from fedray.engine import session, work
+from fedray.engine.downlink import deliver
 from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
@@ -112,7 +113,8 @@ def labelled(program: Program) -> Collection[str]:
     if program.prepare_cache is None:
         return ()
     state, _ = work.init(program, lambda: Server(None, None, 0))  # theta_0 comes from the cache
-    where = program.prepare_cache / work.broadcast_key(program.algorithm.broadcast(state, 0))
+    first, _ = deliver(program.algorithm.broadcast(state, 0), program.download, program.algorithm)
+    where = program.prepare_cache / work.broadcast_key(first)
     return {client for client in program.data.client_ids() if (where / f"{folder_name(client)}.pt").exists()}
 
 

@@ -20,11 +20,12 @@ from fedray.core.types import Change, FederatedData, RunError, ServerState, Upda
 from fedray.data.features.dataset import Utterances
 from fedray.engine import cohort as cohorts
 from fedray.engine.actors import ClientActor
+from fedray.engine.downlink import Posted
 from fedray.engine.jobs import Evaluate, Init, Job, ServerFinish, ServerTrain
 from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
 from fedray.engine.resources import Share
-from fedray.engine.rounds import Plan, size
+from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
@@ -135,17 +136,16 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         started = max(2 * alone, time.perf_counter() - since)
         say("training the seed model for some steps")
         (state, step), *_ = _get([actors[0].seed.remote()])
-        broadcast = algorithm.broadcast(state, 0)
-        received = ray.put(broadcast)
+        posted = Posted.of(algorithm.broadcast(state, 0), program.download, algorithm)
         say("training clients")
-        lanes, warm = _clients(actors, program, plan, received)
+        lanes, warm = _clients(actors, program, plan, posted.clients)
         utterances = [program.data.cost(lane.chosen) for lane in lanes]
         update, server, examples = None, 0.0, 0
         if algorithm.overrides("server_train"):
             say("training on the server")
-            update, server, examples = _server(actors, received)
+            update, server, examples = _server(actors, posted.server)
         say("scoring")
-        score, final = _scores(actors, real, received)
+        score, final = _scores(actors, real, posted.server)
         packing = lanes[0].result.packing
         assert packing is not None
         zeros, vectors = packing.unpack(np.zeros(packing.size, np.float32))
@@ -168,7 +168,7 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         score=score,
         final=final,
         up=max(lane.result.up_bytes for lane in lanes),
-        down=size(broadcast),
+        down=posted.bytes,
         assets=sum(int(getattr(asset, "nbytes", 0)) for asset in assets.values()),
         state=_bytes(folder, "states") // max(1, states),
         prepares=any(lane.result.prepared for lane in lanes),

@@ -25,7 +25,8 @@ from fedray.engine.aggregation import Take, aggregation_of
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
-from fedray.engine.soundness import check_update, finite, sizes
+from fedray.engine.soundness import check_update, sizes
+from fedray.engine.uplink import Uplink
 from fedray.engine.work import hydrate, prepare
 from fedray.runs.client_states import Written
 
@@ -141,6 +142,7 @@ class LaneBook:
             tuple[str, State | None]
         ] = []  # in training: client, the state that was prepared for it just now
         self._since = time.perf_counter()  # when the current phase began
+        self._uplink = Uplink(place.program, lane, received)
         self._guard = lane.guard.held_to(place.layers) if lane.guard is not None else None
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
@@ -225,7 +227,7 @@ class LaneBook:
 
     def _hydrate(self, name: str, written: Written | None) -> tuple[Client, State | None]:
         """The client, and the state that was prepared for it just now."""
-        client, prepared = hydrate(self.program, name, written, self.lane.round), None
+        client, prepared = self._uplink.admit(hydrate(self.program, name, written, self.lane.round)), None
         self._lap("hydrate")
         if written is None and self.program.algorithm.overrides("client_prepare"):
             prepared, found = prepare(self.program, client, self.first)
@@ -238,13 +240,16 @@ class LaneBook:
         return client, prepared
 
     def _accept(self, client: str, update: Update, prepared: State | None, take: Take) -> None:
-        packing = self._check(update)
+        check_update(update)
+        sent = self._uplink.send(client, update)
+        packing = self._check(sent.update)
         report, result = dict(update.report), self.result
         log_weight = self.aggregation.log_weight(report)
-        flat, clipped = self._protected(client, update, packing)
+        flat, clipped = self._protected(client, sent.update, packing)
         metrics = result.partial.metrics + update.metrics
-        state = update.state if update.state is not None else prepared
-        scores = result.partial.personal + self._score(client, state)
+        own = update.state if update.state is not None else prepared
+        scores = result.partial.personal + self._score(client, own)
+        state = sent.state(own, log_weight != -math.inf)
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             result.written[client] = self.program.states.save(client, self.lane.round + 1, state)
         take(client, flat, log_weight)
@@ -254,10 +259,7 @@ class LaneBook:
         result.packing = packing
         result.counted += log_weight != -math.inf
         result.reports[client] = report
-        sent = update.delta.nbytes if update.sent is None else update.sent
-        if self._guard is not None and self._guard.guard.sent is not None:
-            sent = self._guard.guard.sent
-        result.up_bytes += sent + packing.vector_bytes + 8 * len(report)
+        result.up_bytes += sent.bytes + 8 * len(report)
 
     def _protected(self, client: str, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
         """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
@@ -266,13 +268,9 @@ class LaneBook:
         return self._guard.protect(update, client)
 
     def _check(self, update: Update) -> Packing:
-        """The update's packing. ValueError: the update cannot be added to those of other clients."""
+        """The packing of an update that has arrived. ValueError: it cannot be added to those of other clients."""
         check_update(update, self.sizes)
         packing = Packing.of(update)
-        if not (finite(update.delta) and all(map(finite, update.vectors.values()))):
-            raise ValueError(
-                "the update holds NaN or infinite values: lower the client's learning rate, or clip its gradients"
-            )
         if self.result.packing not in (None, packing):
             raise ValueError(f"the update has {packing}, those of other clients {self.result.packing}")
         return packing

@@ -18,6 +18,7 @@ from fedray.core.types import Broadcast, Client, Evaluation, Received, RunError,
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Workplace
 from fedray.engine.lanes import DEATHS_ALLOWED, Failure
+from fedray.engine.uplink import Before
 from fedray.engine.work import Program, hydrate
 from fedray.runs.client_states import Written
 
@@ -93,6 +94,7 @@ class EvaluatePersonal(Job[list[Scored]]):
     ) -> Scored:
         try:
             client = hydrate(program, name, written, self.round)
+            client = replace(client, state=Before.of(client.state).state)
             parts = {split: program.data.client_part(name, split) for split in self.splits}
             data = {split: shared[split] if mine is None else mine for split, mine in parts.items()}
             return Scored(name, score(program, client, client.state, received, data, self.predictions))

@@ -284,7 +284,7 @@ class Play:
         last, asked = progress.round - 1, self.plan.evaluation
         what = "scoring the clients' personal models"
         scored = rounds.again(lambda: personal.evaluate_all(
-            rounds.pool, clients, last, rounds.put(progress.state, last)[1], self.splits,
+            rounds.pool, clients, last, rounds.put(progress.state, last).clients, self.splits,
             asked.personal_final_utterances, asked.personal_predictions,
             lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
         ))  # fmt: skip

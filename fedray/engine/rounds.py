@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import ray
 
 from fedray.core.metrics import Metrics
 from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.sums import PartialSum
-from fedray.core.types import Broadcast, Change, Evaluation, RunError, ServerState, Update
+from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
 from fedray.engine.aggregation import Aggregate, TrainedLanes, aggregation_of
 from fedray.engine.dedicated import train_dedicated
+from fedray.engine.downlink import Posted
 from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
 from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
@@ -75,7 +75,7 @@ class Rounds:
         self._initial: ServerState | None = None
         self._first_bytes = 0
         self.phases = Phases()
-        self._put: tuple[ServerState, int, Broadcast, Reference] | None = None  # the newest broadcast, and where it is
+        self._put: tuple[ServerState, int, Posted] | None = None  # the newest broadcast, and where it is
         dedicated = plan.engine.placement == "dedicated"
         self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
 
@@ -86,8 +86,8 @@ class Rounds:
         """
         check_state(initial, f"{self.named}.init")
         self._initial = initial
-        broadcast, self.first = self.put(initial, 0)
-        self._first_bytes = size(broadcast)
+        posted = self.put(initial, 0)
+        self.first, self._first_bytes = posted.clients, posted.bytes
 
     def again(self, work: Callable[[], T]) -> T:
         """What `work` returns. It is done again, with all inputs put anew, where an actor or a node took them along."""
@@ -101,13 +101,13 @@ class Rounds:
                     self.start(self._initial)
         return work()
 
-    def put(self, state: ServerState, round: int) -> tuple[Broadcast, Reference]:
+    def put(self, state: ServerState, round: int) -> Posted:
         """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
         if self._put is None or self._put[0] is not state or self._put[1] != round:
             with self.phases("broadcast"):
                 broadcast = self.algorithm.broadcast(state, round)
-                self._put = (state, round, broadcast, ray.put(broadcast))
-        return self._put[2], self._put[3]
+                self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm))
+        return self._put[2]
 
     def train(self, progress: Progress) -> Outcome:
         """One round on `progress.state`, without changing it."""
@@ -115,10 +115,10 @@ class Rounds:
         results, holders = dict[Hashable, Trained](), dict[Hashable, int]()
 
         def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
-            _, reference = self.put(progress.state, t)
-            jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, reference) for lane in draw.lanes}
+            posted = self.put(progress.state, t)
+            jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, posted.clients) for lane in draw.lanes}
             if self.algorithm.overrides("server_train"):  # it cannot be cut: first to start
-                jobs[SERVER] = ServerTrain(t, inputs=(reference,), cost=math.inf)
+                jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
             results.update(self._train_dedicated(missing) if self._slots else self.pool.run(missing))
             holders.update(self.pool.where)
@@ -126,14 +126,12 @@ class Rounds:
             return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
 
         lanes, partial, aggregate = self.again(work)
-        broadcast, _ = self.put(progress.state, t)
+        posted = self.put(progress.state, t)
         server = results.get(SERVER)
         assert server is None or isinstance(server, Update)
         answered = sum(len(lane.clients) for lane in draw.lanes)
-        down = self._down_bytes(progress, draw.chosen, broadcast, lanes)
-        return Outcome(
-            partial, aggregate, lanes, server, len(draw.chosen), len(draw.chosen) - answered, down, broadcast.settings
-        )
+        down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
+        return Outcome(partial, aggregate, lanes, server, len(draw.chosen), len(draw.chosen) - answered, down, settings)
 
     def _draw(self, progress: Progress) -> Draw:
         """The cohort of a round, and the lanes of the clients that answer."""
@@ -143,7 +141,7 @@ class Rounds:
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         guard = None
         if self.private is not None:
-            guard = self.private.guard(progress, self.put(progress.state, t)[0], len(chosen))
+            guard = self.private.guard(progress, self.put(progress.state, t).broadcast, len(chosen))
         lanes = []
         for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
             states = tuple(
@@ -172,11 +170,11 @@ class Rounds:
             return trained.partial, self.aggregation.aggregate(self.pool, trained, self.layers)
 
     def _down_bytes(
-        self, progress: Progress, chosen: Sequence[str], broadcast: Broadcast, lanes: Sequence[LaneResult]
+        self, progress: Progress, chosen: Sequence[str], posted: Posted, lanes: Sequence[LaneResult]
     ) -> int:
         """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
-        down = len(chosen) * size(broadcast)
-        down += sum(client not in progress.clients for client in chosen) * 4 * broadcast.constant
+        down = len(chosen) * posted.bytes
+        down += sum(client not in progress.clients for client in chosen) * 4 * posted.broadcast.constant
         if self.algorithm.prepare_reads:
             first = self.asset_bytes + (self._first_bytes if progress.round else 0)
             down += sum(len(lane.prepared) for lane in lanes) * first
@@ -205,7 +203,7 @@ class Rounds:
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """theta_{t+1}: the server update, and what the server does after it."""
         if self.private is not None:
-            self.private.release(progress, outcome, self.put(progress.state, progress.round)[0])
+            self.private.release(progress, outcome, self.put(progress.state, progress.round).broadcast)
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
         counted = sum(lane.counted for lane in outcome.lanes)
@@ -229,7 +227,7 @@ class Rounds:
         shards = self.plan.evaluation.shards
 
         def work() -> dict[tuple[str, int], Evaluation]:
-            _, reference = self.put(state, round)
+            reference = self.put(state, round).server
             jobs = {
                 (split, shard): Evaluate(split, shard, shards, round, final, inputs=(reference,))
                 for split in splits
@@ -281,9 +279,3 @@ class Rounds:
                 f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({allowed:g}); "
                 f"all are in failures.jsonl, the first: client {first.client}: {first.reason}"
             )
-
-
-def size(broadcast: Broadcast) -> int:
-    """Bytes of a broadcast on the way: float32 parameters without the constant ones, vectors, and 8 bytes a setting."""
-    vectors = sum(vector.nbytes for vector in broadcast.vectors.values())
-    return broadcast.params.nbytes - 4 * broadcast.constant + vectors + 8 * len(broadcast.settings)

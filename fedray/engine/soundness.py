@@ -22,10 +22,10 @@ def sizes(layers: Sequence[Layer], broadcast: Broadcast) -> tuple[int, ...]:
     return (whole, whole - broadcast.constant) if broadcast.constant else (whole,)
 
 
-def check_update(update: Update, sizes: Sequence[int]) -> None:
-    """ValueError: delta is neither empty nor float32 of such a size, a vector is not float32 with one dimension."""
+def check_update(update: Update, sizes: Sequence[int] | None = None) -> None:
+    """ValueError: delta or a vector is not float32 with one dimension, or delta is neither empty nor of such a size."""
     _check_vector("the update's delta", update.delta)
-    if update.delta.size not in (0, *sizes):
+    if sizes is not None and update.delta.size not in (0, *sizes):
         whole = " or ".join(f"{size:,}" for size in sizes)
         raise ValueError(
             f"the update's delta has {update.delta.size:,} numbers, the algorithm's layers have {whole}: return one "

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from filelock import FileLock
 
 from fedray.core.algorithm import Algorithm
+from fedray.core.compression.codes import Code, Float32
+from fedray.core.compression.settings import NoUpload, Upload
 from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Evaluation, FederatedData, Received, Server, ServerState, State
 from fedray.runs.client_states import Written, folder_name
@@ -36,6 +38,8 @@ class Program:
     states: States
     init_cache: Path | None = None  # of theta_0, shared between runs
     prepare_cache: Path | None = None  # of prepared client states, shared between runs
+    upload: Upload = NoUpload()  # how clients encode their updates
+    download: Code = Float32()  # how the server encodes its broadcast
 
 
 def hydrate(program: Program, name: str, written: Written | None, round: int) -> Client:

@@ -79,4 +79,5 @@ def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: flo
     algorithm = build_algorithm(config, data)
     mechanism(config, algorithm, data)  # what it refuses is refused before a folder is made
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
-    return Program(algorithm, data, config.seed, ClientStore(folder.storage.child("states")), init_cache, prepare_cache)
+    states, codes = ClientStore(folder.storage.child("states")), (config.upload, config.download)
+    return Program(algorithm, data, config.seed, states, init_cache, prepare_cache, *codes)

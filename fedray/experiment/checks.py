@@ -16,6 +16,7 @@ from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
+from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
 from fedray.experiment.private import check_installed, check_privacy
 from fedray.models import MODELS
@@ -58,6 +59,9 @@ def check_setup(config: Config, source: Source) -> None:
         TASKS[config.task.kind].check_setup(config.task.settings, config.model, config.features)
     with _at(source, "algorithm.kind"):
         _check_algorithm(config, most)
+    for name in ("upload", "download"):
+        with _at(source, f"{name}.kind"):
+            check_code(config, name)
     with _at(source, "privacy.kind"):
         check_privacy(config)
 

@@ -17,6 +17,8 @@ from fedray.config import schema, shipped
 from fedray.config import source as sources
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm
+from fedray.core.compression.codes import Code
+from fedray.core.compression.settings import DOWNLOADS, UPLOADS, Upload
 from fedray.core.privacy.settings import PRIVACY
 from fedray.core.ranges import Count
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
@@ -40,6 +42,7 @@ MOVED = {  # keys of earlier versions, which config.yaml of an old run folder ma
     "evaluation.own_utterances": "evaluation.personal_utterances",
     "evaluation.own_final": "evaluation.personal_final",
     "evaluation.own_final_utterances": "evaluation.personal_final_utterances",
+    "algorithm.upload": "upload",
 }
 
 
@@ -59,6 +62,8 @@ class Config:
     algorithm: Choice = choice(ALGORITHMS)  # what client and server do in a round
     strategy: Strategy = kinds(STRATEGIES, "by_examples")  # how the cohort's updates become one change
     server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")  # how the server applies the change
+    upload: Upload = kinds(UPLOADS, "none")  # how clients encode their updates: fewer bytes
+    download: Code = kinds(DOWNLOADS, "none")  # how the server encodes the model that clients train from: fewer bytes
     privacy: Any = kinds(PRIVACY, "none")  # differential privacy: bounds of updates, noise, and the guarantee
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)

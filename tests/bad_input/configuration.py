@@ -121,6 +121,22 @@ CASES = (
         "cohort.size is 1000, but the population has only 60 clients",
         command=f"{DRY} data.corpus=embedded cohort.size=1000",
     ),
+    line("a key of FedLoRA's that moved", "algorithm: {upload: {kind: int8}}", LAST, "algorithm.upload is now upload"),
+    line("upload: unknown kind", "upload: zip", LAST, "known kinds: none, half, int8, int4, topk"),
+    line("upload: a key of another kind", "upload: {kind: int8, share: 0.1}", LAST, "unknown key upload.share"),
+    line("upload: a share of nothing", "upload: {kind: topk, share: 0}", LAST, "upload.share must be above 0"),
+    line("upload: unknown values", "upload: {kind: topk, values: int2}", LAST, "values must be one of float32, half"),
+    line("download: top-k", "download: topk", LAST, "known kinds: none, half, int8, int4"),
+    Case(
+        "upload: private updates",
+        "privacy bounds an update before it is encoded",
+        command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=poisson upload=int8",
+    ),
+    Case(
+        "upload: the median of sparse updates",
+        "the model would not move",
+        command=f"{DRY} upload=topk strategy.kind=median",
+    ),
     line("privacy: without delta", "privacy: {kind: gaussian, noise: 1}", "privacy.delta is missing"),
     Case(
         "privacy: clients with different weights",

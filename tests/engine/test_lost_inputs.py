@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def personal(rounds: Rounds, progress: Progress) -> Any:
     rounds.prepare(["client-00"])
 
     def work() -> Any:
-        reference = rounds.put(progress.state, 0)[1]
+        reference = rounds.put(progress.state, 0).clients
         clients = [("client-00", None)]
         return evaluate_all(rounds.pool, clients, 0, reference, ["dev"], None, False, lambda done, of: None)
 
@@ -115,7 +116,8 @@ def test_lost_inputs_are_put_again(
     rounds.put(progress.state, progress.round)
     assert rounds._put is not None
     said.clear()
-    rounds._put, rounds.first = (*rounds._put[:3], lost), lost
+    posted = replace(rounds._put[2], server=lost, clients=lost)
+    rounds._put, rounds.first = (*rounds._put[:2], posted), lost
     assert work(rounds, progress) == expected
     assert said == ["an actor or a node died with what a job needs; the work is done again"]
     assert rounds.pool.crew.replaced == 0

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 
 from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.compression.codes import Float32
+from fedray.core.compression.settings import NoUpload
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import numpy_generator
 from fedray.core.strategies import ByExamples, LayerwisePruning
@@ -228,6 +230,7 @@ def assignment(
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     privacy = changes.pop("privacy", None)
+    codes = changes.pop("upload", NoUpload()), changes.pop("download", Float32())
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
     if isinstance(folder, Path):
@@ -238,7 +241,8 @@ def assignment(
         changes["actors"] = actors
     evaluation = EvaluationSettings(shards=3, **changes.pop("evaluation", {}))
     engine = EngineSettings(**({"lanes": 3} | changes))
-    program = Program(algorithm, data, 7, ClientStore(RunFolder(folder).storage.child("states")))
+    states = ClientStore(RunFolder(folder).storage.child("states"))
+    program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
     plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy)
     return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)

@@ -1,0 +1,98 @@
+"""The sections `upload` and `download` of a configuration: the kinds of codes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from fedray.core.compression.codes import Code, Float32, Half, Int4, Int8
+from fedray.core.compression.sparse import TopK
+from fedray.core.ranges import SomeShare
+
+VALUES: dict[str, Code] = {"float32": Float32(), "half": Half(), "int8": Int8()}  # of what top-k keeps
+
+
+class Upload(ABC):
+    """How clients encode what they send.
+
+    With `feedback` a client keeps what its update lost and adds it to its next update (error feedback: Seide, Fu,
+    Droppo, Li, Yu, Interspeech 2014; Karimireddy, Rebjock, Stich, Jaggi, ICML 2019). Steps are then rounded to the
+    nearest. Without feedback they are rounded up or down at random, so that the mean over clients has no bias.
+    """
+
+    feedback: bool = False
+
+    @property
+    @abstractmethod
+    def code(self) -> Code:
+        """The code of an update, and of each vector beside it."""
+
+
+@dataclass(frozen=True)
+class NoUpload(Upload):
+    """Updates travel as they are: 4 bytes a number."""
+
+    @property
+    def code(self) -> Code:
+        return Float32()
+
+
+@dataclass(frozen=True)
+class HalfUpload(Upload):
+    """2 bytes a number: half precision."""
+
+    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+
+    @property
+    def code(self) -> Code:
+        return Half()
+
+
+@dataclass(frozen=True)
+class Int8Upload(Upload):
+    """1 byte a number, and 4 bytes a block of at most 1,024 numbers of a tensor."""
+
+    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+
+    @property
+    def code(self) -> Code:
+        return Int8()
+
+
+@dataclass(frozen=True)
+class Int4Upload(Upload):
+    """Half a byte a number, and 4 bytes a block of at most 256 numbers of a tensor."""
+
+    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+
+    @property
+    def code(self) -> Code:
+        return Int4()
+
+
+@dataclass(frozen=True)
+class TopKUpload(Upload):
+    """The largest numbers of an update, and their positions. Without feedback the others are lost."""
+
+    share: SomeShare = 0.05  # of an update's numbers, those of the largest absolute value travel
+    values: str = "float32"  # the code of the numbers: float32 | half | int8
+    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+
+    def __post_init__(self) -> None:
+        if self.values not in VALUES:
+            raise ValueError(f"values must be one of {', '.join(VALUES)}, not {self.values!r}")
+
+    @property
+    def code(self) -> Code:
+        return TopK(self.share, VALUES[self.values])
+
+
+UPLOADS: dict[str, type[Upload]] = {
+    "none": NoUpload,
+    "half": HalfUpload,
+    "int8": Int8Upload,
+    "int4": Int4Upload,
+    "topk": TopKUpload,
+}
+# The server encodes each model once, to the nearest: it keeps the exact model, so no error adds up.
+DOWNLOADS: dict[str, type[Code]] = {"none": Float32, "half": Half, "int8": Int8, "int4": Int4}

@@ -1,0 +1,103 @@
+"""Top-k: the largest numbers of a vector with their positions; the others count as 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedray.core.compression.codes import Code, Float32, Shape
+from fedray.core.types import Vector
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TopK(Code):
+    """The k largest absolute values, k = `share` of all numbers, in the code `values`; of equal ones the first."""
+
+    share: float = 0.05
+    values: Code = Float32()
+
+    def kept(self, numbers: int) -> int:
+        """k, at least 1."""
+        return min(numbers, max(1, round(self.share * numbers)))
+
+    def size(self, shape: Shape) -> int:
+        count = sum(shape)
+        kept = self.kept(count)
+        return positions_size(kept, count) + self.values.size((kept,))
+
+    def encode(self, vector: Vector, shape: Shape, generator: np.random.Generator | None = None) -> bytes:
+        chosen = largest(vector, self.kept(vector.size))
+        positions = encode_positions(chosen, vector.size)
+        return positions + self.values.encode(vector[chosen], (len(chosen),))
+
+    def decode(self, data: bytes, shape: Shape) -> Vector:
+        found = np.zeros(sum(shape), np.float32)
+        kept = self.kept(found.size)
+        end = positions_size(kept, found.size)
+        found[decode_positions(data[:end], kept, found.size)] = self.values.decode(data[end:], (kept,))
+        return found
+
+
+def largest(vector: Vector, count: int) -> Positions:
+    """The positions of the `count` largest absolute values, ascending.
+
+    By their threshold: which of equal values `argpartition` takes depends on the processor.
+    """
+    if count == vector.size:
+        return np.arange(count)
+    size = np.abs(vector)
+    threshold = np.partition(size, vector.size - count)[vector.size - count]
+    chosen = size > threshold
+    equal = np.flatnonzero(size == threshold)
+    chosen[equal[: count - np.count_nonzero(chosen)]] = True
+    return np.flatnonzero(chosen)
+
+
+def positions_size(count: int, of: int) -> int:
+    """Bytes of `count` positions below `of`: those of a bitmap, or fewer."""
+    low = _low_bits(count, of)
+    return ((of if low is None else count * low + _high_bits(count, of, low)) + 7) // 8
+
+
+def encode_positions(positions: Positions, of: int) -> bytes:
+    """Ascending positions below `of`, as a bitmap or in the code of Elias (1974) and Fano (1971), whichever is shorter.
+
+    That code writes the l low bits of each position as they are, and the high bits h_i as a bitmap with ones at
+    h_i + i. It takes about 2 + log2(of / count) bits a position; the entropy of a random choice is about half a bit
+    less.
+    """
+    count, low = len(positions), _low_bits(len(positions), of)
+    if low is None:
+        bits = np.zeros(of, np.bool_)
+        bits[positions] = True
+        return np.packbits(bits).tobytes()
+    lows = (positions[:, None] >> np.arange(low)) & 1
+    highs = np.zeros(_high_bits(count, of, low), np.bool_)
+    highs[(positions >> low) + np.arange(count)] = True
+    return np.packbits(np.concatenate([lows.reshape(-1).astype(np.bool_), highs])).tobytes()
+
+
+def decode_positions(data: bytes, count: int, of: int) -> Positions:
+    """What `encode_positions` wrote."""
+    low = _low_bits(count, of)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8))
+    if low is None:
+        return np.flatnonzero(bits)
+    positions: Positions = (np.flatnonzero(bits[count * low :]) - np.arange(count)) << low
+    return positions + bits[: count * low].reshape(count, low) @ (1 << np.arange(low))
+
+
+def _low_bits(count: int, of: int) -> int | None:
+    """l, for which the code of Elias and Fano is shortest. None: a bitmap is as short."""
+    lengths = [count * low + _high_bits(count, of, low) for low in range(of.bit_length())]
+    shortest = min(lengths, default=0)
+    return lengths.index(shortest) if shortest < of else None
+
+
+def _high_bits(count: int, of: int, low: int) -> int:
+    """Bits of the bitmap of high bits."""
+    return count + (of - 1 >> low)

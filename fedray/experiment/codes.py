@@ -1,0 +1,37 @@
+"""What the sections `upload` and `download` of a configuration do not go together with."""
+
+from __future__ import annotations
+
+from fedray.algorithms import ALGORITHMS
+from fedray.core.compression.sparse import TopK
+from fedray.core.privacy.settings import Private
+from fedray.core.strategies import Coordinatewise, Pairwise
+from fedray.experiment.config import Config
+
+
+def check_code(config: Config, section: str) -> None:
+    """ValueError: nothing travels that the section `upload` or `download` could encode, or it must travel as it is."""
+    code = config.upload.code if section == "upload" else config.download
+    if code.exact:
+        return
+    kind, algorithm = config.algorithm.kind, ALGORITHMS[config.algorithm.kind]
+    if algorithm.central or algorithm.personal_only:
+        why = "trains in one place" if algorithm.central else "sends no updates, and its model travels once"
+        raise ValueError(f"algorithm.kind {kind} {why}: there is nothing to encode, leave out {section}")
+    if section == "download":
+        return
+    if isinstance(config.privacy, Private):
+        raise ValueError(
+            "privacy bounds an update before it is encoded: rounding may lengthen it, and what earlier updates lost "
+            "comes on top: leave out upload (privacy.kind=skellam sends few bits, download may be encoded)"
+        )
+    if isinstance(code, TopK) and isinstance(config.strategy, Coordinatewise):
+        raise ValueError(
+            "under topk most clients send 0 for a number, and the strategy takes the middle of what they send: the "
+            "model would not move; take upload.kind half, int8 or int4, or a strategy that takes means"
+        )
+    if isinstance(code, TopK) and isinstance(config.strategy, Pairwise):
+        raise ValueError(
+            "under topk clients send different numbers, so the distances between updates tell their lengths alone; "
+            "take upload.kind half, int8 or int4, or a strategy without distances"
+        )
