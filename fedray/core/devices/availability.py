@@ -1,0 +1,1 @@
+"""When devices can take part: a pure function of device and time."""

@@ -1,0 +1,1 @@
+"""Oort's choice of clients."""
