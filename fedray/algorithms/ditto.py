@@ -59,7 +59,9 @@ class Ditto(FederatedSGD):
         losses = w.fit(client.data, targets, settings, client.seed)
         done = trained(w, client.data, losses)
         start = received.params if client.state is None else client.state["v"]
-        v = LocalModel(self.task, start, received.device, self.settings.buffers == "frozen")  # in place of w
+        v = LocalModel(  # in place of w
+            self.task, start, received.device, self.settings.buffers == "frozen", received.work
+        )
         theta_t = torch.tensor(received.params[: self.task.layout.trainable], device=received.device)
 
         def pulled(gradient: Tensor, weights: Tensor) -> None:

@@ -98,7 +98,7 @@ class Play:
                 self.folder.save(after)
                 self.retention.prune(after)
         with rounds.phases("events"):
-            self.retention.collect(superseded, after.round)
+            self.retention.collect(superseded, after)
             self._write_scalars(scalars, {key: value for key, value in row.items() if key != "round"}, after.round)
             self._count_prepared(outcome.lanes)
             self.gauges.round(row, after, self.algorithm.best[0], watch.idle, pool.crew.replaced)

@@ -17,7 +17,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedray.core.texts import decoded, json_text, parsed
-from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
+from fedray.runs.checkpoints import Checkpoints
+from fedray.runs.progress import ClientRecord, Progress, read_clients, write_clients
 from fedray.runs.tables import FileTables, PartedTables, Tables
 from fedray.storage import temporary
 from fedray.storage.files import faults, in_place_of

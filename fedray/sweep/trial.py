@@ -184,8 +184,7 @@ def take_over(source: RunFolder, round: int, target: RunFolder) -> None:
     states, theirs = (ClientStore(folder.storage.child("states")) for folder in (target, source))
     for saved in sorted({0, round} | ({int(best["round"])} if best else set())):
         progress = source.load(saved)
-        clients = progress.clients.items()
-        states.adopt(theirs, [(client, record.version) for client, record in clients if record.version is not None])
+        states.adopt(theirs, [(client, written.version) for client, written in progress.files()])
         target.save(progress)
     for table in (METRICS, FAILURES, LEFT_OUT):
         target.rewrite(table, (row for row in source.each(table) if row["round"] <= round))
