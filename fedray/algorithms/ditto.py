@@ -72,6 +72,9 @@ class Ditto(FederatedSGD):
         metrics = done.update.metrics + Metrics(personal_loss=personal_losses.total("loss"))
         return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}))
 
+    def passes(self) -> float:
+        return super().passes() + self.settings.personal_epochs
+
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:

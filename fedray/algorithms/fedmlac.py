@@ -118,6 +118,9 @@ class FedMLAC(FederatedSGD):
             for size in dict.fromkeys(settings.sizes)
         }
 
+    def passes(self) -> float:
+        return 2 * super().passes()  # of two models
+
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
         if self.settings.common:  # the same draw on all clients of a run: theta_0 follows the run's seed

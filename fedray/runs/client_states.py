@@ -15,7 +15,6 @@ from fedray.storage import serialize
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
 
-
 MODELS = "/models"  # in the place of a client: the broadcasts of earlier rounds, whose versions are those rounds
 
 
