@@ -18,7 +18,7 @@ from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
 from fedray.engine.aggregation import Aggregate, TrainedLanes, aggregation_of
-from fedray.engine.dedicated import train_dedicated
+from fedray.engine.dedicated import Trained, train_dedicated
 from fedray.engine.downlink import Posted
 from fedray.engine.earlier import EarlierModels
 from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
@@ -39,7 +39,6 @@ from fedray.storage import serialize
 SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
 PREPARED = 32  # clients in a lane that only prepares
 LOSSES = 10  # in one piece of work, until the run ends
-Trained = LaneResult | Update | None
 T = TypeVar("T")
 
 
@@ -76,8 +75,6 @@ class Rounds:
         self.private = PrivateRounds(plan.privacy, self.layers, program.seed) if plan.privacy is not None else None
         self.virtual = VirtualRounds(plan.clock, program) if plan.clock is not None else None
         self.earlier = EarlierModels(program.states, self.algorithm, program.download)
-        if plan.privacy is not None and plan.privacy.guarantee is not None:
-            note("phase", {"text": plan.privacy.guarantee.words()})
         self.first: Reference = None  # the broadcast of round 0, in the object store
         self._initial: ServerState | None = None
         self._first_bytes = 0
@@ -134,7 +131,11 @@ class Rounds:
             if self.algorithm.overrides("server_train") and not draw.lost:  # it cannot be cut: first to start
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
-            results.update(self._train_dedicated(missing) if self._slots else self.pool.run(missing))
+            if self._slots:
+                cost = self.program.data.cost
+                results.update(train_dedicated(self.pool, missing, self._slots, cost, self.markers))
+            else:
+                results.update(self.pool.run(missing))
             holders.update(self.pool.where)
             lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
             return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
@@ -165,10 +166,8 @@ class Rounds:
 
     def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
         """The clients that start under the clock, and the lanes of those that arrive: each trains from one model."""
-        posted = self.put(progress.state, progress.round)
-        first = 4 * posted.broadcast.constant
-        if self.algorithm.prepare_reads and self.algorithm.overrides("client_prepare"):
-            first += self.asset_bytes + (self._first_bytes if progress.round else 0)
+        posted, prepares = self.put(progress.state, progress.round), self.algorithm.overrides("client_prepare")
+        first = 4 * posted.broadcast.constant + self._to_prepare(progress.round) * prepares
         passed = virtual.play(progress, posted.broadcast, posted.bytes, first)
         lanes: list[Lane] = []
         for group in virtual.groups(passed.step):
@@ -196,9 +195,6 @@ class Rounds:
         """Whether a result is there, and its updates have not gone with the actor that held them."""
         return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
 
-    def _train_dedicated(self, jobs: Mapping[Hashable, Job[Trained]]) -> dict[Hashable, Trained]:
-        return train_dedicated(self.pool, jobs, self._slots, self.program.data.cost, self.markers)
-
     def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:
         """Merge the lanes in their order, and make the mean of their updates."""
         with self.phases("merge"):
@@ -211,10 +207,11 @@ class Rounds:
         """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
         down = len(chosen) * posted.bytes
         down += sum(client not in progress.clients for client in chosen) * 4 * posted.broadcast.constant
-        if self.algorithm.prepare_reads:
-            first = self.asset_bytes + (self._first_bytes if progress.round else 0)
-            down += sum(len(lane.prepared) for lane in lanes) * first
-        return down
+        return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
+
+    def _to_prepare(self, round: int) -> int:
+        """Bytes that a client gets in order to prepare: the assets, and theta_0 beside the model of a later round."""
+        return self.asset_bytes + self._first_bytes * (round > 0) if self.algorithm.prepare_reads else 0
 
     def _scores_personal(self, round: int) -> bool:
         """Whether the personal models of a round's cohort are scored. Rounds count from 1; the last round always is."""
