@@ -18,7 +18,7 @@ class Load(NamedTuple):
 
 
 class Trip(NamedTuple):
-    """A trip. Trips sort by their end; of those that end together, the client that comes first in client_ids() is first.
+    """A trip. Trips sort by their end, and those that end together by their clients' positions in client_ids().
 
     A trip that is late or aborted ends where it is stopped.
     """
@@ -36,8 +36,18 @@ class Trip(NamedTuple):
 
     def stopped(self, at: int, fate: str) -> Trip:
         """The trip as it is where the server stops it."""
-        return self._replace(end=max(self.start, min(self.end, at)), fate=fate)
+        return self._replace(end=min(self.end, at), fate=fate)
+
+    def seconds(self) -> float:
+        """Seconds that the device spends on the trip."""
+        return (self.end - self.start) / SECOND
 
     def spent(self) -> tuple[float, float]:
         """Seconds of computing and of transfer until the trip ends."""
-        raise NotImplementedError
+        if self.fate == ARRIVES:
+            return self.compute, self.down + self.up
+        left = self.seconds() - self.latency
+        down = min(max(left, 0.0), self.down)
+        compute = min(max(left - self.down, 0.0), self.compute)
+        up = min(max(left - self.down - self.compute, 0.0), self.up)
+        return compute, down + up
