@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedray.core.devices.clock import ClockState
+from fedray.core.devices.state import ClockState
 from fedray.core.types import ServerState
 from fedray.engine.outcome import Outcome
 from fedray.engine.virtual import scalars

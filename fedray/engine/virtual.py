@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedray.core.compression.links import Link
-from fedray.core.devices.clock import Clock, ClockState, Step
-from fedray.core.devices.oort import Report
+from fedray.core.devices.clock import Clock
+from fedray.core.devices.settings import BufferedClock
+from fedray.core.devices.state import ClockState, Step
 from fedray.core.devices.trips import ARRIVES, SECOND, Load, Trip
 from fedray.core.types import Broadcast, RunError
 from fedray.engine.lanes import LaneResult
@@ -72,25 +73,22 @@ class VirtualRounds:
 
     def groups(self, step: Step) -> Iterator[Group]:
         """The clients that are trained, by the model that they start from, the oldest first."""
+        settings = self.clock.settings
         arrived = sorted(step.arrived, key=attrgetter("version")) if step.complete else ()
         for model, trips in groupby(arrived, attrgetter("version")):
             group = list(trips)
             clients = [self.ids[trip.client] for trip in group]
             work = {client: trip.work for client, trip in zip(clients, group, strict=True) if trip.work < 1}
-            factor = self.clock.settings.factor(step.number - model)
+            behind = step.number - model
+            factor = settings.staleness.factor(behind) if isinstance(settings, BufferedClock) else 1.0
             yield Group(model, clients, np.float32(factor), work)
 
     def done(self, passed: Passed, progress: Progress, lanes: Sequence[LaneResult]) -> Passed:
         """The round with its row and its trips, and the clock after what the clients have reported."""
         step, place = passed.step, {self.ids[trip.client]: trip.client for trip in passed.step.arrived}
-        reports = {
-            place[client]: Report(report["examples"], report["loss"])
-            for lane in lanes
-            for client, report in lane.reports.items()
-            if "loss" in report and "examples" in report
-        }
+        reports = {place[client]: report for lane in lanes for client, report in lane.reports.items()}
         state = self.clock.heard(passed.state, step, reports)
-        trips = [self._trip(trip, step) for trip in ended(step)]
+        trips = [self._trip(trip, step) for trip in sorted(step.decided())]
         totals = {name: progress.totals.get(name, 0.0) for name in TOTALS}
         for trip in trips:
             spent = trip["compute_s"] + trip["transfer_s"]
@@ -136,11 +134,6 @@ class Seen:
 
     def __contains__(self, client: object) -> bool:
         return isinstance(client, int) and self.ids[client] in self.clients
-
-
-def ended(step: Step) -> list[Trip]:
-    """The trips that end in a step, in the order of their ends."""
-    return sorted([*step.arrived, *step.lost, *step.late, *step.aborted])
 
 
 def under_way(state: ClockState) -> set[int]:
