@@ -1,4 +1,4 @@
-"""A clock is pure: from a stored state it plays the same trips. The choice is uniform, and by cost where it is asked."""
+"""From a stored state a clock plays the same trips. Its choice is uniform, or by cost."""
 
 from __future__ import annotations
 
