@@ -129,9 +129,8 @@ def test_a_column_of_the_manifest_names_the_class(folder: Path) -> None:
     config, data = built(folder, {"kind": "classes", "classes": {"one": PHONE, "two": PHONE}, "by": "text"})
     with pytest.raises(ValueError, match="client ann have 2 values of text, such as 'one' and 'two'"):
         build_devices(config, data)
-    config, data = built(folder, {"kind": "classes", "classes": {"one": PHONE}, "by": "accent"})
-    with pytest.raises(ValueError, match="accent"):
-        build_devices(config, data)
+    with pytest.raises(ConfigError, match="a manifest has no column 'accents'; it has utterance, path"):
+        built(folder, {"kind": "classes", "classes": {"one": PHONE}, "by": "accents"})
 
 
 def test_devices_from_a_table(folder: Path) -> None:

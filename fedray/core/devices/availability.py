@@ -168,7 +168,7 @@ def windows_of(
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])
             seconds = f"{start[where] / SECOND:g} s to {end[where] / SECOND:g} s"
-            raise ValueError(f"the window of device {devices[owner[where]]!r} from {seconds} {what}")
+            raise ValueError(f"the window of device {str(devices[owner[where]])!r} from {seconds} {what}")
 
     check(end <= start, "ends before it has begun")
     check((start < 0) | (start >= period), f"must begin at 0 s or later, and before the period ends ({period_s} s)")

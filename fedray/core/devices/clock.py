@@ -203,5 +203,5 @@ class _Play:
         self, server_seconds: float, complete: bool, late: Sequence[Trip] = (), aborted: Sequence[Trip] = ()
     ) -> Step:
         ended = self.now + round(server_seconds * SECOND)
-        trips = map(tuple[Trip, ...], (self.begun, self.arrived, self.lost, late, aborted))
-        return Step(self.number, self.started, ended, *trips, complete=complete)
+        begun, arrived, lost = map(tuple, (self.begun, self.arrived, self.lost))
+        return Step(self.number, self.started, ended, begun, arrived, lost, tuple(late), tuple(aborted), complete)

@@ -22,7 +22,8 @@ def made(seed: int = 0, values: list[str] | None = None, **changes: object) -> D
 
 
 def test_shares_are_relative() -> None:
-    fast = np.mean([made().class_of(client) == "fast" for client in range(SIZE)])
+    of = made()
+    fast = np.mean([of.class_of(client) == "fast" for client in range(SIZE)])
     assert abs(fast - 0.75) < 5 * np.sqrt(0.75 * 0.25 / SIZE)
 
 
