@@ -74,6 +74,10 @@ class Clock:
             return state
         return replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
 
+    def factor(self, step: Step, trip: Trip) -> float:
+        """How much the update of an arrival counts: its delta is multiplied by this, exactly 1 for the newest model."""
+        return self.settings.staleness.factor(step.behind(trip)) if isinstance(self.settings, BufferedClock) else 1.0
+
     def rule(self, state: ClockState, number: int) -> Selection:
         """How clients are chosen in step `number`."""
         return self._rule if state.oort is None else Oort(self.seed, len(self.ids), state.oort, number)
