@@ -6,8 +6,8 @@ python -m benchmarks.devices.clock        # about a minute
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from statistics import fmean
 
 import numpy as np
@@ -36,9 +36,16 @@ def devices(population: int, sigma: float, availability: Availability, seed: int
 def memory(of: Devices) -> int:
     """Bytes of the vectors of devices and of their availability."""
     of.availability.share(0)  # makes those that are made at their first use
-    found = [*vars(of).values(), *of.columns.values(), *vars(of.availability).values()]
-    found += [array for inner in found if is_dataclass(inner) for array in vars(inner).values()]
-    return sum(array.nbytes for array in found if isinstance(array, np.ndarray))
+    return sum(vector.nbytes for vector in vectors(of))
+
+
+def vectors(value: object) -> Iterator[np.ndarray]:
+    """The arrays in an object."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Mapping) or hasattr(value, "__dict__"):
+        for inner in value.values() if isinstance(value, Mapping) else vars(value).values():
+            yield from vectors(inner)
 
 
 def steps(clock: Clock, load: Load = LOAD) -> Iterator[Step]:
@@ -69,6 +76,7 @@ def tables() -> list[dict[str, str]]:
 def arrivals(name: str, settings: Settings, sampling: str, of: Devices, ids: list[str], days: float) -> dict[str, str]:
     """Microseconds of processor an arrival, for at least 5,000 arrivals and so many virtual days."""
     clock = Clock(settings, of, ids, 0, 100, sampling, lambda client: 1.0 + client % 10)
+    of.availability.share(0)
     since, count, tried = time.process_time(), 0, 0
     for step in steps(clock):
         count, tried = count + len(step.arrived), tried + len(step.begun)

@@ -93,9 +93,10 @@ class Windows(Availability):
         return now + length - since if since < length else None
 
     def within(self, start: int, end: int) -> Integers:
-        since = start % self.period - self.start
-        since[since < 0] += self.period
-        here = (since < self.length) | (self.period - since < end - start)
+        low = start % self.period
+        high, ends = low + end - start, self.start + self.length
+        here = (self.start < high) & (ends > low)
+        here |= (ends > low + self.period) | (self.start + self.period < high)  # of the period before, and the next
         if len(here) >= len(self.first):  # several windows a device
             counts = np.concatenate([[0], np.cumsum(here)])
             here = counts[self.first[1:]] > counts[self.first[:-1]]

@@ -142,11 +142,11 @@ class Oort(Uniform):
         if not ranks:
             return []
         end = int((-self.scores).searchsorted(-CUT * self.scores[ranks[-1]], "right"))
+        seed = seeds.derive(self.seed, "cohort", version, serial, "best")
         for turn in range(TRIES if count == 1 else 0):  # sooner than a list of all of them
-            share = seeds.share(self.seed, "cohort", version, serial, "best", turn)
-            client = int(self.ranked[self.until[: end - 1].searchsorted(share * self.until[end - 1], "right")])
+            total = seeds.share(seed, turn) * self.until[end - 1]
+            client = int(self.ranked[self.until[: end - 1].searchsorted(total, "right")])
             if client in candidates:
                 return [client]
         pool = [rank for rank in range(end) if int(self.ranked[rank]) in candidates]
-        generator = numpy_generator(self.seed, "cohort", version, serial, "best")
-        return [int(client) for client in drawn(generator, self.ranked[pool], count, self.scores[pool])]
+        return [int(client) for client in drawn(numpy_generator(seed), self.ranked[pool], count, self.scores[pool])]

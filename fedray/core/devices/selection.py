@@ -52,15 +52,15 @@ class Selection(ABC):
         self, candidates: Candidates, *names: Name, fits: Callable[[int], bool] = lambda client: True
     ) -> int | None:
         """A candidate that fits; None: there is none."""
-        pool = candidates.pool()
+        pool, seed = candidates.pool(), seeds.derive(self.seed, "cohort", *names)
         for turn in range(TRIES):
-            client = self.draw(pool, seeds.share(self.seed, "cohort", *names, turn))
+            client = self.draw(pool, seeds.share(seed, turn))
             if client is None:
                 return None
             if client in candidates and fits(client):
                 return client
         left = np.array(list(filter(fits, candidates.all().tolist())), np.int64)
-        return self.draw(left, seeds.share(self.seed, "cohort", *names, TRIES))
+        return self.draw(left, seeds.share(seed, TRIES))
 
     @abstractmethod
     def first(self, version: int, count: int) -> list[int]:
