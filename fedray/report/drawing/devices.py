@@ -24,9 +24,9 @@ def trips(figure: Trips, comparison: Comparison) -> Canvas:
     bars: list[tuple[str, Ends]] = []
     several = sum(colour != GREY for colour in coloured(comparison).values()) > 1
     for group, colour in coloured(comparison).items():
-        ends = devices.ends(group) if colour != GREY else {}
-        largest = sorted(ends, key=lambda name: -ends[name].trips.total())[:MOST]
-        bars += [(f"{group.label}, {name}" if several else name, ends[name]) for name in ends if name in largest]
+        found = devices.ends(group) if colour != GREY else {}
+        largest = sorted(found, key=lambda name: -found[name].trips.total())[:MOST]
+        bars += [(f"{group.label}, {name}" if several else name, found[name]) for name in found if name in largest]
     if not bars:
         raise ValueError("no run has trips: they need devices")
     drawn, axes = canvas.new(figure.title or "How trips end, by class of devices", 0.9 + ROW * len(bars))
