@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
-from fedray.report import clips, devices, errors, further, tables, translations
+from fedray.report import clips, errors, further, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
@@ -222,7 +222,7 @@ def _of_devices(comparison: Comparison) -> list[Figure]:
     by_label = [run for run in comparison.runs if run.settings.get("devices.by") == "label"]
     if errors.of_labels(by_label, comparison.metric, "best"):
         found.append(Labels(comparison.metric))
-    if devices.trips(comparison.runs) is not None:
+    if any(run.trips is not None and len(run.trips) for run in comparison.runs):
         found.append(Trips())
     if any(row.get("virtual/staleness_most") for run in comparison.runs for row in run.rows):
         found.append(Staleness())
