@@ -55,6 +55,13 @@ class Missing:
     radio: float = 0.0  # W
     scale: float = 1.0  # seconds of a pass over one utterance here, as a multiple of those of the trace
 
+    def __post_init__(self) -> None:
+        for name in ("latency", "watts", "radio", "scale"):
+            value = getattr(self, name)
+            if not 0 <= value <= MOST_NUMBER or (name == "scale" and value == 0):
+                rule = "above 0" if name == "scale" else "0 or more"
+                raise ValueError(f"--{name} must be {rule} and at most 1e15, not {value:g}")
+
 
 class Window(NamedTuple):
     """A device is available from `start` to `end`, and again after every `period`."""
@@ -130,10 +137,15 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
     return Converted(_table(list(zip(*found, strict=True)), WINDOWS), notes)
 
 
-def write(table: pa.Table, path: Path) -> None:
-    """Write the table as Parquet. ValueError: there is a file already."""
+def check_free(path: Path) -> None:
+    """ValueError: there is a file already."""
     if path.exists():
         raise ValueError(f"{path} exists: choose another name for --out")
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write the table as Parquet. ValueError: there is a file already."""
+    check_free(path)
     make_folder(path.parent)
     write_atomically(path, lambda temporary: pq.write_table(table, temporary))
 
