@@ -6,18 +6,11 @@ import argparse
 from collections.abc import Sequence
 
 import fedray
-from fedray.cli import caches, completion, starting
+from fedray.cli import caches, completion, device_options, starting
 from fedray.cli.parsing import Commands, add_config, command
 
 # Options of `fedray data` and the options of which they need one.
 NEEDED = {"out": ("study",), "clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show")}
-# Options of `fedray devices --convert`.
-CONVERTED = (
-    ("latency", "S", "latency of every device, where the trace has none (default: 0)"),
-    ("watts", "W", "power of every device that computes, where the trace has none (default: 0)"),
-    ("radio", "W", "power of every device that sends or receives, where the trace has none (default: 0)"),
-    ("scale", "X", "seconds of one pass over an utterance, as a multiple of those of the trace (default: 1)"),
-)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -46,7 +39,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_pretrain(commands)
     _add_data(commands)
     _add_privacy(commands)
-    _add_devices(commands)
+    device_options.add_to(commands)
     _add_sweep(commands)
     _add_doctor(commands)
     caches.add_to(commands)
@@ -220,35 +213,6 @@ def _add_privacy(commands: Commands) -> None:
     privacy.add_argument("--out", metavar="FILE", help="draw epsilon over rounds and by cohort: a file .png or .svg")
 
 
-def _add_devices(commands: Commands) -> None:
-    devices = command(
-        commands,
-        "devices",
-        "show the devices of a configuration, or convert a trace of devices",
-        "Show what devices the clients of a configuration have, when they are available and how long a trip takes. "
-        "Nothing is trained. Or convert a trace to the Parquet files that a configuration names; no pickle is executed.",
-        "fedray devices devices/fednst_rounds devices.spread=1.5 --out phones",
-    )
-    devices.add_argument(
-        "config",
-        nargs="?",
-        metavar="CONFIG",
-        help="a YAML file, or a name that `fedray configs` lists, such as devices/fednst_rounds",
-    )
-    devices.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides, such as devices.spread=1")
-    devices.add_argument(
-        "--convert",
-        nargs="+",
-        metavar=("KIND", "FILE"),
-        help="convert a trace: fedscale, flash or table (csv, tsv), and one or two files of it",
-    )
-    devices.add_argument(
-        "--out", metavar="PATH", help="a folder for a picture of the devices; with --convert the file .parquet"
-    )
-    for name, unit, says in CONVERTED:
-        devices.add_argument(f"--{name}", type=float, metavar=unit, help=says)
-
-
 def _add_sweep(commands: Commands) -> None:
     sweep = command(
         commands,
@@ -295,13 +259,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
         chosen = [f"--{name}" for name in ("study", "show", "lhotse") if getattr(options, name) is not None]
         if len(chosen) > 1:
             parser.error(f"{' and '.join(chosen)} do not go together: use one at a time")
-    if options.command == "devices":
-        if (options.config is None) == (options.convert is None):
-            parser.error("devices takes either CONFIG or --convert KIND FILE")
-        given = [name for name, *_ in CONVERTED if getattr(options, name) is not None]
-        if options.convert is None and given:
-            parser.error(f"--{given[0]} belongs to --convert KIND FILE")
-        if options.convert is not None and options.out is None:
-            parser.error("--convert needs --out FILE.parquet")
+    if options.command == "devices" and (problem := device_options.problem(options)) is not None:
+        parser.error(problem)
     if options.command == "doctor" and options.overrides and options.estimate is None:
         parser.error("doctor takes key=value only with --estimate CONFIG")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fedray.cli.arguments import CONVERTED
+from fedray.cli.device_options import CONVERTED
 from fedray.data.devices import CONVERTERS, tables
 from fedray.data.devices.tables import Converted, Missing
 
