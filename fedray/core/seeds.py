@@ -27,6 +27,11 @@ def derive(*names: Name) -> int:
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
+def share(*names: Name) -> float:
+    """A number in [0, 1) from names, uniform over them: a draw that costs no generator."""
+    return (derive(*names) >> 10) / 2**53
+
+
 def numpy_generator(*names: Name) -> np.random.Generator:
     """A numpy generator seeded by names, see `derive`."""
     return np.random.default_rng(derive(*names))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fedray.core.drawing import drawn
 from fedray.core.seeds import numpy_generator
 from fedray.engine.settings import CohortSettings
 
@@ -29,22 +30,16 @@ def sample(
     if settings.sampling == "cyclic":
         order, groups = numpy_generator(seed, "cohort", "cycle").permutation(len(ids)), settings.groups(len(ids))
         return [ids[i] for i in np.array_split(order, groups)[round % groups].tolist()]
-    if settings.availability == 1.0 and settings.sampling == "uniform":
-        return [ids[i] for i in generator.choice(len(ids), count, replace=False).tolist()]
-    available: npt.NDArray[np.int64] = np.arange(len(ids))
+    available: int | npt.NDArray[np.int64] = len(ids)
     if settings.availability < 1.0:
         available = np.flatnonzero(
             numpy_generator(seed, "availability", round).random(len(ids)) < settings.availability
         )
-    count = min(count, len(available))
-    weights = None
-    if settings.sampling == "weighted" and count:
-        costs = np.array([cost(ids[i]) for i in available], dtype=np.float64)
-        available, costs = available[costs > 0], costs[costs > 0]
-        count, weights = min(count, len(available)), costs / costs.sum()
-    if not count:
-        return []
-    return [ids[i] for i in generator.choice(available, count, replace=False, p=weights).tolist()]
+    costs = None
+    if settings.sampling == "weighted":
+        positions = range(len(ids)) if isinstance(available, int) else available
+        costs = np.array([cost(ids[i]) for i in positions], dtype=np.float64)
+    return [ids[i] for i in drawn(generator, available, count, costs).tolist()]
 
 
 def drops_out(client: str, settings: CohortSettings, seed: int, round: int) -> bool:

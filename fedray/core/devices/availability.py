@@ -1,0 +1,180 @@
+"""When devices can take part: a pure function of device and time.
+
+Times are microseconds since midnight of the first day.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from fedray.core.devices.trips import SECOND
+from fedray.core.ranges import Amount, Positive, Range
+from fedray.core.seeds import numpy_generator
+
+Integers = npt.NDArray[np.int64]
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+Hour = Annotated[float, Range(0, 24, "most")]
+DayLength = Annotated[float, Range(0, 24, "least")]
+FOREVER = 2**62  # us; the end of a window that has none, and the period of windows that come once
+
+
+class Availability(ABC):
+    """The windows of time in which each client's device can take part."""
+
+    @abstractmethod
+    def until(self, client: int, now: int) -> int | None:
+        """The end of the client's window around `now`; None: it cannot take part."""
+
+    @abstractmethod
+    def within(self, start: int, end: int) -> Integers | None:
+        """The clients with a window that overlaps [start, end), in order; None: everybody."""
+
+    @abstractmethod
+    def following(self, now: int, without: Container[int]) -> int | None:
+        """The next moment after `now` at which a window begins, of a client that is not among `without`."""
+
+
+class Anytime(Availability):
+    """Every device can take part at every time."""
+
+    def until(self, client: int, now: int) -> int:
+        return FOREVER
+
+    def within(self, start: int, end: int) -> None:
+        return None
+
+    def following(self, now: int, without: Container[int]) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Windows(Availability):
+    """Windows that repeat with a period. Devices have windows, and each client has a device.
+
+    Windows stand device by device, sorted by their start. Those of a device neither overlap nor touch.
+    """
+
+    device: Integers  # of each client
+    first: Integers  # the position of each device's first window; one more number: the windows in all
+    start: Integers  # us of each window, in [0, period)
+    length: Integers  # us of each window, above 0
+    period: int = FOREVER  # us
+
+    def until(self, client: int, now: int) -> int | None:
+        device = self.device[client]
+        low, high = self.first[device], self.first[device + 1]
+        if high == low:
+            return None
+        if high - low == 1:
+            window = low
+        else:  # the last window that has begun; before the first one it is the last of the period before
+            begun = int(self.start[low:high].searchsorted(now % self.period, "right"))
+            window = low + (begun - 1) % (high - low)
+        length = int(self.length[window])
+        if length >= self.period:
+            return FOREVER
+        since = (now - int(self.start[window])) % self.period
+        return now + length - since if since < length else None
+
+    def within(self, start: int, end: int) -> Integers:
+        since = (start - self.start) % self.period
+        here = (since < self.length) | (self.period - since < end - start)
+        counts = np.concatenate([[0], np.cumsum(here)])
+        some = counts[self.first[1:]] > counts[self.first[:-1]]
+        return np.flatnonzero(some[self.device])
+
+    def following(self, now: int, without: Container[int]) -> int | None:
+        starts, owners, clients, places = self._sorted
+        base, here = now - now % self.period, int(starts.searchsorted(now % self.period, "right"))
+        for turn in (0, 1) if self.period < FOREVER else (0,):
+            for position in range(here, len(starts)) if not turn else range(here):
+                device = owners[position]
+                if any(int(client) not in without for client in clients[places[device] : places[device + 1]]):
+                    return base + turn * self.period + int(starts[position])
+        return None
+
+    @cached_property
+    def _sorted(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """The starts of windows, sorted, and their devices; the clients by device, and where each device's begin."""
+        order = np.argsort(self.start, kind="stable")
+        owners = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))[order]
+        clients = np.argsort(self.device, kind="stable")
+        places = self.device[clients].searchsorted(np.arange(len(self.first)))
+        return self.start[order], owners, clients, places
+
+
+@dataclass(frozen=True)
+class Always:
+    """Every device can take part at every time."""
+
+
+@dataclass(frozen=True)
+class Nightly:
+    """Each device can take part once a day: at night, while it is charged. The run begins at midnight."""
+
+    start: Hour = 23.0  # hours after midnight, at which the windows begin on average
+    spread: Amount = 2.0  # hours, the standard deviation of their beginnings over devices
+    hours: DayLength = 7.0  # hours, the average length of the windows
+    hours_spread: Amount = 1.0  # hours, the standard deviation of their lengths
+
+    def windows(self, seed: int, population: int) -> Windows:
+        """A window for each client, by one generator over all of them in the order of client_ids()."""
+        generator = numpy_generator(seed, "devices", "nightly")
+        start = self.start + self.spread * generator.standard_normal(population)
+        hours = self.hours + self.hours_spread * generator.standard_normal(population)
+        return Windows(
+            device=np.arange(population),
+            first=np.arange(population + 1),
+            start=np.rint(start * HOUR).astype(np.int64) % DAY,
+            length=np.rint(np.clip(hours, 1 / 60, 24) * HOUR).astype(np.int64),
+            period=DAY,
+        )
+
+
+@dataclass(frozen=True)
+class TableAvailability:
+    """Windows from a file. Devices of a table have the windows of their name; other devices get windows at random."""
+
+    file: str  # a Parquet file with the columns device (a name), start_s and end_s (seconds from midnight): windows
+    period_s: Positive | None = None  # seconds after which all windows come again; null: they come once
+
+
+AVAILABILITY: dict[str, type] = {"always": Always, "nightly": Nightly, "table": TableAvailability}
+
+
+def windows_of(
+    names: list[str], start_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64], period_s: float | None
+) -> tuple[list[str], Windows]:
+    """The names of the devices of a table, sorted, and their windows: client i has device i.
+
+    `names`: the device of each window. ValueError names a device whose windows are wrong.
+    """
+    devices, owner = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
+    period = FOREVER if period_s is None else round(period_s * SECOND)
+    start, end = (np.rint(np.asarray(times) * SECOND).astype(np.int64) for times in (start_s, end_s))
+
+    def check(wrong: npt.NDArray[np.bool_], what: str) -> None:
+        if wrong.any():
+            where = int(np.flatnonzero(wrong)[0])
+            seconds = f"{start[where] / SECOND:g} s to {end[where] / SECOND:g} s"
+            raise ValueError(f"the window of device {devices[owner[where]]!r} from {seconds} {what}")
+
+    check(end <= start, "ends before it has begun")
+    check((start < 0) | (start >= period), f"must begin at 0 s or later, and before the period ends ({period_s} s)")
+    order = np.lexsort((start, owner))
+    owner, start, end = owner[order].astype(np.int64), start[order], end[order]
+    first = owner.searchsorted(np.arange(len(devices) + 1))
+    following = np.roll(start, -1)
+    last = first[1:] - 1
+    following[last] = start[first[:-1]] + period
+    alone = np.diff(first)[owner] == 1
+    check((end >= following) & ~(alone & (end == following)), "overlaps or touches the next one: join them")
+    return devices.tolist(), Windows(np.arange(len(devices)), first, start, end - start, period)

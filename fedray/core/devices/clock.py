@@ -1,0 +1,209 @@
+"""The virtual clock: who arrives when. It trains nothing and knows nothing of models.
+
+Time is an integer number of microseconds from 0, which is midnight. Everything follows from names, so that a run that
+resumes from a state plays the same trips.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+
+from fedray.core import seeds
+from fedray.core.devices.availability import DAY
+from fedray.core.devices.candidates import Candidates
+from fedray.core.devices.oort import Oort, OortState, Report
+from fedray.core.devices.selection import Selection, Uniform, Weighted
+from fedray.core.devices.settings import BufferedClock, RoundsClock
+from fedray.core.devices.state import ClockState, Step
+from fedray.core.devices.table import Devices
+from fedray.core.devices.trips import ABORTED, ARRIVES, LATE, LOST, SECOND, Load, Trip
+
+PATIENCE = 7 * DAY  # that the server waits for clients
+
+
+class Clock:
+    """Plays the steps of a run.
+
+    `ids`: client_ids(); a client is known by its position there. `size`: clients of a cohort (rounds). `sampling`: of
+    `cohort`: uniform, weighted or oort. `cost`: the cost of a client by its position, for weighted cohorts.
+    """
+
+    def __init__(
+        self,
+        settings: RoundsClock | BufferedClock,
+        devices: Devices,
+        ids: Sequence[str],
+        seed: int,
+        size: int,
+        sampling: str = "uniform",
+        cost: Callable[[int], float] = lambda client: 1.0,
+    ) -> None:
+        assert len(devices) == len(ids) and sampling in ("uniform", "weighted", "oort")
+        self.settings, self.devices, self.ids, self.seed, self.size = settings, devices, ids, seed, size
+        self.adapts = sampling == "oort"
+        self.candidates = Candidates(devices.availability, len(ids))
+        self._rule: Selection = Weighted(seed, len(ids), cost) if sampling == "weighted" else Uniform(seed, len(ids))
+
+    def start(self) -> ClockState:
+        """The state before the first step."""
+        return ClockState(oort=OortState() if self.adapts else None)
+
+    def play(
+        self, state: ClockState, number: int, load: Callable[[int, bool], Load], seen: Container[int]
+    ) -> tuple[Step, ClockState]:
+        """Step `number`, and the state after it.
+
+        `load(client, first)`: what a trip of the client moves and computes; `first`: the client has never arrived.
+        `seen`: clients that arrived in an earlier step. ValueError: nobody is available for seven days.
+        """
+        play = _Play(self, state, number, load, seen)
+        settings = self.settings
+        step = play.round(settings) if isinstance(settings, RoundsClock) else play.buffered(settings)
+        return step, ClockState(step.ended, tuple(play.open), state.oort)
+
+    def heard(self, state: ClockState, step: Step, reports: Mapping[int, Report]) -> ClockState:
+        """The state after what the clients of a step report. It changes for `sampling: oort` only.
+
+        A client that fails has no report.
+        """
+        return state if state.oort is None else replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
+
+    def rule(self, state: ClockState, number: int) -> Selection:
+        """How clients are chosen in step `number`."""
+        return self._rule if state.oort is None else Oort(self.seed, len(self.ids), state.oort, number)
+
+
+class _Play:
+    """One step, while it is played."""
+
+    def __init__(
+        self, clock: Clock, state: ClockState, number: int, load: Callable[[int, bool], Load], seen: Container[int]
+    ) -> None:
+        self.clock, self.number, self.load, self.seen = clock, number, load, seen
+        self.started = self.now = self.since = state.now  # since: when a trip ended last
+        self.rule, self.candidates = clock.rule(state, number), clock.candidates
+        self.open = list(state.open)  # sorted
+        self.begun: list[Trip] = []
+        self.arrived: list[Trip] = []
+        self.here = set[int]()  # the clients of `arrived`
+        self.lost: list[Trip] = []
+        self.candidates.taken = {trip.client for trip in self.open}
+
+    def round(self, settings: RoundsClock) -> Step:
+        """Choose, and wait until the cohort is full, the deadline passes or nobody is left to wait for."""
+        size = self.clock.size
+        wanted = min(math.ceil(settings.over * size), len(self.clock.ids))
+        least = max(1, math.ceil(settings.quorum * size))
+        while len(chosen := self.choose(wanted)) < least:
+            self.candidates.taken.difference_update(chosen)
+            if (wake := self.wake()) is None:
+                raise ValueError(self.nobody(least))
+            self.now = wake
+        limit = None if settings.deadline is None else round(settings.deadline * SECOND)
+        for client in chosen:
+            self.begin(client, limit if settings.late == "partial" else None)
+        closed = self.open[-1].end if limit is None else min(self.open[-1].end, self.now + limit)
+        arriving = [trip for trip in self.open if trip.fate == ARRIVES and trip.end <= closed][:size]
+        if len(arriving) == size:
+            closed = arriving[-1].end
+        self.arrived = arriving
+        self.lost = [trip for trip in self.open if trip.fate == LOST and trip.end <= closed]
+        decided = {trip.client for trip in arriving + self.lost}
+        late = [trip.stopped(closed, LATE) for trip in self.open if trip.client not in decided]
+        self.open, self.now = [], closed
+        return self.step(settings, len(arriving) >= settings.quorum * size, late=late)
+
+    def buffered(self, settings: BufferedClock) -> Step:
+        """Keep trips open until enough have arrived, and then stop those that would be too far behind."""
+        short = self.fill(settings)
+        while len(self.arrived) < settings.buffer:
+            wake = self.wake() if short else None
+            if wake is not None and not (self.open and self.open[0].end <= wake):
+                self.now = wake
+            elif self.open:
+                self.end(self.open.pop(0))
+            elif self.begun:
+                break  # everybody who is available has had a trip from this version
+            else:
+                raise ValueError(self.nobody(1))
+            if len(self.arrived) < settings.buffer:
+                short = self.fill(settings)
+        aborted = [trip for trip in self.open if self.number + 1 - trip.version > settings.most]
+        self.open = [trip for trip in self.open if self.number + 1 - trip.version <= settings.most]
+        return self.step(settings, bool(self.arrived), aborted=[trip.stopped(self.now, ABORTED) for trip in aborted])
+
+    def fill(self, settings: BufferedClock) -> bool:
+        """Begin the trips that are missing; whether some are still missing."""
+        wanted = settings.concurrency - (len(self.arrived) if settings.refill == "step" else 0) - len(self.open)
+        chosen = self.choose(wanted) if wanted > 0 else []
+        for client in chosen:
+            self.begin(client)
+        return len(chosen) < wanted
+
+    def choose(self, count: int) -> list[int]:
+        """At most so many clients that are candidates now."""
+        self.candidates.now = self.now
+        return self.rule.choose(self.number, len(self.begun), count, self.candidates)
+
+    def wake(self) -> int | None:
+        """The next moment at which another client becomes available; None: not in seven days."""
+        wake = self.candidates.next()
+        return wake if wake is not None and wake <= self.since + PATIENCE else None
+
+    def nobody(self, wanted: int) -> str:
+        """What to say where the server waits in vain."""
+        who = "no client is" if wanted == 1 else f"never {wanted:,} clients at once are"
+        return (
+            f"{who} available for seven days from day {self.since / DAY:.1f} of virtual time on: see "
+            "devices.availability, and clock.quorum if it is set"
+        )
+
+    def begin(self, client: int, limit: int | None = None) -> None:
+        """Begin a trip now. `limit`: us in which it does the share of its work that fits."""
+        devices, name = self.clock.devices, (self.clock.seed, "lost", self.number, self.clock.ids[client])
+        first = client not in self.seen and client not in self.here
+        latency, down, compute, up = devices.phases(client, self.load(client, first))
+        duration, work = round(SECOND * (latency + down + compute + up)), 1.0
+        if limit is not None and duration > limit and (left := limit / SECOND - latency - down - up) > 0:
+            work = left / compute
+            compute, duration = left, limit
+        end, fate = self.now + duration, ARRIVES
+        if (lost := devices.lost(client)) and seeds.share(*name) < lost:
+            end, fate = self.now + round(duration * seeds.share(*name, "moment")), LOST
+        until = devices.availability.until(client, self.now)
+        assert until is not None, "a client is chosen while it is away"
+        if until < end:
+            end, fate = until, LOST
+        trip = Trip(end, client, self.number, self.now, fate, work, latency, down, compute, up)
+        insort(self.open, trip)
+        self.begun.append(trip)
+
+    def end(self, trip: Trip) -> None:
+        """A trip ends. What ended while the server was busy is seen when it is done."""
+        self.since = self.now = max(self.now, trip.end)
+        if trip.fate == ARRIVES:
+            self.arrived.append(trip)
+            self.here.add(trip.client)
+        else:
+            self.lost.append(trip)
+        if trip.version < self.number:
+            self.candidates.taken.discard(trip.client)
+
+    def step(
+        self, settings: RoundsClock | BufferedClock, complete: bool, late: Sequence[Trip] = (), aborted: Sequence[Trip] = ()
+    ) -> Step:
+        ended = self.now + round(settings.server_seconds * SECOND)
+        return Step(
+            self.number,
+            self.started,
+            ended,
+            tuple(self.begun),
+            tuple(self.arrived),
+            tuple(self.lost),
+            tuple(late),
+            tuple(aborted),
+            complete,
+        )

@@ -1,0 +1,138 @@
+"""Oort: clients whose data is useful and whose device is fast are chosen more often.
+
+Lai, Zhu, Madhyastha, Chowdhury. Oort: Efficient Federated Learning via Guided Participant Selection. OSDI 2021,
+algorithm 1. Two differences: utilities are divided by the bound that they are clipped to, so that the bonus for clients
+that have not been heard of for long stands beside them on one scale whatever the loss; and clients that were never seen
+are explored uniformly, since nobody knows the speed of their devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fedray.core import seeds
+from fedray.core.devices.candidates import Candidates
+from fedray.core.devices.selection import Uniform
+from fedray.core.devices.trips import Trip
+from fedray.core.drawing import Clients, drawn
+from fedray.core.seeds import numpy_generator
+
+Floats = npt.NDArray[np.float64]
+Report = Mapping[str, float]  # `Update.report`: examples, loss and others
+
+PENALTY = 2.0  # alpha: the power of T / t, for devices that take a time t above T
+BONUS = 0.1  # of the bonus sqrt(0.1 ln R / L) in round R for a client last heard of in round L
+CLIP = 0.9  # the quantile of utilities that they are clipped to
+CUT = 0.95  # of the utility of the last client that would be taken: from here up all are drawn from
+EXPLORED, DECAY, LEAST = 0.9, 0.98, 0.3  # share of clients that were never seen: 0.9 x 0.98^R, at least 0.3
+PACE, PERCENT, FASTER = 20, 30.0, 5.0  # every 20 rounds T may rise by 5 percentiles of the times; it begins at the 30th
+
+
+@dataclass(frozen=True, eq=False)
+class OortState:
+    """What is known of the clients that have been heard of: vectors over them, in order of their positions."""
+
+    clients: Clients = field(default_factory=lambda: np.empty(0, np.int64))  # their positions in client_ids()
+    utility: Floats = field(default_factory=lambda: np.empty(0))  # of the last report: |B| sqrt(mean loss^2)
+    last: Clients = field(default_factory=lambda: np.empty(0, np.int64))  # round of the last report, from 1
+    seconds: Floats = field(default_factory=lambda: np.empty(0))  # of the last trip
+    percent: float = PERCENT  # T is this percentile of `seconds`
+    gains: tuple[float, ...] = ()  # the sum of utilities of each of the last rounds, at most 2 x PACE
+
+    def heard(self, number: int, arrived: Sequence[Trip], reports: Mapping[int, Report]) -> OortState:
+        """The state after step `number`, from 0."""
+        news = {trip.client: (utility(reports[trip.client]), trip) for trip in arrived if trip.client in reports}
+        clients = np.union1d(self.clients, np.array(sorted(news), np.int64))
+        old, new = clients.searchsorted(self.clients), clients.searchsorted(np.array(list(news), np.int64))
+
+        def merged(before: npt.NDArray[np.generic], after: list[float]) -> npt.NDArray[np.generic]:
+            whole = np.zeros(len(clients), before.dtype)
+            whole[old], whole[new] = before, after
+            return whole
+
+        gains = (*self.gains, sum(value for value, _ in news.values()))[-2 * PACE :]
+        percent = self.percent
+        if (number + 1) % PACE == 0 and len(gains) == 2 * PACE and sum(gains[:PACE]) > sum(gains[PACE:]):
+            percent = min(100.0, percent + FASTER)
+        return OortState(
+            clients,
+            merged(self.utility, [value for value, _ in news.values()]),
+            merged(self.last, [number + 1] * len(news)),
+            merged(self.seconds, [trip.seconds() for _, trip in news.values()]),
+            percent,
+            gains,
+        )
+
+    def scores(self, number: int) -> Floats:
+        """The score of each client for step `number`."""
+        if not len(self.clients):
+            return np.empty(0)
+        bound = np.quantile(self.utility, CLIP)
+        useful = np.minimum(self.utility, bound) / bound if bound > 0 else np.zeros(len(self.utility))
+        score = useful + np.sqrt(BONUS * math.log(number + 1) / self.last)
+        wanted = np.percentile(self.seconds, self.percent)
+        late = self.seconds > wanted
+        score[late] *= (wanted / self.seconds[late]) ** PENALTY
+        return score
+
+
+def utility(report: Report) -> float:
+    """|B| sqrt(mean loss^2) of a report. Clients report their mean loss, which stands for the root mean square."""
+    value = report["examples"] * abs(report["loss"])
+    return value if math.isfinite(value) else 0.0
+
+
+def explored(number: int) -> float:
+    """The share of clients in step `number` that were never seen."""
+    return max(LEAST, EXPLORED * DECAY ** (number + 1))
+
+
+class Oort(Uniform):
+    """Oort's choice in step `number`, by what the state knows."""
+
+    def __init__(self, seed: int, population: int, state: OortState, number: int) -> None:
+        super().__init__(seed, population)
+        scores = state.scores(number)
+        order = np.lexsort((state.clients, -scores))
+        self._ranking = list(zip(state.clients[order].tolist(), scores[order].tolist(), strict=True))
+        self._seen = set(state.clients.tolist())
+
+    def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
+        if not self._ranking:
+            return super().first(version, count, candidates)
+        chosen = self._best(version, 0, int(count * (1 - explored(version))), candidates)
+        without = self._seen.union(chosen)
+        for serial in range(len(chosen), count):
+            one = self.any(candidates, version, serial, "explored", without=without)
+            if one is None:
+                break
+            chosen.append(one)
+            without.add(one)
+        return chosen
+
+    def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
+        if seeds.share(self.seed, "cohort", version, serial, "known") < explored(version):
+            client = self.any(candidates, version, serial, "explored", without=self._seen)
+            if client is not None:
+                return client
+        best = self._best(version, serial, 1, candidates)
+        return best[0] if best else self.any(candidates, version, serial)
+
+    def _best(self, version: int, serial: int, count: int, candidates: Candidates) -> list[int]:
+        """`count` candidates with the best scores, drawn by their scores from those that reach 95 % of the last one's."""
+        pool: list[tuple[int, float]] = []
+        for client, score in self._ranking if count else ():
+            if len(pool) >= count and score < CUT * pool[count - 1][1]:
+                break
+            if client in candidates:
+                pool.append((client, score))
+        if len(pool) <= count:
+            return [client for client, _ in pool]
+        generator = numpy_generator(self.seed, "cohort", version, serial, "best")
+        clients, scores = np.array([client for client, _ in pool]), np.array([score for _, score in pool])
+        return drawn(generator, clients, count, scores).tolist()

@@ -1,0 +1,108 @@
+"""The sections `devices` and `clock` of a configuration: what devices clients have, and how the server waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fedray.core.devices.availability import AVAILABILITY
+from fedray.core.devices.staleness import STALENESS, Staleness
+from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Share
+from fedray.core.settings import kinds
+
+AtLeastOne = Annotated[float, Range(1)]
+LATE = ("discard", "partial")
+REFILL = ("arrival", "step")
+
+
+@dataclass(frozen=True)
+class DeviceClass:
+    """A class of devices. Speeds and rates are those of its median device."""
+
+    seconds: Positive  # seconds of one pass of training over one utterance
+    down: Positive  # bits per second from the server to a device
+    up: Positive  # bits per second from a device to the server
+    share: Positive = 1.0  # share of the devices, relative to the shares of the other classes
+    latency: Amount = 0.0  # seconds from the choice of a client until its download begins
+    watts: Amount = 0.0  # power while a device computes
+    radio: Amount = 0.0  # power, in watts, while a device receives or sends
+    lost: Part = 0.0  # probability that a device gives up on the way, at a random moment
+
+
+@dataclass(frozen=True)
+class NoDevices:
+    """Clients take no time."""
+
+
+@dataclass(frozen=True)
+class ClassDevices:
+    """Devices of a few classes. Those of one class differ by random factors."""
+
+    classes: dict[str, DeviceClass]  # name -> what the devices of a class can do
+    spread: Amount = 0.0  # sigma of the log-normal factors of a device: one for its computing, one for its network
+    by: str | None = None  # a column of the manifest that names the class of each client; null: classes by their shares
+    availability: Any = kinds(AVAILABILITY, "always")  # when devices can take part
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ValueError("classes must name at least one class of devices")
+
+
+@dataclass(frozen=True)
+class TableDevices:
+    """Devices from a file: a row each. Clients get rows at random."""
+
+    # a Parquet file with the columns device (a name), seconds, down, up, latency, watts, radio (as in a class), and,
+    # if there is one, class
+    file: str
+    reuse: bool = False  # whether several clients may have the same row, if there are fewer rows than clients
+    availability: Any = kinds(AVAILABILITY, "always")  # when devices can take part
+
+
+DEVICES: dict[str, type] = {"none": NoDevices, "classes": ClassDevices, "table": TableDevices}
+
+
+@dataclass(frozen=True)
+class RoundsClock:
+    """Rounds: the server chooses a cohort, and waits for it."""
+
+    over: AtLeastOne = 1.0  # clients that are chosen, as a multiple of the cohort; the round ends when the cohort is full
+    deadline: Positive | None = None  # seconds after which a round ends; null: it waits for the last client
+    quorum: Share = 0.0  # share of the cohort that must arrive, or the round is lost
+    # discard | partial: clients that would miss the deadline do the share of their work that fits
+    late: str = "discard"
+    server_seconds: Amount = 0.0  # seconds of the server between two rounds
+
+    def __post_init__(self) -> None:
+        if self.late not in LATE:
+            raise ValueError(f"late must be one of {', '.join(LATE)}, not {self.late!r}")
+        if self.late == "partial" and self.deadline is None:
+            raise ValueError("late=partial has no meaning without a deadline")
+
+
+@dataclass(frozen=True)
+class BufferedClock:
+    """Asynchronous: the server steps at every few arrivals, whatever model they started from.
+
+    Nguyen et al. Federated Learning with Buffered Asynchronous Aggregation (FedBuff). AISTATS 2022.
+    """
+
+    concurrency: Count  # clients at work at every moment
+    buffer: Count  # arrivals that make a step of the server
+    # arrival: a client that arrives is replaced at once | step: clients are replaced when there is a new model
+    refill: str = "arrival"
+    staleness: Staleness = kinds(STALENESS, "polynomial")  # how much an update counts that started from an old model
+    most: Natural = 20  # steps that an update may be behind; it is aborted when it would be further behind
+    server_seconds: Amount = 0.0  # seconds of a step, during which arrivals wait
+
+    def __post_init__(self) -> None:
+        if self.refill not in REFILL:
+            raise ValueError(f"refill must be one of {', '.join(REFILL)}, not {self.refill!r}")
+        if self.buffer > self.concurrency:
+            raise ValueError(
+                f"buffer is {self.buffer}, but only concurrency={self.concurrency} clients are at work: a step could "
+                "wait for ever"
+            )
+
+
+CLOCKS: dict[str, type] = {"rounds": RoundsClock, "buffered": BufferedClock}

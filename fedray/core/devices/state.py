@@ -1,0 +1,71 @@
+"""What the clock needs between two steps, and what a step is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedray.core.devices.oort import OortState
+from fedray.core.devices.trips import FATES, Trip
+
+Arrays = dict[str, npt.NDArray[np.int64] | npt.NDArray[np.float64]]
+OPEN, OORT = "open/", "oort/"  # prefixes of the names of vectors
+FLOATS = ("work", "latency", "down", "compute", "up")  # the fields of a trip that are no integers
+
+
+@dataclass(frozen=True, eq=False)
+class ClockState:
+    """All that the clock needs between two steps."""
+
+    now: int = 0  # us
+    open: tuple[Trip, ...] = ()  # trips under way, sorted; none between two rounds
+    oort: OortState | None = None  # what `sampling: oort` has learnt of clients
+
+    def arrays(self) -> Arrays:
+        """The state as vectors of int64 or float64, of different lengths."""
+        arrays: Arrays = {"now": np.array([self.now], np.int64)}
+        for place, name in enumerate(Trip._fields):
+            values = [trip[place] for trip in self.open]
+            if name == "fate":
+                values = [FATES.index(fate) for fate in values]
+            arrays[OPEN + name] = np.array(values, np.float64 if name in FLOATS else np.int64)
+        if self.oort is not None:
+            arrays |= {OORT + name: np.atleast_1d(np.array(value)) for name, value in vars(self.oort).items()}
+        return arrays
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> ClockState:
+        """The state from what `arrays` returned."""
+        columns = {name: arrays[OPEN + name].tolist() for name in Trip._fields}
+        columns["fate"] = [FATES[fate] for fate in columns["fate"]]
+        trips = tuple(map(Trip, *columns.values()))
+        oort = {name.removeprefix(OORT): np.array(value) for name, value in arrays.items() if name.startswith(OORT)}
+        if oort:
+            oort |= {"percent": float(oort["percent"][0]), "gains": tuple(oort["gains"].tolist())}
+        return cls(int(arrays["now"][0]), trips, OortState(**oort) if oort else None)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens until the server's model changes: a round, or a step of the buffered clock."""
+
+    number: int  # from 0; also the version of the model that trips of this step start from
+    started: int  # us; the moment at which the step before ended
+    ended: int  # us; the moment at which the next model is there
+    begun: tuple[Trip, ...]  # trips that start in this step, in their order: these clients get the model
+    arrived: tuple[Trip, ...]  # in order of arrival: these clients are trained
+    lost: tuple[Trip, ...]  # their devices gave up, or left
+    late: tuple[Trip, ...]  # stopped when the round ended
+    aborted: tuple[Trip, ...]  # stopped because they were too far behind
+    complete: bool  # False: too few arrive, the model stays as it is
+
+    def behind(self, trip: Trip) -> int:
+        """How many steps an arrival's model is behind."""
+        return self.number - trip.version
+
+    def decided(self) -> tuple[Trip, ...]:
+        """The trips that end in this step, whatever their fate."""
+        return self.arrived + self.lost + self.late + self.aborted
