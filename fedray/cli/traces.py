@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from fedray.cli.device_options import CONVERTED
 from fedray.data.devices import CONVERTERS, tables
@@ -26,10 +28,23 @@ def convert(options: argparse.Namespace) -> int:
     if len(found) == 2 and found[0].windows == found[1].windows:
         what = "when devices are available" if found[0].windows else "what devices can do"
         raise ValueError(f"{files[0]} and {files[1]} both say {what}: convert one at a time")
+    if len(found) == 2 and kind == "fedscale":  # whose two files name other devices: FedScale pairs them in this way
+        found[1] = replace(found[1], table=tables.paired(found[0].table, found[1].table))
+    settings = []
     for one, place in zip(found, places, strict=False):
         tables.write(one.table, place)
         print("\n".join([*one.notes, f"{place}: {_counted(one)}"]))
+        settings.append(_setting(one, place))
+    print(f"Use it with: {' '.join(settings)}")
     return 0
+
+
+def _setting(converted: Converted, place: Path) -> str:
+    """The overrides that name a table."""
+    if not converted.windows:
+        return f"devices.kind=table devices.file={quote(str(place))}"
+    period = "" if converted.period is None else f", period_s: {converted.period:g}"
+    return quote(f"devices.availability={{kind: table, file: {place}{period}}}")
 
 
 def _places(out: Path) -> tuple[Path, Path]:

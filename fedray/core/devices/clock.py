@@ -69,7 +69,9 @@ class Clock:
 
         A client that fails has no report.
         """
-        return state if state.oort is None else replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
+        return (
+            state if state.oort is None else replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
+        )
 
     def rule(self, state: ClockState, number: int) -> Selection:
         """How clients are chosen in step `number`."""
@@ -193,7 +195,11 @@ class _Play:
             self.candidates.taken.discard(trip.client)
 
     def step(
-        self, settings: RoundsClock | BufferedClock, complete: bool, late: Sequence[Trip] = (), aborted: Sequence[Trip] = ()
+        self,
+        settings: RoundsClock | BufferedClock,
+        complete: bool,
+        late: Sequence[Trip] = (),
+        aborted: Sequence[Trip] = (),
     ) -> Step:
         ended = self.now + round(settings.server_seconds * SECOND)
         return Step(

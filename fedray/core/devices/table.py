@@ -115,7 +115,9 @@ def of_rows(
     one = np.broadcast_to(1.0, len(row))
     names, of_row = np.unique(np.array(classes, dtype=np.str_), return_inverse=True)
     lost = np.zeros(len(classes)) if "lost" not in columns else columns["lost"]
-    return Devices(row, one, one, {**columns, "lost": lost}, tuple(names.tolist()), of_row.astype(np.int32), availability)
+    return Devices(
+        row, one, one, {**columns, "lost": lost}, tuple(names.tolist()), of_row.astype(np.int32), availability
+    )
 
 
 def jain(amounts: npt.ArrayLike) -> float:

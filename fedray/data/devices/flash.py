@@ -83,16 +83,9 @@ def windows(messages: str, where: str) -> tuple[list[tuple[float, float]], float
         if holds == CONDITIONS and start is None:
             start = now
         elif holds != CONDITIONS and start is not None:
-            spans += _within(start, now, period)
+            spans.append((start % period, start % period + now - start))
             start = None
     return spans, period
-
-
-def _within(start: float, end: float, period: float) -> list[tuple[float, float]]:
-    """The window within one period: in two pieces where it goes over the end."""
-    length, start = end - start, start % period
-    pieces = [(start, min(start + length, period)), (0.0, start + length - period)]
-    return [piece for piece in pieces if piece[0] < piece[1]]
 
 
 def _users(path: Path) -> Iterator[tuple[str, Any]]:

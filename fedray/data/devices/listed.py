@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ COLUMNS |= {name: {f"{name}_{unit}": factor for unit, factor in RATES.items()} f
 COLUMNS |= {name: {f"{name}_w": 1.0} for name in ("watts", "radio")}
 COLUMNS |= {name: {f"{name}_{unit}": factor for unit, factor in TIMES.items()} for name in ("start", "end", "period")}
 HEADERS = {header: (name, factor) for name, headers in COLUMNS.items() for header, factor in headers.items()}
-NEEDED = {"devices": ("seconds", "down", "up"), "windows": ("start", "end", "period")}
+NEEDED = {"devices": ("seconds", "down", "up"), "windows": ("start", "end")}
 
 
 def convert(path: Path, missing: Missing) -> Converted:
@@ -43,7 +44,8 @@ def convert(path: Path, missing: Missing) -> Converted:
         values = tables.numbers(path, table.lines, found[name], table.columns[found[name]])
         columns[name] = (HEADERS[found[name]][1] * values).tolist()
     if kind == "windows":
-        rows = zip(table.lines, *(columns[name] for name in ("device", *NEEDED[kind])), strict=True)
+        columns.setdefault("period", [math.inf] * len(table.lines))
+        rows = zip(table.lines, *(columns[name] for name in ("device", *NEEDED[kind], "period")), strict=True)
         return tables.windows(path, [Window(*row) for row in rows])
     if "class" in found:
         columns["class"] = [name or None for name in table.columns["class"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,18 +30,20 @@ DEVICES = pa.schema(
         pa.field("radio", pa.float64(), nullable=False),  # W, while it sends or receives
     ]
 )
-# A device is available from start_s to end_s, counted from midnight, and again after every period_s.
+# A device is available from start_s to end_s, counted from midnight, and again after every period of the table.
 WINDOWS = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),
         pa.field("start_s", pa.float64(), nullable=False),
         pa.field("end_s", pa.float64(), nullable=False),
-        pa.field("period_s", pa.float64(), nullable=False),
     ]
 )
 MOST_NUMBER = 1e15
+MOST_TURNS = 1000  # of a period in the longest one
+DIGITS = 6  # of seconds: the clock counts microseconds
 MOST_CHARACTERS = 200  # of a name: a device repeats it in every window
 Vector = npt.NDArray[np.float64]
+Span = tuple[float, float]
 Lines = Sequence[int | str]  # the place of each row in its file: a line, or the device
 
 
@@ -68,9 +69,9 @@ class Window(NamedTuple):
 
     line: int | str  # its place in the file
     device: str
-    start: float  # s, from midnight
-    end: float  # s
-    period: float  # s
+    start: float  # s, from midnight; below the period
+    end: float  # s; a window may go over the end of the period
+    period: float = math.inf  # s, of the device; infinite: its windows come once
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Converted:
 
     table: pa.Table
     notes: tuple[str, ...] = ()
+    period: float | None = None  # s after which windows come again; None: once, or a table of devices
 
     @property
     def windows(self) -> bool:
@@ -110,31 +112,64 @@ def devices(source: Path, lines: Lines, columns: Mapping[str, Sequence[Any]], mi
 
 
 def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> Converted:
-    """The table of availability. Windows of a device that touch become one. `never`: devices that have none.
+    """The table of availability, with one period: the longest one, in which shorter ones are repeated.
 
-    ValueError names the row with an impossible window.
+    Windows of a device that touch become one. `never`: devices that have no window. ValueError names the row with an
+    impossible window.
     """
     if not rows:
         raise ValueError(f"{source} has no device that is ever available: name the file of another trace")
-    names = [row.device for row in rows]
-    lines = [row.line for row in rows]
-    _check_names(source, lines, "device", names)
-    merged: dict[str, tuple[float, list[list[float]]]] = {}  # device -> its period, and its windows
-    for line, device, start, end, period in sorted(rows, key=attrgetter("start")):
-        known, spans = merged.setdefault(device, (period, []))
-        if not 0 <= start < end <= period:
-            span = f"the window from {start:g} to {end:g} s must have a length, and lie between 0 and {period:g} s"
-            raise ValueError(f"{source}:{line}: {span}: correct it, or cut it in two")
-        if period != known:
-            raise ValueError(f"{source}:{line}: {device} has the periods {known:g} and {period:g} s: give it one")
-        if spans and start <= spans[-1][1]:
-            spans[-1][1] = max(spans[-1][1], end)
-        else:
-            spans.append([start, end])
-    found = [(device, *span, merged[device][0]) for device in dict.fromkeys(names) for span in merged[device][1]]
+    _check_names(source, [row.line for row in rows], "device", [row.device for row in rows])
+    own: dict[str, float] = {}  # the period of each device
+    spans: dict[str, list[Span]] = {}
+    for line, device, start, end, period in rows:
+        if not (0 <= start < end <= start + period and start < period):
+            span = f"the window from {start:g} to {end:g} s must have a length"
+            limit = "" if math.isinf(period) else f", begin before its period of {period:g} s ends, and be no longer"
+            raise ValueError(f"{source}:{line}: {span}{limit}: correct it")
+        if own.setdefault(device, period) != period:
+            raise ValueError(f"{source}:{line}: {device} has the periods {own[device]:g} and {period:g} s: give it one")
+        spans.setdefault(device, []).extend([(start, min(end, period)), (0.0, end - period)])
+    longest, shortest = max(own.values()), min(own.values())
+    if longest > MOST_TURNS * shortest:
+        raise ValueError(
+            f"{source}: the longest period, {longest:g} s, is over {MOST_TURNS} x the shortest: correct it"
+        )
+    found = [(name, *span) for name in spans for span in _repeated(spans[name], own[name], longest)]
     some = ", ".join(never[:3]) + (", ..." if len(never) > 3 else "")
-    notes = (f"{source}: {len(never):,} devices are never available, and left out: {some}",) if never else ()
-    return Converted(_table(list(zip(*found, strict=True)), WINDOWS), notes)
+    notes = (f"{source}: left out, since never available: {len(never):,} devices ({some})",) if never else ()
+    table = _table(list(zip(*found, strict=True)), WINDOWS)
+    return Converted(table, notes, None if math.isinf(longest) else longest)
+
+
+def _repeated(spans: Sequence[Span], period: float, longest: float) -> list[Span]:
+    """The windows of one device in the longest period, sorted, and joined where they touch."""
+    turns = 1 if period == longest else math.ceil(longest / period)
+    offsets = [turn * period if turn else 0.0 for turn in range(turns)]
+    moved = [(start + offset, end + offset) for offset in offsets for start, end in spans]
+    found: list[Span] = []
+    for start, end in sorted((round(start, DIGITS), round(min(end, longest), DIGITS)) for start, end in moved):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        elif start < end:
+            found.append((start, end))
+    if len(found) > 1 and found[0][0] == 0 and found[-1][1] == longest:  # at midnight it goes on
+        (_, over), *found = found
+        found[-1] = (found[-1][0], longest + over)
+    return found
+
+
+def paired(devices: pa.Table, windows: pa.Table) -> pa.Table:
+    """The windows under the names of devices: device i has those of the i-th device with windows, in turn."""
+    names = devices["device"].to_pylist()
+    places = {name: place for place, name in enumerate(dict.fromkeys(windows["device"].to_pylist()))}
+    owner = np.array([places[name] for name in windows["device"].to_pylist()])
+    parts = []
+    for first in range(0, len(names), len(places)):
+        part = windows.filter(owner < len(names) - first)
+        chosen = [names[first + place] for place in owner[owner < len(names) - first]]
+        parts.append(part.set_column(0, WINDOWS.field("device"), pa.array(chosen, pa.string())))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def check_free(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedray.data.devices import fedscale
-from fedray.data.devices.tables import DEVICES, WINDOWS, Missing
+from fedray.data.devices.tables import DEVICES, WINDOWS, Missing, paired
 
 NOTHING = Missing()
 CAPACITY = {3: {"computation": 162.0, "communication": 5648.0}, "b": {"computation": 40, "communication": 125.5}}
@@ -40,10 +40,21 @@ def test_capacity_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> N
 def test_behaviour_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> None:
     found = converted(tmp_path, BEHAVIOUR)
     # Windows that touch are one, one that begins before the period's end stops there, and one of no length is none.
-    rows = [("7", 10.0, 35.0, 60.0), ("7", 50.0, 60.0, 60.0), ("9", 2.0, 8.0, 40.0), ("9", 25.5, 30.0, 40.0)]
+    # The longest period is 60 s, in which that of 40 s begins a second time.
+    rows = [("7", 10, 35), ("7", 50, 60), ("9", 2, 8), ("9", 25.5, 30), ("9", 42, 48)]
     assert found.table.schema.equals(WINDOWS) and found.windows
     assert [tuple(row.values()) for row in found.table.to_pylist()] == rows
-    assert found.notes == (f"{tmp_path / 'trace'}: 1 devices are never available, and left out: 8",)
+    assert found.notes == (f"{tmp_path / 'trace'}: left out, since never available: 1 devices (8)",)
+    assert found.period == 60
+
+
+def test_devices_get_windows_in_turn(tmp_path: Path) -> None:
+    devices = converted(tmp_path, {name: CAPACITY[3] for name in "abcde"}).table
+    windows = converted(tmp_path, BEHAVIOUR).table
+    first, second = [10, 50], [2, 25.5, 42]
+    starts = [("a", first), ("b", second), ("c", first), ("d", second), ("e", first)]
+    found = [(row["device"], row["start_s"]) for row in paired(devices, windows).to_pylist()]
+    assert found == [(name, start) for name, some in starts for start in some]
 
 
 def but(value: dict[Any, Any], **changes: Any) -> dict[Any, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from fedray.core.devices.availability import HOUR, windows_of
 from fedray.data.devices import listed, tables
 from fedray.data.devices.tables import Converted, Missing
 
@@ -60,13 +62,33 @@ def test_columns_that_may_be_missing(tmp_path: Path) -> None:
     assert "every device gets latency = 0.5, watts = 2, radio = 1" in found.notes[0]
 
 
-def test_windows(tmp_path: Path) -> None:
+def hours(found: Converted) -> list[tuple[str, float, float]]:
+    return [(row["device"], row["start_s"] / 3600, row["end_s"] / 3600) for row in found.table.to_pylist()]
+
+
+def test_windows_have_the_longest_period(tmp_path: Path) -> None:
     found = converted(tmp_path, HOURS)
-    rows = [("ann", 0, 7, 24), ("ann", 22, 24, 24), ("bob", 1, 2, 48)]
-    assert [tuple(row.values()) for row in found.table.to_pylist()] == [
-        (name, *(3600.0 * hours for hours in rest)) for name, *rest in rows
-    ]
-    assert found.windows
+    # ann's night and morning are one window, twice in the 48 hours of bob.
+    assert hours(found) == [("ann", 22, 24 + 7), ("ann", 24 + 22, 48 + 7), ("bob", 1, 2)]
+    assert found.windows and found.period == 48 * 3600
+
+
+def test_windows_without_a_period(tmp_path: Path) -> None:
+    found = converted(tmp_path, "device,start_h,end_h\nann,0,6\nann,5,7\nbob,22,30\n")
+    assert hours(found) == [("ann", 0, 7), ("bob", 22, 30)] and found.period is None
+
+
+def test_a_device_that_is_always_available(tmp_path: Path) -> None:
+    found = converted(tmp_path, "device,start_h,end_h,period_h\nann,20,44,24\nbob,0,12,24\nbob,12,24,24\n")
+    assert hours(found) == [("ann", 0, 24), ("bob", 0, 24)]
+
+
+def test_the_clock_takes_the_windows(tmp_path: Path) -> None:
+    table = converted(tmp_path, HOURS).table.to_pydict()
+    names, windows = windows_of(table["device"], *(np.array(table[name]) for name in ("start_s", "end_s")), 48 * 3600.0)
+    available = [[hour for hour in range(48) if windows.until(client, hour * HOUR) is not None] for client in (0, 1)]
+    night = [22, 23, *range(7)]
+    assert names == ["ann", "bob"] and available == [sorted(night + [24 + hour for hour in night]), [1]]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +113,16 @@ def test_windows(tmp_path: Path) -> None:
         (PHONES.replace("fast", "f" * 201), ":2: the class has 201 characters"),
         (PHONES.replace(",0.5", ""), ":3: the row has 7 fields"),
         (HOURS.replace("bob,1,2", "bob,2,2"), ":5: the window from 7200 to 7200 s must have a length"),
-        (HOURS.replace("22,24,24", "22,30,24"), ":2: the window from 79200 to 108000 s must have a length, and lie"),
+        (
+            HOURS.replace("22,24,24", "25,26,24"),
+            ":2: the window from 90000 to 93600 s must have a length, begin before",
+        ),
+        (
+            HOURS.replace("22,24,24", "22,47,24"),
+            ":2: the window from 79200 to 169200 s must have a length, begin before",
+        ),
         (HOURS.replace("5,7,24", "5,7,48"), ":4: ann has the periods 86400 and 172800 s"),
-        ("device,start_s,end_s,period_s\n", " has no device that is ever available"),
+        ("device,start_s,end_s\n", " has no device that is ever available"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, words: str, tmp_path: Path) -> None:
