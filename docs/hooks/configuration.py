@@ -24,6 +24,7 @@ PAGES = {  # page -> title, and the top-level keys whose sections stand there
     "aggregation": ("Aggregation", ("strategy", "server_optimizer")),
     "compression": ("Compression", ("upload", "download")),
     "privacy": ("Privacy", ("privacy",)),
+    "devices": ("Devices", ("devices", "clock")),
 }
 INTRODUCTION = """# Configuration
 
@@ -88,7 +89,7 @@ def _gather(found: dict[tuple[str, type], Use], name: str, key: Key, around: str
     for kind, cls in choices:
         for inner in settings.keys(cls):
             if any(settings.sections(inner)):
-                _gather(found, f"{name}.{inner.name}", inner, kind or around)
+                _gather(found, f"{name}.{inner.place}", inner, kind or around)
 
 
 def _section(cls: type, name: str, use: Use) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _section(cls: type, name: str, use: Use) -> Iterator[str]:
     for described in (cls, *_described_bases(cls)):
         yield f"{as_markdown(inspect.cleandoc(described.__doc__ or ''))}\n"
     links = {
-        key.name: f"#{_anchor(f'{name}.{key.name}', next(settings.sections(key)))}"
+        key.name: f"#{_anchor(f'{name}.{key.place}', next(settings.sections(key)))}"
         for key in settings.keys(cls)
         if any(settings.sections(key))
     }

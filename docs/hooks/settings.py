@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass
 from typing import Any
 
-from fedray.config.typed import ranges, type_hints
+from fedray.config.typed import named_sections, ranges, type_hints
 from fedray.core.settings import settings_class
 
 SUFFIXES = {"_ms": "ms", "_s": "s", "_gb": "GB", "_db": "dB", "_seconds": "s"}
@@ -42,6 +42,12 @@ class Key:
     meaning: str
     section: type | None = None  # the dataclass of a section without kinds
     kinds: Mapping[str, type] | None = None  # kind -> dataclass of a section with kinds
+    named: bool = False  # the user gives names, each of which has such a section
+
+    @property
+    def place(self) -> str:
+        """The dotted name of the section, below the section around it."""
+        return f"{self.name}.NAME" if self.named else self.name
 
 
 def keys(cls: type) -> list[Key]:
@@ -77,6 +83,8 @@ def _key(cls: type, f: Field[Any]) -> Key:
         return Key(f.name, "section", f"`kind: {default}`" if default else "required", "", meaning, None, kinds)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return Key(f.name, "section", _section_default(f, hint), "", meaning or summary(hint), hint)
+    if (inner := named_sections(hint)) is not None:
+        return Key(f.name, "sections by name", _default(f), "", meaning, inner, named=True)
     limits = ranges(cls)[f.name]
     words = f"{_type(hint)}, {limits}" if limits is not None else _type(hint)
     return Key(f.name, words, _default(f), _unit(f.name, _type(hint), meaning), meaning)

@@ -2,6 +2,7 @@
 
 An unknown key or a wrong type is an error that names the key and its place. A field made by `choice` or `kinds`
 (fedray.core.settings) is a section whose `kind` picks the dataclass that the section's other keys are checked against.
+A field of type `dict[str, SomeDataclass]` is a section whose keys are names that the user gives, each of a section.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config.source import ConfigError, Source, Values
-from fedray.config.typed import converted, ranges, type_hints
+from fedray.config.typed import converted, named_sections, ranges, type_hints
 from fedray.core.ranges import Range
 from fedray.core.settings import Choice, kind_of, settings_class
 from fedray.core.texts import unusable
@@ -53,6 +54,8 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
                 raise ConfigError(f"{source.where(prefix)}: {dotted} is missing, it has no default")
         elif isinstance(hints[name], type) and is_dataclass(hints[name]):
             arguments[name] = build_section(hints[name], source, dotted, _over_default(f, values[name]))
+        elif (inner := named_sections(hints[name])) is not None:
+            arguments[name] = _build_named(inner, source, dotted, values[name])
         else:
             arguments[name] = _leaf(hints[name], values[name], dotted, source)
             _check_numbers(arguments[name], ranges(cls)[name], dotted, source)
@@ -64,6 +67,19 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
         named = (_join(prefix, name) for name in fields if re.search(rf"\b{name}\b", str(error)))
         place = next((key for key in named if key in source.origins), prefix)
         raise ConfigError(f"{source.where(place)}: {prefix or cls.__name__}: {error}") from error
+
+
+def _build_named(cls: type[T], source: Source, prefix: str, values: object) -> dict[str, T]:
+    """Name -> an instance of the dataclass. The user gives the names."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{source.where(prefix)}: {prefix} must be a section of names, not {values!r}")
+    for name in values:
+        if not isinstance(name, str) or not name or "." in name or unusable(name) is not None:
+            raise ConfigError(
+                f"{source.where(_join(prefix, name))}: {prefix}: {name!r} cannot be a name here: take a word without "
+                "dots, in quotes if YAML takes it for something else"
+            )
+    return {name: build_section(cls, source, _join(prefix, name), inner) for name, inner in values.items()}
 
 
 def _build_kind(f: Field[Any], source: Source, dotted: str, values: object) -> object:
@@ -152,6 +168,8 @@ def plain(instance: object) -> Values:
             value = plain(value)
         elif isinstance(value, tuple):
             value = list(value)
+        elif isinstance(value, dict):
+            value = {name: plain(inner) if is_dataclass(inner) else inner for name, inner in value.items()}
         if f.init:
             result[f.name] = value
     return result

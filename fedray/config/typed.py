@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,6 +20,12 @@ type_hints = functools.lru_cache(get_type_hints)
 def ranges(cls: type) -> dict[str, Range | None]:
     """Field -> the range of its numbers."""
     return {name: range_of(hint) for name, hint in get_type_hints(cls, include_extras=True).items()}
+
+
+def named_sections(hint: Any) -> type | None:
+    """The dataclass in a type `dict[str, SomeDataclass]`; None for other types."""
+    inner = get_args(hint)[1] if get_origin(hint) is dict else None
+    return inner if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
 
 
 def converted(hint: Any, value: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
-SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic")
+SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic", "oort")
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class CohortSettings:
     size: int | None = None  # clients a round; set this or `fraction`
     fraction: float | None = None  # share of the population that plays a round
     # uniform | weighted (by each client's cost, in utterances) | poisson (each client by itself, with the same
-    # probability) | cyclic (groups that take turns)
+    # probability) | cyclic (groups that take turns) | oort (with devices: useful data and fast devices first)
     sampling: str = "uniform"
     limit: int | None = None  # poisson: the most clients of a round, of whom others are left out; null: no limit
     availability: float = 1.0  # probability that a client can be chosen in a round

@@ -18,6 +18,7 @@ from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
+from fedray.experiment.devices import check_clients, check_clock, check_devices, with_paths
 from fedray.experiment.private import check_installed, check_privacy
 from fedray.models import MODELS
 from fedray.models.weights import read_weights
@@ -43,11 +44,12 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
         algorithm = Choice(algorithm.kind, replace(algorithm.settings, **checked))
     with _at(source, "privacy.kind"):
         check_installed(config.privacy)
+    with _at(source, "devices.file"):
+        devices = with_paths(config.devices, lambda given, key: _checked_file(given, key, source, base))
     with _at(source, "tracker"):
         tracker = config.tracker.checked(base)
-    return replace(
-        config, data=data, algorithm=algorithm, model=_with_paths(config.model, source, base), tracker=tracker
-    )
+    model = _with_paths(config.model, source, base)
+    return replace(config, data=data, algorithm=algorithm, model=model, devices=devices, tracker=tracker)
 
 
 def check_setup(config: Config, source: Source) -> None:
@@ -64,6 +66,10 @@ def check_setup(config: Config, source: Source) -> None:
             check_code(config, name)
     with _at(source, "privacy.kind"):
         check_privacy(config)
+    with _at(source, "devices.kind"):
+        check_devices(config)
+    with _at(source, "clock.kind"):
+        check_clock(config)
 
 
 def _check_algorithm(config: Config, most: int | None) -> None:
@@ -122,9 +128,11 @@ def corpus_reader(data: DataSettings, source: Source) -> Any:
 
 
 def check_population(config: Config, source: Source, population: int) -> None:
-    """ConfigError: a cohort takes more clients than there are."""
+    """ConfigError: a cohort or the clock takes more clients than there are."""
     with _at(source, "cohort.size"):
         config.cohort.count(population)
+    with _at(source, "clock.concurrency"):
+        check_clients(config, population)
 
 
 def checked_root(data: DataSettings, source: Source, base: Path = Path()) -> str | None:
@@ -170,5 +178,7 @@ def _at(source: Source, key: str) -> Iterator[None]:
     """Put the place of a key before the words of a ValueError."""
     try:
         yield
+    except ConfigError:  # it names its place
+        raise
     except ValueError as error:
         raise ConfigError(f"{source.where(key)}: {error}") from error

@@ -42,7 +42,7 @@ def dotted(cls: type, prefix: str) -> set[str]:
     for key in settings.keys(cls):
         found.add(f"{prefix}{key.name}")
         for section in settings.sections(key):
-            found |= dotted(section, f"{prefix}{key.name}.")
+            found |= dotted(section, f"{prefix}{key.place}.")
     return found
 
 

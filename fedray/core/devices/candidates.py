@@ -23,7 +23,7 @@ class Candidates:
         return client not in self.taken and self.availability.until(client, self.now) is not None
 
     def near(self) -> Clients:
-        """The clients that can take part at some moment of this quarter of an hour, in order: all candidates, and more."""
+        """The clients that can take part at some moment of this quarter of an hour, in order."""
         slot = self.now // SLOT
         if self._slot is None or self._slot[0] != slot:
             here = self.availability.within(slot * SLOT, (slot + 1) * SLOT)

@@ -191,7 +191,7 @@ class _Play:
             self.here.add(trip.client)
         else:
             self.lost.append(trip)
-        if trip.version < self.number:
+        if trip.fate == LOST and trip.version < self.number:  # a client arrives once a step: its state has one version
             self.candidates.taken.discard(trip.client)
 
     def step(

@@ -9,7 +9,7 @@ are explored uniformly, since nobody knows the speed of their devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,42 +97,50 @@ class Oort(Uniform):
 
     def __init__(self, seed: int, population: int, state: OortState, number: int) -> None:
         super().__init__(seed, population)
-        scores = state.scores(number)
-        order = np.lexsort((state.clients, -scores))
-        self._ranking = list(zip(state.clients[order].tolist(), scores[order].tolist(), strict=True))
-        self._seen = set(state.clients.tolist())
+        self.known, self.scores = state.clients, state.scores(number)
+        self.order = np.argsort(-self.scores, kind="stable")  # of equal scores the first client
 
     def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
-        if not self._ranking:
+        if not len(self.known):
             return super().first(version, count, candidates)
-        chosen = self._best(version, 0, int(count * (1 - explored(version))), candidates)
-        without = self._seen.union(chosen)
+        chosen = self.best(version, 0, int(count * (1 - explored(version))), candidates)
+        fresh = set[int]()
         for serial in range(len(chosen), count):
-            one = self.any(candidates, version, serial, "explored", without=without)
+            one = self.explore(version, serial, candidates, fresh)
             if one is None:
                 break
-            chosen.append(one)
-            without.add(one)
-        return chosen
+            fresh.add(one)
+        return chosen + sorted(fresh)
 
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         if seeds.share(self.seed, "cohort", version, serial, "known") < explored(version):
-            client = self.any(candidates, version, serial, "explored", without=self._seen)
+            client = self.explore(version, serial, candidates, ())
             if client is not None:
                 return client
-        best = self._best(version, serial, 1, candidates)
+        best = self.best(version, serial, 1, candidates)
         return best[0] if best else self.any(candidates, version, serial)
 
-    def _best(self, version: int, serial: int, count: int, candidates: Candidates) -> list[int]:
+    def explore(self, version: int, serial: int, candidates: Candidates, without: Container[int]) -> int | None:
+        """A candidate that was never heard of, and is not among `without`."""
+        if len(self.known) == self.population:
+            return None
+
+        def fits(client: int) -> bool:
+            place = int(self.known.searchsorted(client))
+            return client not in without and (place == len(self.known) or int(self.known[place]) != client)
+
+        return self.any(candidates, version, serial, "explored", fits=fits)
+
+    def best(self, version: int, serial: int, count: int, candidates: Candidates) -> list[int]:
         """`count` candidates with the best scores, drawn by their scores from those that reach 95 % of the last one's."""
-        pool: list[tuple[int, float]] = []
-        for client, score in self._ranking if count else ():
-            if len(pool) >= count and score < CUT * pool[count - 1][1]:
+        pool: list[int] = []  # positions in `known`
+        for place in self.order if count else ():
+            if len(pool) >= count and self.scores[place] < CUT * self.scores[pool[count - 1]]:
                 break
-            if client in candidates:
-                pool.append((client, score))
+            if int(self.known[place]) in candidates:
+                pool.append(int(place))
+        clients = self.known[pool]
         if len(pool) <= count:
-            return [client for client, _ in pool]
+            return clients.tolist()
         generator = numpy_generator(self.seed, "cohort", version, serial, "best")
-        clients, scores = np.array([client for client, _ in pool]), np.array([score for _, score in pool])
-        return drawn(generator, clients, count, scores).tolist()
+        return drawn(generator, clients, count, self.scores[pool]).tolist()

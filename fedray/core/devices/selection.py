@@ -8,7 +8,7 @@ the version, and how many clients have been chosen from it. So a choice takes no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable
 
 import numpy as np
 
@@ -62,18 +62,20 @@ class Uniform(Selection):
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         return self.any(candidates, version, serial)
 
-    def any(self, candidates: Candidates, *names: Name, without: Container[int] = ()) -> int | None:
-        """A candidate that is not among `without`, each as likely as the next; None: there is none."""
+    def any(
+        self, candidates: Candidates, *names: Name, fits: Callable[[int], bool] = lambda client: True
+    ) -> int | None:
+        """A candidate that fits, each as likely as the next; None: there is none."""
         for turn in range(TRIES):
             client = seeds.derive(self.seed, "cohort", *names, turn) % self.population
-            if client in candidates and client not in without:
+            if client in candidates and fits(client):
                 return client
         near = candidates.near()
         for turn in range(TRIES, 2 * TRIES) if len(near) else ():
             client = int(near[seeds.derive(self.seed, "cohort", *names, turn) % len(near)])
-            if client in candidates and client not in without:
+            if client in candidates and fits(client):
                 return client
-        left = [client for client in candidates.all().tolist() if client not in without]
+        left = list(filter(fits, candidates.all().tolist()))
         return left[seeds.derive(self.seed, "cohort", *names, 2 * TRIES) % len(left)] if left else None
 
 
