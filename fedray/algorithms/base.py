@@ -109,7 +109,7 @@ class TaskAlgorithm(Algorithm):
         """Train on one client."""
 
     def client_update(self, client: Client, received: Received) -> Update:
-        return self.client_train(client, received).update
+        return self.client_train(client, replace(received, work=client.work)).update
 
     def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update | Exception]:
         if received.together == 1:
@@ -207,7 +207,8 @@ class FederatedSGD(TaskAlgorithm):
 
     def local_model(self, received: Received) -> LocalModel:
         """theta_i before training: theta_t on this device."""
-        return LocalModel(self.task, received.params, received.device, self.settings.buffers == "frozen")
+        frozen = self.settings.buffers == "frozen"
+        return LocalModel(self.task, received.params, received.device, frozen, received.work)
 
 
 class MixedSGD(FederatedSGD):

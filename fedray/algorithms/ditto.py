@@ -59,7 +59,9 @@ class Ditto(FederatedSGD):
         losses = w.fit(client.data, targets, settings, client.seed)
         done = trained(w, client.data, losses)
         start = received.params if client.state is None else client.state["v"]
-        v = LocalModel(self.task, start, received.device, self.settings.buffers == "frozen")  # in place of w
+        v = LocalModel(  # in place of w
+            self.task, start, received.device, self.settings.buffers == "frozen", received.work
+        )
         theta_t = torch.tensor(received.params[: self.task.layout.trainable], device=received.device)
 
         def pulled(gradient: Tensor, weights: Tensor) -> None:
@@ -69,6 +71,9 @@ class Ditto(FederatedSGD):
         personal_losses = v.fit(client.data, targets, personal, derive(client.seed, "personal"), pulled)
         metrics = done.update.metrics + Metrics(personal_loss=personal_losses.total("loss"))
         return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}))
+
+    def passes(self) -> float:
+        return super().passes() + self.settings.personal_epochs
 
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool

@@ -100,12 +100,13 @@ class FedLoRA(TaskAlgorithm):
 
     def client_train(self, client: Client, received: Received) -> Trained:
         settings, kept, targets = self.settings.client, client.state or {}, self.task.targets(client.data)
-        delta_c = LocalModel(self.task, received.params, received.device, frozen=True)
+        delta_c = LocalModel(self.task, received.params, received.device, frozen=True, work=received.work)
         moments, losses = kept.get("moments", {}), Metrics()
         steps = self.rounds * settings.epochs * math.ceil(len(client.data) / settings.batch)
         for epoch in range(settings.epochs):
             adam = ScaledAdamW(delta_c.flat, settings, steps, moments, self.factors)
-            losses += delta_c.fit_epoch(client.data, targets, settings, adam, derive(client.seed, "epoch", epoch))
+            seed = derive(client.seed, "epoch", epoch)
+            losses += delta_c.fit_epoch(client.data, targets, settings, adam, seed, settings.epochs)
             moments = adam.moments()
         return trained(delta_c, client.data, losses, state={"moments": moments} if settings.keep else None)
 

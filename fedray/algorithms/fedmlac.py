@@ -24,9 +24,11 @@ layerwise_pruning has one shared model instead of two.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -116,6 +118,9 @@ class FedMLAC(FederatedSGD):
             for size in dict.fromkeys(settings.sizes)
         }
 
+    def passes(self) -> float:
+        return 2 * super().passes()  # of two models
+
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
         if self.settings.common:  # the same draw on all clients of a run: theta_0 follows the run's seed
@@ -134,10 +139,10 @@ class FedMLAC(FederatedSGD):
         v = self.local_model(received)
         steps_w, steps_v = ClientOptimizer(w.flat, local), ClientOptimizer(v.flat, local)
         y, generator = self.task.targets(data), np.random.default_rng(client.seed)
-        loss_w, loss_v = Mean(), Mean()
+        loss_w, loss_v, steps = Mean(), Mean(), local.epochs * math.ceil(len(data) / local.batch)
         with w.training(), v.training():
             for _ in range(local.epochs):
-                for batch in batches(data, local.batch, generator):
+                for batch in islice(batches(data, local.batch, generator), v.time_left(steps)):
                     x = v.augmented(batch)
                     classes = self.task.classes_of(x, y)
                     z_v, z_w = v.logits(x), w.logits(x)

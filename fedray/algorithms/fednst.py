@@ -61,6 +61,7 @@ class FedNST(MixedSGD):
     settings: FedNSTSettings
     task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model", "algorithm.relabel")
+    prepare_passes = 1.0  # the encoder once, and the search
 
     @classmethod
     def check_setup(cls, settings: FedNSTSettings, setup: Setup) -> None:

@@ -124,8 +124,9 @@ class FedSTAR(FederatedSGD):
         local, theta_i = self.local_settings(received), self.local_model(received)
         optimizer, total, scores = ClientOptimizer(theta_i.flat, local), Mean(), LabelScores()
         labels, truth = self.labels(data), self.task.known(data)
+        pairs = list(paired_batches(data, local, self.settings.labelled_batch, client.seed))
         with theta_i.training():
-            for l, u in paired_batches(data, local, self.settings.labelled_batch, client.seed):  # noqa: E741 - the paper's
+            for l, u in pairs[: theta_i.time_left(len(pairs))]:  # noqa: E741 - the paper's
                 batch = theta_i.augmented(collate(data, np.concatenate([l, u])))
                 z_l, z_u = torch.split(theta_i.logits(batch), [len(l), len(u)])
                 loss = z_l.new_zeros(())

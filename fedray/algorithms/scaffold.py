@@ -20,6 +20,7 @@ trainable parameters; averaged running statistics of batch norm have none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,6 +55,9 @@ class Scaffold(FederatedSGD):
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         return replace(super().broadcast(state, round), vectors={"c": np.asarray(state.extra["c"])})
+
+    def sends(self, broadcast: Broadcast) -> Sequence[int]:
+        return (*super().sends(broadcast), broadcast.vectors["c"].size)
 
     def client_train(self, client: Client, received: Received) -> Trained:
         c, eta_l = received.vectors["c"], received.settings["lr/client"]

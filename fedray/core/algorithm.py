@@ -72,6 +72,7 @@ class Algorithm(ABC):
     prepare_depends: ClassVar[tuple[str, ...]] = ()  # the same for client_prepare, besides init's keys
     # client_prepare reads the broadcast or the assets, which then count as traffic
     prepare_reads: ClassVar[bool] = True
+    prepare_passes: ClassVar[float] = 0.0  # passes of training that take as long on a device as client_prepare, about
     central: ClassVar[bool] = False  # trains in one place, on a population of one client
     personal_only: ClassVar[bool] = False  # trains no shared model: only personal scores of all clients show its effect
     sends_more: ClassVar[bool] = False  # clients send vectors beside their updates, which `privacy` does not cover
@@ -188,6 +189,14 @@ class Algorithm(ABC):
         The engine calls it where `evaluation.personal_every` or `personal_final` asks for it. `final`: as `evaluate`.
         """
         return {}
+
+    def passes(self) -> float:
+        """How often a client's utterances go through training in a round, by which `devices` times the client."""
+        return float(getattr(getattr(self.settings, "client", None), "epochs", 1))
+
+    def sends(self, broadcast: Broadcast) -> Sequence[int]:
+        """The sizes of the vectors that a client sends: its delta, and those beside it. `devices` times the upload."""
+        return (broadcast.params.size - broadcast.constant,)
 
     @property
     def signatures(self) -> Mapping[str, str]:

@@ -64,19 +64,22 @@ class Received:
     device: str = "cpu"
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     together: int = 1  # clients of a lane that may be trained side by side
+    work: float = 1.0  # the share of its local steps that a client has time for
 
 
 @dataclass(frozen=True)
 class Client:
     """What an algorithm sees on a client.
 
-    `seed` belongs to this client and round. `state` is the client's newest state (None: it has none).
+    `seed` belongs to this client and round. `state` is the client's newest state (None: it has none). `work` is the
+    share of its local steps that it has time for, where a deadline cuts them short.
     """
 
     id: str
     data: Any
     seed: int
     state: State | None = None
+    work: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,8 @@ class Driver:
         try:
             self._open()
             with self._actors() as (pool, rounds):
+                if mine.plan.privacy is not None and mine.plan.privacy.guarantee is not None:
+                    self.note("phase", {"text": mine.plan.privacy.guarantee.words()})
                 results = play.run(pool, rounds)
             tracking.close("stopped" if "stopped" in results else "finished", results)
             return results

@@ -64,9 +64,8 @@ class TrainLane(LaneJob[LaneResult]):
 
     def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast, take: Take | None = None) -> LaneResult:
         """`first`: the broadcast of round 0. `take`: takes the updates instead of this actor's sum or holder."""
-        round, algorithm = self.lane.round, place.program.algorithm
-        allowed = sizes(place.layers, broadcast)
-        received = replace(place.receive(broadcast, round), together=self.lane.together)
+        algorithm, allowed = place.program.algorithm, sizes(place.layers, broadcast)
+        received = replace(place.receive(broadcast, self.lane.trains_from), together=self.lane.together)
         book = LaneBook(place, self.lane, received, place.receive(first, 0), allowed)
         take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
         while not book.closed:
@@ -227,7 +226,8 @@ class LaneBook:
 
     def _hydrate(self, name: str, written: Written | None) -> tuple[Client, State | None]:
         """The client, and the state that was prepared for it just now."""
-        client, prepared = self._uplink.admit(hydrate(self.program, name, written, self.lane.round)), None
+        lane, prepared = self.lane, None
+        client = self._uplink.admit(hydrate(self.program, name, written, lane.trains_from, lane.work.get(name, 1.0)))
         self._lap("hydrate")
         if written is None and self.program.algorithm.overrides("client_prepare"):
             prepared, found = prepare(self.program, client, self.first)
@@ -264,7 +264,8 @@ class LaneBook:
     def _protected(self, client: str, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
         """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
         if self._guard is None:
-            return packing.pack(self.program.algorithm.strategy.clip(update.delta), update), None
+            flat = packing.pack(self.program.algorithm.strategy.clip(update.delta), update)
+            return flat if self.lane.factor == 1 else self.lane.factor * flat, None
         return self._guard.protect(update, client)
 
     def _check(self, update: Update) -> Packing:

@@ -41,6 +41,14 @@ class Lane:
     alone: bool = False  # no other lane is trained meanwhile
     together: int = 1  # clients that may be trained side by side
     guard: Guard | None = None  # of a private round
+    model: int | None = None  # the round whose broadcast the clients train from; None: this one
+    factor: np.float32 = np.float32(1)  # on each update: less for one that comes late
+    work: Mapping[str, float] = field(default_factory=dict)  # client -> the share of its steps that it has time for
+
+    @property
+    def trains_from(self) -> int:
+        """The round whose broadcast the clients train from."""
+        return self.round if self.model is None else self.model
 
     @contextmanager
     def marking(self) -> Iterator[Callable[[str], None]]:

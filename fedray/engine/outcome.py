@@ -9,6 +9,7 @@ from fedray.core.sums import PartialSum
 from fedray.core.types import Update
 from fedray.engine.aggregation import Aggregate
 from fedray.engine.lanes import PHASES, Failure, Lane, LaneResult
+from fedray.engine.virtual import Passed
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,12 @@ class Draw:
 
     chosen: Sequence[str]  # all of them get the broadcast
     lanes: Sequence[Lane]  # of those that answer
+    passed: Passed | None = None  # with `devices`: what the clock has played
+
+    @property
+    def lost(self) -> bool:
+        """Whether too few clients arrive in time, so that the round changes nothing."""
+        return self.passed is not None and not self.passed.step.complete
 
 
 @dataclass
@@ -31,8 +38,14 @@ class Outcome:
     dropped: int
     down_bytes: int
     settings: Mapping[str, float]  # of the broadcast
+    passed: Passed | None = None  # with `devices`: what the clock has played
     private: dict[str, float] = field(default_factory=dict)  # bounds of the next private round, for `Progress`
     private_row: Mapping[str, float] = field(default_factory=dict)  # what the round's row says of its privacy
+
+    @property
+    def lost(self) -> bool:
+        """Whether too few clients arrived in time, so that the round changes nothing."""
+        return self.passed is not None and not self.passed.step.complete
 
     @property
     def failures(self) -> list[Failure]:

@@ -12,6 +12,7 @@ from fedray.engine.jobs import Init
 from fedray.engine.lanes import Failure, LaneResult
 from fedray.engine.outcome import Outcome
 from fedray.engine.pool import Pool, Wish
+from fedray.engine.records import summary
 from fedray.engine.rounds import Plan, Rounds
 from fedray.engine.telemetry.gauges import Gauges
 from fedray.engine.telemetry.scalars import Scalars
@@ -20,7 +21,7 @@ from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.failures_table import FailuresTable
-from fedray.runs.folder import FAILURES, LEFT_OUT, METRICS, ClientRecord, Progress, RunFolder, write_clients
+from fedray.runs.folder import FAILURES, LEFT_OUT, TABLES, TRIPS, ClientRecord, Progress, RunFolder, write_clients
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
 
@@ -98,7 +99,7 @@ class Play:
                 self.folder.save(after)
                 self.retention.prune(after)
         with rounds.phases("events"):
-            self.retention.collect(superseded, after.round)
+            self.retention.collect(superseded, after)
             self._write_scalars(scalars, {key: value for key, value in row.items() if key != "round"}, after.round)
             self._count_prepared(outcome.lanes)
             self.gauges.round(row, after, self.algorithm.best[0], watch.idle, pool.crew.replaced)
@@ -126,8 +127,8 @@ class Play:
         saved = self.folder.saved_rounds()
         if saved:
             initial, progress = self.folder.load(0), self.folder.load(saved[-1])
-            rounds.start(initial.state)
-            for table in (METRICS, FAILURES, LEFT_OUT):
+            rounds.go_on(initial.state, progress)
+            for table in (*TABLES, TRIPS) if self.plan.clock is not None else TABLES:
                 self.folder.cut(table, progress.round)
             self.metrics.resume()
             self.failures.resume()
@@ -164,12 +165,14 @@ class Play:
         progress.totals["down_bytes"] += down_bytes
 
     def _record_failures(self, rounds: Rounds, outcome: Outcome, round: int) -> None:
-        """Write down which clients failed or were left out. RunError: more failed than the run allows."""
+        """Write down which clients failed or were left out, and the trips. RunError: more failed than is allowed."""
         self._append_failures(outcome.failures, round)
         rounds.check(outcome.failures, outcome.cohort)
         left_out = outcome.aggregate.left_out
         rows = [{"round": round, "client": name, "layers": layers} for name, layers in left_out.items()]
         self.folder.append(LEFT_OUT, rows)
+        if outcome.passed is not None:
+            self.folder.append(TRIPS, outcome.passed.trips)
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
         """dev, where it is to be scored after this round."""
@@ -215,7 +218,8 @@ class Play:
             "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
             "engine/driver_bytes": outcome.aggregate.bytes,
         }
-        return row | self._formula(after) | dict(outcome.settings) | dict(outcome.private_row)
+        virtual = outcome.passed.row if outcome.passed is not None else {}
+        return row | self._formula(after) | dict(outcome.settings) | dict(outcome.private_row) | dict(virtual)
 
     def _formula(self, progress: Progress) -> dict[str, float]:
         """The bytes by the paper's formula, where it has one, beside the bytes that were counted."""
@@ -257,15 +261,9 @@ class Play:
             results["personal"] = self._personal(rounds, progress)
             results["time/personal_s"] = watch() - before
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
-        results |= {
-            "clients/failed": progress.totals["failed"],
-            "engine/killed": progress.totals.get("killed", 0) + self._killed(rounds.pool),
-            "traffic/up_bytes": progress.totals["up_bytes"],
-            "traffic/down_bytes": progress.totals["down_bytes"],
-            "traffic/total_bytes": progress.totals["up_bytes"] + progress.totals["down_bytes"],
-            **self._formula(progress),
-            "time/total_s": progress.totals["seconds"] + watch(),
-        }
+        progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(rounds.pool)
+        results |= summary(progress) | self._formula(progress)
+        results["time/total_s"] = progress.totals["seconds"] + watch()
         results |= rounds.private.summary(progress.round) if rounds.private is not None else {}
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures

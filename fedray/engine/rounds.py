@@ -11,31 +11,34 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fedray.core.devices.clock import Clock
 from fedray.core.metrics import Metrics
 from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
 from fedray.engine.aggregation import Aggregate, TrainedLanes, aggregation_of
-from fedray.engine.dedicated import train_dedicated
+from fedray.engine.dedicated import Trained, train_dedicated
 from fedray.engine.downlink import Posted
+from fedray.engine.earlier import EarlierModels
 from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
 from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.outcome import Draw, Outcome
 from fedray.engine.pool import Lost, Pool
 from fedray.engine.private import PrivateRounds
+from fedray.engine.records import record
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.soundness import check_state
 from fedray.engine.telemetry.watches import Phases
+from fedray.engine.virtual import VirtualRounds, under_way
 from fedray.engine.work import Program
-from fedray.runs.folder import ClientRecord, Progress
+from fedray.runs.folder import Progress
 from fedray.storage import serialize
 
 SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
 PREPARED = 32  # clients in a lane that only prepares
 LOSSES = 10  # in one piece of work, until the run ends
-Trained = LaneResult | Update | None
 T = TypeVar("T")
 
 
@@ -49,6 +52,7 @@ class Plan:
     evaluation: EvaluationSettings
     together: int = 1  # clients of a lane that are trained side by side, of `engine.vectorise`
     privacy: Mechanism | None = None
+    clock: Clock | None = None  # with `devices`
 
 
 class Rounds:
@@ -69,8 +73,8 @@ class Rounds:
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
         self.private = PrivateRounds(plan.privacy, self.layers, program.seed) if plan.privacy is not None else None
-        if plan.privacy is not None and plan.privacy.guarantee is not None:
-            note("phase", {"text": plan.privacy.guarantee.words()})
+        self.virtual = VirtualRounds(plan.clock, program) if plan.clock is not None else None
+        self.earlier = EarlierModels(program.states, self.algorithm, program.download)
         self.first: Reference = None  # the broadcast of round 0, in the object store
         self._initial: ServerState | None = None
         self._first_bytes = 0
@@ -89,6 +93,12 @@ class Rounds:
         posted = self.put(initial, 0)
         self.first, self._first_bytes = posted.clients, posted.bytes
 
+    def go_on(self, initial: ServerState, progress: Progress) -> None:
+        """Start again from a checkpoint. RunError: a model from which clients under way train is lost."""
+        self.start(initial)
+        if progress.models:
+            self.earlier.load(progress.models, self.put(progress.state, progress.round).broadcast)
+
     def again(self, work: Callable[[], T]) -> T:
         """What `work` returns. It is done again, with all inputs put anew, where an actor or a node took them along."""
         for _ in range(LOSSES):
@@ -97,6 +107,7 @@ class Rounds:
             except Lost:
                 self.note("warning", {"text": "an actor or a node died with what a job needs; the work is done again"})
                 self._put = None
+                self.earlier.lost()
                 if self._initial is not None:
                     self.start(self._initial)
         return work()
@@ -116,11 +127,15 @@ class Rounds:
 
         def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
             posted = self.put(progress.state, t)
-            jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, posted.clients) for lane in draw.lanes}
-            if self.algorithm.overrides("server_train"):  # it cannot be cut: first to start
+            jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, posted) for lane in draw.lanes}
+            if self.algorithm.overrides("server_train") and not draw.lost:  # it cannot be cut: first to start
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
-            results.update(self._train_dedicated(missing) if self._slots else self.pool.run(missing))
+            if self._slots:
+                cost = self.program.data.cost
+                results.update(train_dedicated(self.pool, missing, self._slots, cost, self.markers))
+            else:
+                results.update(self.pool.run(missing))
             holders.update(self.pool.where)
             lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
             return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
@@ -131,37 +146,54 @@ class Rounds:
         assert server is None or isinstance(server, Update)
         answered = sum(len(lane.clients) for lane in draw.lanes)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
-        return Outcome(partial, aggregate, lanes, server, len(draw.chosen), len(draw.chosen) - answered, down, settings)
+        passed, ended = draw.passed, len(draw.chosen)
+        if self.virtual is not None and passed is not None:
+            passed = self.virtual.done(passed, progress, lanes)
+            ended = len(passed.trips)
+        return Outcome(partial, aggregate, lanes, server, ended, ended - answered, down, settings, passed)
 
     def _draw(self, progress: Progress) -> Draw:
         """The cohort of a round, and the lanes of the clients that answer."""
         t, data, settings = progress.round, self.program.data, self.plan.cohort
+        if self.virtual is not None:
+            return self._arrivals(self.virtual, progress)
         chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
-        personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         guard = None
         if self.private is not None:
             guard = self.private.guard(progress, self.put(progress.state, t).broadcast, len(chosen))
-        lanes = []
-        for number, clients in enumerate(cohorts.cut(answering, self.plan.engine.lanes, data.cost)):
-            states = tuple(
-                (name, progress.clients[name].state if name in progress.clients else None) for name in clients
-            )
-            marker = self.markers / f"lane_{number}"
-            lane = Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together)
-            lanes.append(replace(lane, guard=guard))
-        return Draw(chosen, lanes)
+        return Draw(chosen, [replace(lane, guard=guard) for lane in self._lanes(progress, answering)])
 
-    def _job(self, lane: Lane, broadcast: Reference) -> TrainLane:
+    def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
+        """The clients that start under the clock, and the lanes of those that arrive: each trains from one model."""
+        posted, prepares = self.put(progress.state, progress.round), self.algorithm.overrides("client_prepare")
+        first = 4 * posted.broadcast.constant + self._to_prepare(progress.round) * prepares
+        passed = virtual.play(progress, posted.broadcast, posted.bytes, first)
+        lanes: list[Lane] = []
+        for group in virtual.groups(passed.step):
+            cut = self._lanes(progress, group.clients, len(lanes))
+            lanes += [replace(lane, model=group.model, factor=group.factor, work=group.work) for lane in cut]
+        return Draw([virtual.ids[trip.client] for trip in passed.step.begun], lanes, passed)
+
+    def _lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
+        """These clients, cut into lanes; `number`: of the first lane."""
+        t, cost = progress.round, self.program.data.cost
+        personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
+        lanes = []
+        for place, names in enumerate(cohorts.cut(clients, self.plan.engine.lanes, cost), number):
+            states = tuple((name, progress.clients[name].state if name in progress.clients else None) for name in names)
+            marker = self.markers / f"lane_{place}"
+            lanes.append(Lane(place, t, states, personal=personal, marker=marker, together=self.plan.together))
+        return lanes
+
+    def _job(self, lane: Lane, newest: Posted) -> TrainLane:
         cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
-        return TrainLane(lane, inputs=(broadcast, self.first), cost=cost)
+        posted = newest if lane.trains_from == lane.round else self.earlier.posted(lane.trains_from)
+        return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
 
     def _stands(self, key: Hashable, results: Mapping[Hashable, Trained], holders: Mapping[Hashable, int]) -> bool:
         """Whether a result is there, and its updates have not gone with the actor that held them."""
         return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
-
-    def _train_dedicated(self, jobs: Mapping[Hashable, Job[Trained]]) -> dict[Hashable, Trained]:
-        return train_dedicated(self.pool, jobs, self._slots, self.program.data.cost, self.markers)
 
     def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:
         """Merge the lanes in their order, and make the mean of their updates."""
@@ -175,10 +207,11 @@ class Rounds:
         """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
         down = len(chosen) * posted.bytes
         down += sum(client not in progress.clients for client in chosen) * 4 * posted.broadcast.constant
-        if self.algorithm.prepare_reads:
-            first = self.asset_bytes + (self._first_bytes if progress.round else 0)
-            down += sum(len(lane.prepared) for lane in lanes) * first
-        return down
+        return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
+
+    def _to_prepare(self, round: int) -> int:
+        """Bytes that a client gets in order to prepare: the assets, and theta_0 beside the model of a later round."""
+        return self.asset_bytes + self._first_bytes * (round > 0) if self.algorithm.prepare_reads else 0
 
     def _scores_personal(self, round: int) -> bool:
         """Whether the personal models of a round's cohort are scored. Rounds count from 1; the last round always is."""
@@ -201,7 +234,9 @@ class Rounds:
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
-        """theta_{t+1}: the server update, and what the server does after it."""
+        """theta_{t+1}: the server update, and what the server does after it. A lost round changes nothing."""
+        if outcome.lost:
+            return progress.state
         if self.private is not None:
             self.private.release(progress, outcome, self.put(progress.state, progress.round).broadcast)
         clients, vectors = outcome.aggregate.parts()
@@ -248,28 +283,12 @@ class Rounds:
     def record(
         self, progress: Progress, outcome: Outcome, state: ServerState
     ) -> tuple[Progress, list[tuple[str, int]]]:
-        """The progress after the round, and the versions of client states (client, version) that it supersedes.
-
-        `progress.clients` gets the new records: a copy would take the longer, the more clients have taken part.
-        """
-        done, clients, superseded = progress.round + 1, progress.clients, []
-        for lane in outcome.lanes:
-            for client, report in lane.reports.items():
-                before = clients.get(client, ClientRecord())
-                after = replace(before, rounds=before.rounds + 1, last_round=done, report=report)
-                if (written := lane.written.get(client)) is not None:
-                    after = replace(after, version=written.version, bytes=written.bytes, hash=written.hash)
-                    if before.version is not None:
-                        superseded.append((client, before.version))
-                clients[client] = after
-            for failure in lane.failures:
-                before = clients.get(failure.client, ClientRecord())
-                clients[failure.client] = replace(before, failures=before.failures + 1, last_round=done)
-        totals = dict(progress.totals)
-        totals["up_bytes"] += sum(lane.up_bytes for lane in outcome.lanes)
-        totals["down_bytes"] += outcome.down_bytes
-        totals["failed"] += len(outcome.failures)
-        return Progress(state, done, clients, totals, progress.best, outcome.private), superseded
+        """The progress after the round, and the versions of client states (client, version) that it supersedes."""
+        after, superseded = record(progress, outcome, state)
+        if outcome.passed is not None:
+            t, needed = progress.round, under_way(outcome.passed.state)
+            after.models = self.earlier.keep(needed, self.put(progress.state, t), t, progress.models)
+        return after, superseded
 
     def check(self, failures: list[Failure], of: int) -> None:
         """Raise when more of a cohort failed than the run allows."""

@@ -91,7 +91,7 @@ class Uplink:
     ) -> tuple[dict[str, Vector], int, Residuals | None]:
         """The vectors as they arrive, the bytes that travelled, and what was lost (None: without feedback)."""
         feedback, sent = self._upload.feedback, 0
-        generator = None if feedback else numpy_generator(self._seed, "upload", self._lane.round, client)
+        generator = None if feedback else numpy_generator(self._seed, "upload", self._lane.trains_from, client)
         arrived, lost = dict[str, Vector](), dict[str, Vector]()
         for name, vector in parts.items():
             wanted = vector + before[name] if feedback and name in before else vector

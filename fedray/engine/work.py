@@ -42,12 +42,12 @@ class Program:
     download: Code = Float32()  # how the server encodes its broadcast
 
 
-def hydrate(program: Program, name: str, written: Written | None, round: int) -> Client:
-    """The client with its data, its seed of the round, and its state."""
+def hydrate(program: Program, name: str, written: Written | None, round: int, work: float = 1.0) -> Client:
+    """The client with its data, its seed of the round, its state, and the share of its steps that it has time for."""
     if program.data.cost(name) <= 0:
         raise ValueError(f"client {name} has no data: raise data.clients.min_utterances, or leave it out of the corpus")
     state = None if written is None else program.states.load(name, written)
-    return Client(name, program.data.load(name), derive(program.seed, "client", round, name), state)
+    return Client(name, program.data.load(name), derive(program.seed, "client", round, name), state, work)
 
 
 def prepare(program: Program, client: Client, first: Received) -> tuple[State | None, bool]:

@@ -10,55 +10,23 @@ import re
 import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedray.core.types import ServerState
 from fedray.runs.client_states import Written
+from fedray.runs.progress import ClientRecord, Progress, clients_table, read_clients
 from fedray.storage import serialize
 from fedray.storage.base import Storage
-from fedray.storage.files import StorageError, faults, in_place_of, sync, write_atomically
+from fedray.storage.files import StorageError, faults, in_place_of, sync
 
 MANIFEST = "manifest.json"
 FILE = re.compile(r"[\w.-]+", re.ASCII)
 # Bytes of a table of clients from which a checkpoint writes what has changed alone; in a bucket that takes two more
 # requests.
 LARGE, LARGE_IN_BUCKETS = 10_000, 100_000
-
-
-@dataclass
-class ClientRecord:
-    """The server's record of a client that has taken part."""
-
-    version: int | None = None  # of its state, None: it has none
-    rounds: int = 0
-    failures: int = 0
-    last_round: int = 0
-    report: dict[str, float] = field(default_factory=dict)  # its last report: examples, loss, ...
-    bytes: int | None = None  # of its state, None: unknown
-    hash: str | None = None  # of its state's file
-
-    @property
-    def state(self) -> Written | None:
-        return None if self.version is None else Written(self.version, self.bytes, self.hash)
-
-
-@dataclass
-class Progress:
-    """The state of a run between rounds, which a checkpoint stores."""
-
-    state: ServerState
-    round: int = 0  # rounds done
-    clients: dict[str, ClientRecord] = field(default_factory=dict)
-    totals: dict[str, float] = field(
-        default_factory=lambda: {"up_bytes": 0, "down_bytes": 0, "failed": 0, "seconds": 0.0}
-    )
-    best: dict[str, float] | None = None  # {"round", "value"}
-    private: dict[str, float] = field(default_factory=dict)  # of a private run: noise, bounds of the next round
+OPTIONAL = ("changed", "clock")  # parts that not every checkpoint has
 
 
 @dataclass
@@ -94,8 +62,10 @@ class Checkpoints:
         about = {name: getattr(progress, name) for name in ("round", "totals", "best", "private")}
         files = {
             "server.pt": serialize.dumps({"params": progress.state.params, "extra": progress.state.extra}),
-            "progress.json": json.dumps(about).encode(),
+            "progress.json": json.dumps(about | {"models": [vars(one) for one in progress.models.values()]}).encode(),
         }
+        if progress.clock:
+            files["clock.pt"] = serialize.dumps(progress.clock)
         shared = self._add_clients(progress.clients, files)
         folder = _checkpoint(progress.round)
         if self.root is None:
@@ -170,11 +140,14 @@ class Checkpoints:
 
     def load(self, round: int) -> Progress:
         """The checkpoint of a round. ValueError: a file is cut short or changed; the message names it."""
-        found = self._contents(round, ("server", "progress", "clients", "changed"))
+        found = self._contents(round, ("server", "progress", "clients", *OPTIONAL))
         server = serialize.loads(found["server"][1], found["server"][0])
         rest = json.loads(found["progress"][1])
-        state = ServerState(server["params"], server["extra"])
-        return Progress(state, rest["round"], _clients(found), rest["totals"], rest["best"], rest.get("private", {}))
+        state, private = ServerState(server["params"], server["extra"]), rest.get("private", {})
+        clock = serialize.loads(found["clock"][1], found["clock"][0]) if "clock" in found else {}
+        models = {one["version"]: Written(**one) for one in rest.get("models", [])}
+        clients = _clients(found)
+        return Progress(state, rest["round"], clients, rest["totals"], rest["best"], private, clock, models)
 
     def load_clients(self, round: int) -> dict[str, ClientRecord]:
         """The table of clients of a checkpoint."""
@@ -229,43 +202,11 @@ class Checkpoints:
                         f"{shown}: is missing or not what was written (cut short?): "
                         f"remove {self.storage.shown(folder)} to go on from the checkpoint before"
                     )
-        if missing := set(wanted) - set(found) - {"changed"}:
+        if missing := set(wanted) - set(found) - set(OPTIONAL):
             raise ValueError(
                 f"{manifest}: the checkpoint is incomplete (it does not name {', '.join(sorted(missing))})"
             )
         return found
-
-
-def clients_table(clients: Mapping[str, ClientRecord]) -> pa.Table:
-    """A table of all clients that took part: rounds, failures, version, bytes and hash of the state, last report."""
-    names = sorted({name for record in clients.values() for name in record.report})
-    table: dict[str, Any] = {"client": list(clients)}
-    for column in ("version", "bytes", "hash", "rounds", "failures", "last_round"):
-        kind = pa.string() if column == "hash" else pa.int64()
-        table[column] = pa.array([getattr(record, column) for record in clients.values()], kind)
-    for name in names:
-        table[f"report/{name}"] = pa.array([record.report.get(name) for record in clients.values()], pa.float64())
-    return pa.table(table)
-
-
-def write_clients(clients: Mapping[str, ClientRecord], path: Path) -> None:
-    """Write clients.parquet, a row for each client."""
-    write_atomically(path, lambda temporary: pq.write_table(clients_table(clients), temporary))
-
-
-def read_clients(source: Path | BinaryIO) -> dict[str, ClientRecord]:
-    """The clients of a checkpoint, as `write_clients` writes them."""
-    clients = {}
-    for row in pq.read_table(source).to_pylist():
-        report = {
-            key.removeprefix("report/"): value
-            for key, value in row.items()
-            if key.startswith("report/") and value is not None
-        }
-        counts = {column: row[column] for column in ("version", "rounds", "failures", "last_round")}
-        state = {column: row.get(column) for column in ("bytes", "hash")}  # missing in checkpoints of earlier versions
-        clients[row["client"]] = ClientRecord(report=report, **counts, **state)
-    return clients
 
 
 def _clients(found: Mapping[str, tuple[str, bytes]]) -> dict[str, ClientRecord]:

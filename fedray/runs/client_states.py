@@ -15,6 +15,8 @@ from fedray.storage import serialize
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
 
+MODELS = "/models"  # in the place of a client: the broadcasts of earlier rounds, whose versions are those rounds
+
 
 @dataclass(frozen=True)
 class Written:
@@ -46,7 +48,7 @@ class ClientStore:
         except (OSError, ValueError) as error:
             what = f"{shown}: is missing" if isinstance(error, FileNotFoundError) else str(error)
             raise RunError(
-                f"{what}. It is the state of client {client}: put the file back, or go on from an older checkpoint; "
+                f"{what}. It is {described(client)}: put the file back, or go on from an older checkpoint; "
                 "`fedray resume` names the one to remove"
             ) from error
 
@@ -105,6 +107,11 @@ class ClientStore:
         kept = {self.name(client, version) for client, version in named}
         found = self.storage.files() if there is None else there
         self.storage.remove(*(name for name in found if name.endswith((".pt", ".tmp")) and name not in kept))
+
+
+def described(client: str) -> str:
+    """What a file of the store is, in words."""
+    return "a model that clients train from" if client == MODELS else f"the state of client {client}"
 
 
 def _hash(data: bytes) -> str:

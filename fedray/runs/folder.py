@@ -17,13 +17,16 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedray.core.texts import decoded, json_text, parsed
-from fedray.runs.checkpoints import Checkpoints, ClientRecord, Progress, read_clients, write_clients
+from fedray.runs.checkpoints import Checkpoints
+from fedray.runs.progress import ClientRecord, Progress, read_clients, write_clients
 from fedray.runs.tables import FileTables, PartedTables, Tables
 from fedray.storage import temporary
 from fedray.storage.files import faults, in_place_of
 from fedray.storage.opening import open_storage
 
 METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"  # tables
+TRIPS = "trips.jsonl"  # a table of runs with `devices`
+TABLES = (METRICS, FAILURES, LEFT_OUT)
 BEFORE = frozenset({".lock", "log.txt"})  # files of fedray in the folder of a run that has not begun
 
 __all__ = ["ClientRecord", "Progress", "RunFolder", "read_clients", "write_clients"]
@@ -220,7 +223,7 @@ class RunFolder:
 
     def save(self, progress: Progress) -> None:
         """Save a checkpoint. It survives a power loss, and so do the rows of its rounds."""
-        self.storage.sync((METRICS, FAILURES, LEFT_OUT))
+        self.storage.sync((*TABLES, TRIPS))
         self.checkpoints.save(progress)
 
     def saved_rounds(self) -> list[int]:

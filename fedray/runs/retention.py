@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 
 from fedray.core.types import RunError
-from fedray.runs.client_states import ClientStore
+from fedray.runs.client_states import MODELS, ClientStore, described
 from fedray.runs.folder import Progress, RunFolder
 
 
@@ -24,6 +24,7 @@ class Retention:
         # Versions (client, version) that are current no longer, by the newest checkpoint that names them. A round looks
         # at those of the checkpoints that it removed, and not at all of them.
         self._held: dict[int, list[tuple[str, int]]] = {}
+        self._models: dict[int, set[int]] = {}  # round of a checkpoint -> the models that it names
 
     def resume(self, saved: Collection[int]) -> None:
         """Go on from these checkpoints. States that none of them names are removed: their rounds were not committed.
@@ -38,23 +39,23 @@ class Retention:
             if round == max(saved):
                 self._check(progress, sizes)
             self.note_best(progress)
-            for client, record in progress.clients.items():
-                if record.version is not None:
-                    named.setdefault(client, set()).add(record.version)
+            self._models[round] = set(progress.models)
+            for client, written in progress.files():
+                named.setdefault(client, set()).add(written.version)
         self.states.keep_only({(client, version) for client, versions in named.items() for version in versions}, sizes)
+        named.pop(MODELS, None)
         for client, versions in named.items():
             for version, following in pairwise(sorted(versions)):
                 self._hold(client, version, following, saved)
 
     def _check(self, progress: Progress, sizes: Mapping[str, int]) -> None:
         """All client states that a checkpoint names must be there. What they hold is checked when they are loaded."""
-        named = [(client, record.state) for client, record in progress.clients.items()]
-        lost = list(self.states.lost([(client, state) for client, state in named if state is not None], sizes))
+        lost = list(self.states.lost(progress.files(), sizes))
         if lost:
             client, what = lost[0]
             more = f", and {len(lost) - 1:,} more are lost" if len(lost) > 1 else ""
             raise RunError(
-                f"{what}. It is the state of client {client}{more}: put back what the checkpoint of round "
+                f"{what}. It is {described(client)}{more}: put back what the checkpoint of round "
                 f"{progress.round} names, or remove {self.folder.checkpoints.shown(progress.round)} to go on from the "
                 "checkpoint before"
             )
@@ -71,15 +72,25 @@ class Retention:
         self.folder.prune(kept)
         self._best = {round: of for round, of in self._best.items() if round in kept}
 
-    def collect(self, superseded: Iterable[tuple[str, int]], round: int) -> None:
-        """Remove the client states that no checkpoint names. `superseded`: (client, version) replaced in this round."""
-        saved = self.folder.saved_rounds()
+    def collect(self, superseded: Iterable[tuple[str, int]], progress: Progress) -> None:
+        """Remove the client states and models that no checkpoint names, nor `progress`, which may be no checkpoint.
+
+        `superseded`: (client, version) replaced in this round.
+        """
+        saved, round = self.folder.saved_rounds(), progress.round
+        self._collect_models(saved, progress)
         gone = [(held, self._held.pop(held)) for held in set(self._held).difference(saved)]
         loose = [(client, version, round) for client, version in superseded]
         loose += [(client, version, held) for held, versions in gone for client, version in versions]
         self.states.remove_all(
             [(client, since) for client, since, until in loose if not self._hold(client, since, until, saved)]
         )
+
+    def _collect_models(self, saved: Collection[int], progress: Progress) -> None:
+        self._models[progress.round] = set(progress.models)
+        gone = [self._models.pop(round) for round in set(self._models) - {*saved, progress.round}]
+        kept = set[int]().union(*self._models.values())
+        self.states.remove_all([(MODELS, model) for models in gone for model in sorted(models - kept)])
 
     def _hold(self, client: str, since: int, until: int, saved: Collection[int]) -> bool:
         """Keep a version, which was current in the rounds [since, until), if one of these checkpoints names it."""

@@ -31,7 +31,7 @@ from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.telemetry.trackers import Card
 from fedray.runs import places
 from fedray.runs.client_states import ClientStore
-from fedray.runs.folder import FAILURES, LEFT_OUT, METRICS, RunFolder
+from fedray.runs.folder import METRICS, TABLES, TRIPS, RunFolder
 from fedray.storage.base import below
 from fedray.sweep.study import Study
 
@@ -184,8 +184,7 @@ def take_over(source: RunFolder, round: int, target: RunFolder) -> None:
     states, theirs = (ClientStore(folder.storage.child("states")) for folder in (target, source))
     for saved in sorted({0, round} | ({int(best["round"])} if best else set())):
         progress = source.load(saved)
-        clients = progress.clients.items()
-        states.adopt(theirs, [(client, record.version) for client, record in clients if record.version is not None])
+        states.adopt(theirs, [(client, written.version) for client, written in progress.files()])
         target.save(progress)
-    for table in (METRICS, FAILURES, LEFT_OUT):
+    for table in (*TABLES, TRIPS) if progress.clock else TABLES:
         target.rewrite(table, (row for row in source.each(table) if row["round"] <= round))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -154,12 +155,16 @@ class LocalModel:
     A process holds one model for each task and device: a LocalModel is valid until the next one of the same task.
     """
 
-    def __init__(self, task: Task, start: Vector, device: str, frozen: bool = False) -> None:
-        """`start`: theta_t. `frozen`: batch norm keeps its running statistics, and `delta` leaves them out."""
-        self.task, self.start, self.device, self.frozen = task, start, device, frozen
+    def __init__(self, task: Task, start: Vector, device: str, frozen: bool = False, work: float = 1.0) -> None:
+        """`start`: theta_t. `frozen`: `delta` leaves out the running statistics. `work`: the share of steps to take."""
+        self.task, self.start, self.device, self.frozen, self.work = task, start, device, frozen, work
         self.flat = flat_model(task, device, frozen)
         self.flat.load(start)
         self.steps = 0
+
+    def time_left(self, steps: int) -> int:
+        """The steps still to take, of `steps` local steps without a deadline; there is always time for one."""
+        return max(1, math.ceil(self.work * steps)) - self.steps
 
     def params(self) -> Vector:
         """theta_i, [size], as a copy."""
@@ -208,11 +213,12 @@ class LocalModel:
         `anneal` the learning rate after each epoch.
         """
         optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
-        total = Mean()
+        total, steps = Mean(), settings.epochs * math.ceil(len(data) / settings.batch)
         with self.training():
             for _ in range(settings.epochs):
                 epoch = Mean()
-                for batch, loss in self.losses(data, targets, settings.batch, generator):
+                losses = self.losses(data, targets, settings.batch, generator)
+                for batch, loss in islice(losses, self.time_left(steps)):
                     value = self.descend(loss, optimizer)
                     total.add(value, len(batch))
                     epoch.add(value, len(batch))
@@ -221,12 +227,13 @@ class LocalModel:
         return Metrics(loss=total.pair())
 
     def fit_epoch(
-        self, data: Utterances, targets: Targets, settings: AdamWSettings, optimizer: AdamW, seed: int
+        self, data: Utterances, targets: Targets, settings: AdamWSettings, optimizer: AdamW, seed: int, epochs: int = 1
     ) -> Metrics:
-        """Train one epoch with an optimiser that the caller keeps. Returns `loss`, the mean over utterances."""
-        total = Mean()
+        """Train one of `epochs` epochs, with an optimiser that the caller keeps. Returns `loss`, as `fit` does."""
+        total, steps = Mean(), epochs * math.ceil(len(data) / settings.batch)
+        losses = self.losses(data, targets, settings.batch, np.random.default_rng(seed))
         with self.training():
-            for batch, loss in self.losses(data, targets, settings.batch, np.random.default_rng(seed)):
+            for batch, loss in islice(losses, self.time_left(steps)):
                 total.add(self.descend(loss, optimizer), len(batch))
         return Metrics(loss=total.pair())
 

@@ -23,7 +23,7 @@ from fedray.core.types import ServerState
 from fedray.data.corpora import CORPORA
 from fedray.data.features import audio
 from fedray.models.weights import read_weights
-from fedray.runs.checkpoints import ClientRecord, Progress
+from fedray.runs.progress import ClientRecord, Progress
 from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
 from tests.bad_input.corpus import CLIENTS, CONFIG, RATE, sound

@@ -83,7 +83,7 @@ class OortState:
 
 def utility(report: Report) -> float:
     """|B| sqrt(mean loss^2) of a report. Clients report their mean loss, which stands for the root mean square."""
-    value = report["examples"] * abs(report["loss"])
+    value = report.get("examples", 0.0) * abs(report.get("loss", 0.0))
     return value if math.isfinite(value) else 0.0
 
 

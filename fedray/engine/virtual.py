@@ -1,0 +1,152 @@
+"""Rounds in virtual time: the clock says who arrives, and from which round's model; these clients alone are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from fedray.core.compression.links import Link
+from fedray.core.devices.clock import Clock
+from fedray.core.devices.settings import BufferedClock
+from fedray.core.devices.state import ClockState, Step
+from fedray.core.devices.trips import ARRIVES, SECOND, Load, Trip
+from fedray.core.types import Broadcast, RunError
+from fedray.engine.lanes import LaneResult
+from fedray.engine.work import Program
+from fedray.runs.progress import ClientRecord, Progress
+
+HOUR = 3600.0  # seconds
+TOTALS = ("device_s", "wasted_s", "energy_wh")  # of all trips so far, in `Progress.totals`
+
+
+@dataclass(frozen=True)
+class Group:
+    """Clients that arrive in one round from the same model."""
+
+    model: int  # the round whose broadcast they train from
+    clients: Sequence[str]
+    factor: np.float32  # of their updates
+    work: Mapping[str, float]  # client -> the share of its steps, where a deadline cuts them short
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the clock has played in a round."""
+
+    step: Step
+    state: ClockState  # after it
+    row: Mapping[str, float] = field(default_factory=dict)
+    totals: Mapping[str, float] = field(default_factory=dict)
+    trips: Sequence[Mapping[str, Any]] = ()  # rows of trips.jsonl
+
+
+class VirtualRounds:
+    """What the driver adds to the rounds of a run with devices."""
+
+    def __init__(self, clock: Clock, program: Program) -> None:
+        self.clock, self.program, self.ids = clock, program, program.data.client_ids()
+        self._link = Link(program.upload.code, program.algorithm.tensors())
+
+    def play(self, progress: Progress, broadcast: Broadcast, down: int, first: int) -> Passed:
+        """The next round. RunError: nobody is available for days.
+
+        `down`: bytes of the broadcast; `first`: bytes that a client gets once, before its first trip.
+        """
+        algorithm, cost = self.program.algorithm, self.program.data.cost
+        up = sum(map(self._link.size, algorithm.sends(broadcast)))
+
+        def load(client: int, new: bool) -> Load:
+            passes = algorithm.passes() + algorithm.prepare_passes * new
+            return Load(down + first * new, up, passes * cost(self.ids[client]))
+
+        state = ClockState.of(progress.clock) if progress.clock else self.clock.start()
+        try:
+            step, after = self.clock.play(state, progress.round, load, Seen(self.ids, progress.clients))
+        except ValueError as error:
+            raise RunError(str(error)) from error
+        return Passed(step, after)
+
+    def groups(self, step: Step) -> Iterator[Group]:
+        """The clients that are trained, by the model that they start from, the oldest first."""
+        settings = self.clock.settings
+        arrived = sorted(step.arrived, key=attrgetter("version")) if step.complete else ()
+        for model, trips in groupby(arrived, attrgetter("version")):
+            group = list(trips)
+            clients = [self.ids[trip.client] for trip in group]
+            work = {client: trip.work for client, trip in zip(clients, group, strict=True) if trip.work < 1}
+            behind = step.number - model
+            factor = settings.staleness.factor(behind) if isinstance(settings, BufferedClock) else 1.0
+            yield Group(model, clients, np.float32(factor), work)
+
+    def done(self, passed: Passed, progress: Progress, lanes: Sequence[LaneResult]) -> Passed:
+        """The round with its row and its trips, and the clock after what the clients have reported."""
+        step, place = passed.step, {self.ids[trip.client]: trip.client for trip in passed.step.arrived}
+        reports = {place[client]: report for lane in lanes for client, report in lane.reports.items()}
+        state = self.clock.heard(passed.state, step, reports)
+        trips = [self._trip(trip, step) for trip in sorted(step.decided())]
+        totals = {name: progress.totals.get(name, 0.0) for name in TOTALS}
+        for trip in trips:
+            spent = trip["compute_s"] + trip["transfer_s"]
+            totals["device_s"] += spent
+            totals["wasted_s"] += 0.0 if trip["used"] else spent
+            totals["energy_wh"] += trip["energy_wh"]
+        behind = [step.behind(trip) for trip in step.arrived]
+        row: dict[str, float] = {
+            "virtual/arrived": len(step.arrived),
+            "virtual/lost": len(step.lost),
+            "virtual/late": len(step.late),
+            "virtual/aborted": len(step.aborted),
+            "virtual/models": len(under_way(state) | {step.number + 1}),
+        }
+        if behind:
+            row |= {"virtual/staleness": float(np.mean(behind)), "virtual/staleness_most": max(behind)}
+        return Passed(step, state, row | scalars(state, totals), totals, trips)
+
+    def _trip(self, trip: Trip, step: Step) -> dict[str, Any]:
+        compute, transfer = trip.spent()
+        return {
+            "round": step.number + 1,
+            "client": self.ids[trip.client],
+            "class": self.clock.devices.class_of(trip.client),
+            "model": trip.version,
+            "start_s": trip.start / SECOND,
+            "end_s": trip.end / SECOND,
+            "fate": trip.fate,
+            "used": step.complete and trip.fate == ARRIVES,
+            "work": trip.work,
+            "compute_s": compute,
+            "transfer_s": transfer,
+            "energy_wh": self.clock.devices.watt_hours(trip),
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The positions of the clients that have taken part."""
+
+    ids: Sequence[str]
+    clients: Mapping[str, ClientRecord]
+
+    def __contains__(self, client: object) -> bool:
+        return isinstance(client, int) and self.ids[client] in self.clients
+
+
+def under_way(state: ClockState) -> set[int]:
+    """The rounds whose models clients under way train from."""
+    return {trip.version for trip in state.open}
+
+
+def scalars(state: ClockState, totals: Mapping[str, float]) -> dict[str, float]:
+    """The hours that have passed; of all trips so far the devices' hours and energy, and the share that was in vain."""
+    spent = totals["device_s"]
+    return {
+        "virtual/hours": state.now / SECOND / HOUR,
+        "virtual/device_hours": spent / HOUR,
+        "virtual/energy_wh": totals["energy_wh"],
+        "virtual/wasted_share": totals["wasted_s"] / spent if spent else 0.0,
+    }
