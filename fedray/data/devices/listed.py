@@ -48,7 +48,7 @@ def convert(path: Path, missing: Missing) -> Converted:
         rows = zip(table.lines, *(columns[name] for name in ("device", *NEEDED[kind], "period")), strict=True)
         return tables.windows(path, [Window(*row) for row in rows])
     if "class" in found:
-        columns["class"] = [name or None for name in table.columns["class"]]
+        columns["class"] = table.columns["class"]
     return tables.devices(path, table.lines, columns, missing)
 
 

@@ -18,10 +18,10 @@ from fedray.data.manifest import place
 from fedray.storage.files import make_folder, write_atomically
 
 ABOVE_ZERO = ("seconds", "down", "up")
+CLASS = pa.field("class", pa.string(), nullable=False)  # a column more, where a trace has classes
 DEVICES = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),
-        pa.field("class", pa.string()),
         pa.field("seconds", pa.float64(), nullable=False),  # s, one pass of training over one utterance
         pa.field("down", pa.float64(), nullable=False),  # bit/s
         pa.field("up", pa.float64(), nullable=False),  # bit/s
@@ -98,17 +98,19 @@ def devices(source: Path, lines: Lines, columns: Mapping[str, Sequence[Any]], mi
         raise ValueError(f"{source} has no devices: name the file of a trace")
     _check_names(source, lines, "device", columns["device"])
     _check_unique(source, lines, columns["device"])
-    classes = columns.get("class", [None] * size)
-    _check_names(source, lines, "class", [name if name is not None else "none" for name in classes])
     fill = {"latency": missing.latency, "watts": missing.watts, "radio": missing.radio}
-    arrays: list[Any] = [columns["device"], classes]
-    for name in DEVICES.names[2:]:
+    arrays: list[Any] = [columns["device"]]
+    for name in DEVICES.names[1:]:
         given = name in columns
         arrays.append(numbers(source, lines, name, columns[name]) if given else np.full(size, fill[name]))
-    arrays[2] = arrays[2] * missing.scale
+    arrays[1] = arrays[1] * missing.scale
     absent = [f"{name} = {fill[name]:g}" for name in fill if name not in columns]
     notes = (f"{source} does not say everything: every device gets {', '.join(absent)}",) if absent else ()
-    return Converted(_table(arrays, DEVICES), notes)
+    table = _table(arrays, DEVICES)
+    if "class" in columns:
+        _check_names(source, lines, "class", columns["class"])
+        table = table.append_column(CLASS, pa.array(columns["class"], pa.string()))
+    return Converted(table, notes)
 
 
 def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> Converted:

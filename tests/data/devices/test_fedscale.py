@@ -29,7 +29,7 @@ def test_capacity_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> N
     found = converted(tmp_path, CAPACITY, Missing(latency=0.2, watts=3.0, scale=2.0))
     # Three inferences a pass, twice the work of the trace; kbit/s in both directions.
     names, seconds, rates = ["3", "b"], [2 * 3 * 0.162, 2 * 3 * 0.04], [5_648_000.0, 125_500.0]
-    by_hand = {"device": names, "class": [None, None], "seconds": pytest.approx(seconds), "down": rates, "up": rates}
+    by_hand = {"device": names, "seconds": pytest.approx(seconds), "down": rates, "up": rates}
     assert found.table.schema.equals(DEVICES) and not found.windows
     assert found.table.to_pydict() == by_hand | {"latency": [0.2, 0.2], "watts": [3.0, 3.0], "radio": [0.0, 0.0]}
     assert found.notes == (

@@ -15,7 +15,7 @@ from fedray.data.devices.tables import Converted, Missing
 NOTHING = Missing()
 PHONES = """device,class,milliseconds,down_mbit_s,up_kbit_s,latency_ms,watts_w,radio_w
 ann,fast,50,20,8000,100,4,1
-bob,,400,4,1000.5,0,2,0.5
+bob,slow,400,4,1000.5,0,2,0.5
 """
 HOURS = """device,start_h,end_h,period_h
 ann,22,24,24
@@ -34,7 +34,7 @@ def test_units_are_converted(tmp_path: Path) -> None:
     found = converted(tmp_path, PHONES)
     assert found.table.to_pydict() == {
         "device": ["ann", "bob"],
-        "class": ["fast", None],
+        "class": ["fast", "slow"],
         "seconds": [0.05, 0.4],
         "down": [20e6, 4e6],
         "up": [8e6, 1_000_500.0],
@@ -47,7 +47,7 @@ def test_units_are_converted(tmp_path: Path) -> None:
 
 def test_a_tsv_file_in_base_units_gives_the_same(tmp_path: Path) -> None:
     lines = ["device class seconds down_bit_s up_bit_s latency_s watts_w radio_w", "ann fast 0.05 20e6 8e6 0.1 4 1"]
-    lines.append("bob  0.4 4e6 1000500 0 2 0.5")
+    lines.append("bob slow 0.4 4e6 1000500 0 2 0.5")
     text = "\n".join(lines).replace(" ", "\t") + "\n"
     assert converted(tmp_path, text, "phones.tsv").table.equals(converted(tmp_path, PHONES).table)
 
@@ -56,8 +56,7 @@ def test_columns_that_may_be_missing(tmp_path: Path) -> None:
     text = "device,seconds,down_bit_s,up_bit_s\nann,1,2,3\n"
     found = converted(tmp_path, text, missing=Missing(latency=0.5, watts=2.0, radio=1.0))
     assert found.table.to_pylist() == [
-        {"device": "ann", "class": None, "seconds": 1.0, "down": 2.0, "up": 3.0, "latency": 0.5, "watts": 2.0}
-        | {"radio": 1.0}
+        {"device": "ann", "seconds": 1.0, "down": 2.0, "up": 3.0, "latency": 0.5, "watts": 2.0, "radio": 1.0}
     ]
     assert "every device gets latency = 0.5, watts = 2, radio = 1" in found.notes[0]
 
@@ -110,6 +109,7 @@ def test_the_clock_takes_the_windows(tmp_path: Path) -> None:
         (PHONES.replace("400", "inf"), ":3: milliseconds must be a number"),
         (PHONES.replace("bob", "ann"), ":3: the device 'ann' has two rows"),
         (PHONES.replace("bob", ""), ":3: the device is missing"),
+        (PHONES.replace("slow", ""), ":3: the class is missing"),
         (PHONES.replace("fast", "f" * 201), ":2: the class has 201 characters"),
         (PHONES.replace(",0.5", ""), ":3: the row has 7 fields"),
         (HOURS.replace("bob,1,2", "bob,2,2"), ":5: the window from 7200 to 7200 s must have a length"),
