@@ -20,6 +20,7 @@ from fedray.data.features.dataset import Utterances
 from fedray.data.features.packed import file_of
 from fedray.data.federation.speech_data import SpeechData
 from fedray.doctor.checks import size
+from fedray.doctor.forecast import Cohort, by_clock, by_draw
 from fedray.doctor.measure import STEPS, Measured, measure
 from fedray.doctor.speed import duration, words
 from fedray.engine import cohort as cohorts
@@ -29,6 +30,7 @@ from fedray.engine.resources import Share, share
 from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.experiment import Config, build_data, build_program, mechanism
+from fedray.experiment.devices import build_clock
 from fedray.experiment.memory import actor_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
@@ -47,6 +49,9 @@ class Estimate:
     up: int
     down: int
     disk: dict[str, int]
+    virtual: dict[str, float] | None = (
+        None  # with `devices`, at the end: hours, device hours, energy (Wh), share wasted
+    )
 
 
 def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> int:
@@ -79,13 +84,18 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     together = config.engine.together(shares.gpus > 0)
     shares = share(config.engine, session.resources(), population, actor_bytes(program, together))
     privacy = mechanism(config, program.algorithm, data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy)
+    clock = build_clock(config, data)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
         short = program if known else _shortened(config, program, data, folder, shares)
         measured = measure(short, plan, shares, folder, say)
         steps = 0 if known else _steps(config)
-        found = extrapolate(config, data, measured, shares.actors, steps, labelled(program) if known else ())
+        rounds = by_draw(data, config.cohort, config.seed, config.rounds)
+        if clock is not None:
+            algorithm, first = program.algorithm, measured.assets * measured.prepares
+            rounds = by_clock(clock, data, algorithm, config.rounds, measured.up, measured.down, first)
+        found = extrapolate(config, data, measured, shares.actors, rounds, steps, labelled(program) if known else ())
     finally:
         folder.remove("")
     found.seconds["start"] += began
@@ -123,14 +133,16 @@ def extrapolate(
     data: SpeechData,
     measured: Measured,
     actors: int,
+    rounds: Iterable[Cohort],
     steps: int = 0,
     labelled: Collection[str] = (),
 ) -> Estimate:
     """The estimate of a run: plays every round's cohort in the order in which the pool gives lanes to actors.
 
-    `actors`: client actors; `steps`: training steps of the seed model; `labelled`: clients whose first state is cached.
+    `actors`: client actors; `rounds`: who takes part; `steps`: training steps of the seed model; `labelled`: clients
+    whose first state is cached.
     """
-    plan, ids = config.cohort, data.client_ids()
+    ids, virtual = data.client_ids(), None
     most = getattr(config.algorithm.settings, "utterances", None)  # of a central algorithm, per round
     shards, lanes = config.evaluation.shards, config.engine.lanes if config.engine.placement == "pooled" else len(ids)
     dev = [measured.score * len(data.evaluation("dev")) / shards] * shards if "dev" in data.splits() else []
@@ -160,9 +172,8 @@ def extrapolate(
     def trained(client: str) -> float:
         return min(data.cost(client), most or data.cost(client))
 
-    for t in range(config.rounds):
-        chosen = cohorts.sample(ids, plan, data.cost, config.seed, t)
-        answering = [client for client in chosen if not cohorts.drops_out(client, plan, config.seed, t)]
+    for t, cohort in enumerate(rounds):
+        chosen, answering, virtual = cohort.chosen, cohort.answering, cohort.virtual
         new = {client for client in answering if measured.prepares and client not in seen}
         seen |= set(answering)
         up += len(answering) * measured.up
@@ -189,7 +200,7 @@ def extrapolate(
             for file in {file_of(path) for part in _parts(data) for path in part.distinct("path")}
         ),
     }
-    return Estimate(seconds, busy, up, down, disk)
+    return Estimate(seconds, busy, up, down, disk, virtual)
 
 
 def _pass(config: Config, data: SpeechData, measured: Measured) -> int:
@@ -234,5 +245,9 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     lines.append(f"  {'in all':<18}{duration(total):<12}{' and '.join(booked)}, {busy:.0f} % busy")
     lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]
     lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} per client and round")
+    if (virtual := found.virtual) is not None:
+        lines += ["[bold]Virtual time[/bold]", f"  {'until the end':<18}{duration(3600 * virtual['hours'])}"]
+        spent = f"{virtual['device hours']:,.1f} hours, {virtual['energy']:,.0f} Wh"
+        lines.append(f"  {'of all devices':<18}{spent}, {100 * virtual['wasted']:.0f} % of it in vain")
     lines += ["[bold]Disk[/bold]", *(f"  {name:<18}{size(count)}" for name, count in found.disk.items())]
     return "\n".join(lines)

@@ -22,6 +22,7 @@ from fedray.engine.work import Program
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
+from fedray.experiment.devices import build_clock
 from fedray.experiment.private import mechanism
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
@@ -77,7 +78,8 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
     """What the driver and the actors of a run get. `gpus`: of a client actor."""
     algorithm = build_algorithm(config, data)
-    mechanism(config, algorithm, data)  # what it refuses is refused before a folder is made
+    mechanism(config, algorithm, data)  # what these refuse is refused before a folder is made
+    build_clock(config, data)
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
     states, codes = ClientStore(folder.storage.child("states")), (config.upload, config.download)
     return Program(algorithm, data, config.seed, states, init_cache, prepare_cache, *codes)

@@ -28,6 +28,7 @@ from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
 from fedray.experiment.description import Description, carried_on, description
+from fedray.experiment.devices import build_clock
 from fedray.experiment.memory import actor_bytes
 from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
@@ -176,7 +177,8 @@ def assign(
     }
     together = config.engine.together(shares.gpus > 0)
     privacy = mechanism(config, program.algorithm, program.data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy)
+    clock = build_clock(config, program.data)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(plain(config)), tags=tags)

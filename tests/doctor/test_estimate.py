@@ -12,6 +12,7 @@ import pytest
 import fedray
 from fedray import cli, experiment
 from fedray.doctor import estimate
+from fedray.doctor.forecast import by_draw
 from fedray.doctor.measure import Measured
 from fedray.engine.resources import Share
 from tests import speech
@@ -83,7 +84,8 @@ def by_hand(**engine: Any) -> estimate.Estimate:
         "evaluation": {"every": 2, "shards": 3},
     }
     config, _ = experiment.load(values)
-    return estimate.extrapolate(config, Data(), MEASURED, actors=2, steps=50, labelled={"a"})  # type: ignore[arg-type]
+    rounds = by_draw(Data(), config.cohort, config.seed, config.rounds)  # type: ignore[arg-type]
+    return estimate.extrapolate(config, Data(), MEASURED, 2, rounds, steps=50, labelled={"a"})  # type: ignore[arg-type]
 
 
 def test_by_hand() -> None:

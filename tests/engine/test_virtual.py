@@ -1,4 +1,4 @@
-"""Rounds of the toy under a virtual clock: equal to rounds without one, by hand, the same bits however they are played."""
+"""Rounds of the toy under a virtual clock: as without one, by hand, and with the same bits for any actors."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tests.engine.toys import SIZE, Toy, ToyData, ToySettings, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SEED = 7  # of the toy's program
+DATA = ToyData()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,17 +74,11 @@ class Backbone(Quadratic):
         return ServerState(np.concatenate([state.params[: SIZE // 2] + change.clients, state.params[SIZE // 2 :]]))
 
 
-def clock(
-    settings: RoundsClock | BufferedClock,
-    data: ToyData = ToyData(),
-    size: int = 6,
-    spread: float = 0.0,
-    **device: float,
-) -> Clock:
+def clock(settings: RoundsClock | BufferedClock, data: ToyData = DATA, spread: float = 0.0, **device: float) -> Clock:
     """A clock over devices of one class. An utterance takes a second."""
     one = DeviceClass(**{"seconds": 1.0, "down": 1e6, "up": 1e6, **device})
     devices = of_classes(ClassDevices({"phone": one}, spread), SEED, data.clients, Anytime())
-    return Clock(settings, devices, data.client_ids(), SEED, size)
+    return Clock(settings, devices, data.client_ids(), SEED, 6)
 
 
 def without_clock(folder: Path) -> list[dict[str, Any]]:
@@ -152,19 +147,20 @@ def test_pruning_under_a_buffer_with_a_killed_actor(tmp_path: Path) -> None:
 
 def test_fedbuff_by_hand(tmp_path: Path) -> None:
     """A step: theta + sum of s(tau) Delta over the buffer, divided by K. Delta starts from the model tau steps ago."""
-    data, steps = ToyData(), 8
-    made = clock(FEDBUFF, data, **ROUGH)
+    steps, made = 8, clock(FEDBUFF, **ROUGH)
     run(tmp_path, algorithm=Quadratic, rounds=steps, clock=made)
     theta, seen, state = [np.zeros(SIZE, np.float32)], set[int](), made.start()
+
+    def load(client: int, first: bool) -> Load:
+        return Load(4 * SIZE + 8 + 24 * first, 4 * SIZE, DATA.cost(made.ids[client]))
+
     for t in range(steps):
-        step, state = made.play(
-            state, t, lambda client, _: Load(4 * SIZE + 8, 4 * SIZE, data.cost(made.ids[client])), seen
-        )
+        step, state = made.play(state, t, load, seen)
         assert len(step.arrived) == 2
         change = np.zeros(SIZE)
         for trip in step.arrived:
             factor = (1 + t - trip.version) ** -0.5
-            change += factor * 0.5 * (data.load(made.ids[trip.client]) - theta[trip.version]) / 2
+            change += factor * 0.5 * (DATA.load(made.ids[trip.client]) - theta[trip.version]) / 2
         theta.append(np.asarray(theta[-1] + change, np.float32))
         seen |= {trip.client for trip in step.arrived}
     found = RunFolder(tmp_path).load(steps).state.params

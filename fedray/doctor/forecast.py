@@ -1,0 +1,62 @@
+"""Who takes part in the rounds of a run that is not played: by its cohorts alone, or by the clock of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fedray.core.algorithm import Algorithm
+from fedray.core.devices.clock import Clock
+from fedray.core.devices.trips import SECOND, Load
+from fedray.core.types import FederatedData
+from fedray.engine import cohort as cohorts
+from fedray.engine.settings import CohortSettings
+
+HOUR = 3600.0  # seconds
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """A round: who gets the model, and who is trained."""
+
+    chosen: list[str]
+    answering: list[str]
+    virtual: dict[str, float] | None = None  # with devices, after the round: hours, device hours, energy, share wasted
+
+
+def by_draw(data: FederatedData, settings: CohortSettings, seed: int, rounds: int) -> Iterator[Cohort]:
+    """The rounds of a run without devices."""
+    for t in range(rounds):
+        chosen = cohorts.sample(data.client_ids(), settings, data.cost, seed, t)
+        yield Cohort(chosen, [client for client in chosen if not cohorts.drops_out(client, settings, seed, t)])
+
+
+def by_clock(
+    clock: Clock, data: FederatedData, algorithm: Algorithm, rounds: int, up: int, down: int, first: int
+) -> Iterator[Cohort]:
+    """The rounds of a run with devices. ValueError: nobody is available for days.
+
+    `up`, `down`: bytes of a trip; `first`: bytes that a client gets once. Oort hears of equal losses.
+    """
+    ids, seen, state = data.client_ids(), set[int](), clock.start()
+    spent = wasted = energy = 0.0
+
+    def load(client: int, new: bool) -> Load:
+        passes = algorithm.passes() + algorithm.prepare_passes * new
+        return Load(down + first * new, up, passes * data.cost(ids[client]))
+
+    for t in range(rounds):
+        step, state = clock.play(state, t, load, seen)
+        state = clock.heard(
+            state, step, {trip.client: {"examples": data.cost(ids[trip.client]), "loss": 1.0} for trip in step.arrived}
+        )
+        seen |= {trip.client for trip in step.arrived}
+        for trip in step.decided():
+            seconds = sum(trip.spent())
+            spent += seconds
+            wasted += 0.0 if step.complete and trip in step.arrived else seconds
+            energy += clock.devices.watt_hours(trip)
+        virtual = {"hours": state.now / SECOND / HOUR, "device hours": spent / HOUR, "energy": energy}
+        virtual["wasted"] = wasted / spent if spent else 0.0
+        answering = [ids[trip.client] for trip in step.arrived] if step.complete else []
+        yield Cohort([ids[trip.client] for trip in step.begun], answering, virtual)
