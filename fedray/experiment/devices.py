@@ -1,4 +1,4 @@
-"""From the sections `devices` and `clock` of a configuration to devices and their clock; what does not fit is refused."""
+"""From the sections `devices` and `clock` of a configuration to the clock of a run; what does not fit is refused."""
 
 from __future__ import annotations
 
@@ -161,9 +161,11 @@ def read_devices(path: str) -> tuple[list[str], dict[str, npt.NDArray[np.float64
     columns = {}
     for column, limits in NUMBERS.items():
         columns[column] = values = _numbers(table, column, path)
-        for name, value in zip(names, values.tolist(), strict=True):
-            if value not in limits:
-                raise ValueError(f"{path}: {column} of device {name!r} must be {limits}, not {value:g}")
+        wrong = np.flatnonzero(values <= 0 if limits.open else values < 0)
+        if len(wrong):
+            raise ValueError(
+                f"{path}: {column} of device {names[wrong[0]]!r} must be {limits}, not {values[wrong[0]]:g}"
+            )
     classes = _words(table, "class", path) if "class" in table.column_names else [ONE_CLASS] * len(names)
     return names, columns, classes
 

@@ -69,9 +69,9 @@ class Clock:
 
         A client that fails has no report.
         """
-        return (
-            state if state.oort is None else replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
-        )
+        if state.oort is None:
+            return state
+        return replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
 
     def rule(self, state: ClockState, number: int) -> Selection:
         """How clients are chosen in step `number`."""
@@ -90,7 +90,6 @@ class _Play:
         self.open = list(state.open)  # sorted
         self.begun: list[Trip] = []
         self.arrived: list[Trip] = []
-        self.here = set[int]()  # the clients of `arrived`
         self.lost: list[Trip] = []
         self.candidates.taken = {trip.client for trip in self.open}
 
@@ -116,7 +115,7 @@ class _Play:
         decided = {trip.client for trip in arriving + self.lost}
         late = [trip.stopped(closed, LATE) for trip in self.open if trip.client not in decided]
         self.open, self.now = [], closed
-        return self.step(settings, len(arriving) >= settings.quorum * size, late=late)
+        return self.step(settings.server_seconds, len(arriving) >= settings.quorum * size, late=late)
 
     def buffered(self, settings: BufferedClock) -> Step:
         """Keep trips open until enough have arrived, and then stop those that would be too far behind."""
@@ -135,7 +134,9 @@ class _Play:
                 short = self.fill(settings)
         aborted = [trip for trip in self.open if self.number + 1 - trip.version > settings.most]
         self.open = [trip for trip in self.open if self.number + 1 - trip.version <= settings.most]
-        return self.step(settings, bool(self.arrived), aborted=[trip.stopped(self.now, ABORTED) for trip in aborted])
+        return self.step(
+            settings.server_seconds, bool(self.arrived), aborted=[trip.stopped(self.now, ABORTED) for trip in aborted]
+        )
 
     def fill(self, settings: BufferedClock) -> bool:
         """Begin the trips that are missing; whether some are still missing."""
@@ -166,8 +167,7 @@ class _Play:
     def begin(self, client: int, limit: int | None = None) -> None:
         """Begin a trip now. `limit`: us in which it does the share of its work that fits."""
         devices, name = self.clock.devices, (self.clock.seed, "lost", self.number, self.clock.ids[client])
-        first = client not in self.seen and client not in self.here
-        latency, down, compute, up = devices.phases(client, self.load(client, first))
+        latency, down, compute, up = devices.phases(client, self.load(client, client not in self.seen))
         duration, work = round(SECOND * (latency + down + compute + up)), 1.0
         if limit is not None and duration > limit and (left := limit / SECOND - latency - down - up) > 0:
             work = left / compute
@@ -184,32 +184,19 @@ class _Play:
         self.begun.append(trip)
 
     def end(self, trip: Trip) -> None:
-        """A trip ends. What ended while the server was busy is seen when it is done."""
+        """A trip ends. What ended while the server was busy is seen when it is done.
+
+        A client that arrives stays taken until the next step: it is trained once a step. One that is lost may be chosen
+        again, unless it started in this step.
+        """
         self.since = self.now = max(self.now, trip.end)
-        if trip.fate == ARRIVES:
-            self.arrived.append(trip)
-            self.here.add(trip.client)
-        else:
-            self.lost.append(trip)
-        if trip.fate == LOST and trip.version < self.number:  # a client arrives once a step: its state has one version
+        (self.arrived if trip.fate == ARRIVES else self.lost).append(trip)
+        if trip.fate == LOST and trip.version < self.number:
             self.candidates.taken.discard(trip.client)
 
     def step(
-        self,
-        settings: RoundsClock | BufferedClock,
-        complete: bool,
-        late: Sequence[Trip] = (),
-        aborted: Sequence[Trip] = (),
+        self, server_seconds: float, complete: bool, late: Sequence[Trip] = (), aborted: Sequence[Trip] = ()
     ) -> Step:
-        ended = self.now + round(settings.server_seconds * SECOND)
-        return Step(
-            self.number,
-            self.started,
-            ended,
-            tuple(self.begun),
-            tuple(self.arrived),
-            tuple(self.lost),
-            tuple(late),
-            tuple(aborted),
-            complete,
-        )
+        ended = self.now + round(server_seconds * SECOND)
+        trips = map(tuple[Trip, ...], (self.begun, self.arrived, self.lost, late, aborted))
+        return Step(self.number, self.started, ended, *trips, complete=complete)

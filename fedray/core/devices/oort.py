@@ -132,7 +132,7 @@ class Oort(Uniform):
         return self.any(candidates, version, serial, "explored", fits=fits)
 
     def best(self, version: int, serial: int, count: int, candidates: Candidates) -> list[int]:
-        """`count` candidates with the best scores, drawn by their scores from those that reach 95 % of the last one's."""
+        """`count` candidates, drawn by their scores from those that reach 95 % of the score of the best so many."""
         pool: list[int] = []  # positions in `known`
         for place in self.order if count else ():
             if len(pool) >= count and self.scores[place] < CUT * self.scores[pool[count - 1]]:

@@ -66,9 +66,8 @@ DEVICES: dict[str, type] = {"none": NoDevices, "classes": ClassDevices, "table":
 class RoundsClock:
     """Rounds: the server chooses a cohort, and waits for it."""
 
-    over: AtLeastOne = (
-        1.0  # clients that are chosen, as a multiple of the cohort; the round ends when the cohort is full
-    )
+    # clients that are chosen, as a multiple of the cohort, at most all; the round ends when the cohort has arrived
+    over: AtLeastOne = 1.0
     deadline: Positive | None = None  # seconds after which a round ends; null: it waits for the last client
     quorum: Share = 0.0  # share of the cohort that must arrive, or the round is lost
     # discard | partial: clients that would miss the deadline do the share of their work that fits

@@ -114,10 +114,8 @@ def of_rows(
     """Devices of a table. `row`: of each client, from `rows_of`; `classes`: the class of each row."""
     one = np.broadcast_to(1.0, len(row))
     names, of_row = np.unique(np.array(classes, dtype=np.str_), return_inverse=True)
-    lost = np.zeros(len(classes)) if "lost" not in columns else columns["lost"]
-    return Devices(
-        row, one, one, {**columns, "lost": lost}, tuple(names.tolist()), of_row.astype(np.int32), availability
-    )
+    columns = {**columns, "lost": np.zeros(len(classes))}
+    return Devices(row, one, one, columns, tuple(names.tolist()), of_row.astype(np.int32), availability)
 
 
 def jain(amounts: npt.ArrayLike) -> float:
