@@ -70,7 +70,7 @@ def test_phones_that_are_never_available_are_counted(tmp_path: Path) -> None:
     }
     found = converted(tmp_path, users)
     assert set(found.table["device"].to_pylist()) == {"ann"}
-    assert found.notes == (f"{tmp_path / 'trace.json'}: 3 devices are never available, and left out: bob, eve, dan",)
+    assert found.notes == (f"{tmp_path / 'trace.json'}: left out, since never available: 3 devices (bob, eve, dan)",)
 
 
 @pytest.mark.parametrize(
