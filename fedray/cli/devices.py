@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.console import Console
 from rich.table import Table
 
@@ -61,7 +62,7 @@ def class_table(found: Rehearsal) -> Table:
     columns = ("devices", "s / utterance*", "down, Mbit/s*", "up, Mbit/s*", "trip, s*", "available")
     table = _table("Devices", "class", *columns)
     table.caption, table.caption_justify = "* the 10th percentile, the median and the 90th percentile", "left"
-    rates, trips, available = found.rates(), found.trips(), found.available()
+    rates, trips, available = found.rates(), found.trips, found.available
     for name, clients in members(found).items():
         values = (rates["seconds"], rates["down"] / 1e6, rates["up"] / 1e6, trips)
         hours = available[:, clients].mean(axis=1)
@@ -72,13 +73,13 @@ def class_table(found: Rehearsal) -> Table:
 
 def trip_words(found: Rehearsal) -> str:
     """What the trip of the median client consists of."""
-    trips, work = found.trips(), found.work
+    trips, work = found.trips, found.work
     client = int(np.argsort(trips, kind="stable")[len(trips) // 2])
-    parts = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in zip(PHASES, found.phases(client), strict=True))
+    parts = ", ".join(f"{name} {_three(seconds)} s" for name, seconds in zip(PHASES, found.phases(client), strict=True))
     moved = f"{work.down:,} bytes down, {work.up:,} up"
     return (
         f"The median client has {work.utterances[client]:,.0f} utterances. A trip of it ({work.passes:g} passes, "
-        f"{moved}) takes {trips[client]:.3g} s: {parts}."
+        f"{moved}) takes {_three(trips[client])} s: {parts}."
     )
 
 
@@ -135,17 +136,20 @@ def draw(found: Rehearsal) -> Drawing:
     with canvas.style():
         drawn = Canvas(figsize=(2 * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         left, right = drawn.subplots(1, 2)
-        trips, available = found.trips(), found.available()
+        trips, available = found.trips, found.available
         classes = list(members(found).items())
         largest = sorted(classes, key=lambda item: -len(item[1]))[:MOST_CLASSES]
         for (name, clients), colour in zip([one for one in classes if one in largest], canvas.COLOURS, strict=False):
             _cumulative(left, trips[clients], name, colour)
             share = 100 * available[:, clients].mean(axis=1)
-            right.step(range(DAY + 1), [*share, share[0]], where="post", label=name, color=colour)
+            right.step(range(DAY + 1), [*share, share[-1]], where="post", label=name, color=colour)
         left.set(
             title="Time of a trip", xlabel="seconds", ylabel="% of the class, at most", xscale="log", ylim=(0, 102)
         )
         right.set(title="Available over a day", xlabel="hour", ylabel="% of the class", ylim=(0, 102), xlim=(0, DAY))
+        left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.xaxis.set_major_formatter(StrMethodFormatter("{x:,.7g}"))
+        left.xaxis.set_minor_formatter(NullFormatter())
         right.set_xticks(range(0, DAY + 1, 4))
         left.legend()
         return Drawing.of(drawn)
@@ -165,7 +169,12 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _spread(values: Floats) -> str:
-    return " / ".join(f"{value:,.3g}" for value in np.quantile(values, QUANTILES))
+    return " / ".join(map(_three, np.quantile(values, QUANTILES)))
+
+
+def _three(value: float) -> str:
+    """Three digits that count, without a power of ten."""
+    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 def _range(shares: Sequence[float] | Floats) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,7 @@ class Rehearsal:
         own = {"down": column["down"] / devices.narrow, "up": column["up"] / devices.narrow}
         return {"seconds": column["seconds"] * devices.slow, **own}
 
+    @cached_property
     def trips(self) -> Floats:
         """Seconds of each client's later trips."""
         return np.array([sum(self.phases(client)) for client in range(len(self.devices))])
@@ -74,6 +76,7 @@ class Rehearsal:
         """Seconds of latency, download, computing and upload of a client's later trips."""
         return self.devices.phases(client, self.work.load(client, False))
 
+    @cached_property
     def available(self) -> Floats:
         """[24, clients]: the share of a week's days on which each client is available at each full hour."""
         found = np.zeros((DAY, len(self.devices)))
@@ -124,7 +127,7 @@ def _work(config: Config, algorithm: Algorithm, data: SpeechData) -> Work:
     _, down = deliver(broadcast, config.download, algorithm)
     link, first = Link(config.upload.code, algorithm.tensors()), 4 * broadcast.constant
     if algorithm.overrides("client_prepare") and algorithm.prepare_reads:
-        first += sum(int(getattr(asset, "nbytes", 0)) for asset in algorithm.assets().values())
+        first += sum(int(getattr(asset, "nbytes", 0)) for asset in algorithm.assets(data).values())
     up = sum(map(link.size, algorithm.sends(broadcast)))
     utterances = np.array([data.cost(client) for client in data.client_ids()], np.float64)
     return Work(down, first, up, algorithm.passes(), algorithm.prepare_passes, utterances)

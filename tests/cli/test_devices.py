@@ -56,12 +56,12 @@ def test_a_rehearsal_by_hand(folder: Path) -> None:
     found = rehearsed(write(folder))
     assert found.clock.ids == ["ann", "bob", "cid"] and found.work.down - 8 == found.work.up > 0  # a setting
     by_hand = [seconds(found, name, FAST if name == "ann" else SLOW) for name in UTTERANCES]
-    assert found.trips() == pytest.approx(by_hand)
+    assert found.trips == pytest.approx(by_hand)
     # Everybody is waited for.
     assert len(found.steps) == 2 and found.steps[1].ended - found.steps[0].ended == round(1e6 * max(by_hand))
-    assert all(len(step.arrived) == 3 for step in found.steps) and (found.available() == 1).all()
+    assert all(len(step.arrived) == 3 for step in found.steps) and (found.available == 1).all()
     twice = rehearsed(write(folder), "algorithm.client.epochs=2")
-    assert twice.trips()[0] == pytest.approx(seconds(found, "ann", FAST, passes=2))
+    assert twice.trips[0] == pytest.approx(seconds(found, "ann", FAST, passes=2))
 
 
 def test_bytes_are_those_of_the_codes(folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_bytes_are_those_of_the_codes(folder: Path) -> None:
 def test_nights(folder: Path) -> None:
     nightly = {"kind": "nightly", "start": 22.5, "spread": 0, "hours": 4, "hours_spread": 0}
     found = rehearsed(write(folder, devices=CLASSES | {"availability": nightly}))
-    assert np.flatnonzero(found.available()[:, 0]).tolist() == [0, 1, 2, 23]
+    assert np.flatnonzero(found.available[:, 0]).tolist() == [0, 1, 2, 23]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_two_files_of_fedscale_become_devices_of_a_run(folder: Path, capsys: pyt
     found = rehearsed(write(folder, devices={"kind": "table", "file": "x"}), *shlex.split(overrides))
     drawn = sorted(found.rates()["seconds"])
     assert all(min(abs(seconds - 0.15 * (n + 1)) for n in range(5)) < 1e-9 for seconds in drawn)
-    assert found.available()[5].min() > 0 and found.available()[13].max() == 0
+    assert found.available[5].min() > 0 and found.available[13].max() == 0
 
 
 def test_flash_gives_windows_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,9 +142,9 @@ def test_values_are_nested_to_a_limit(place: Path) -> None:
     place.write_bytes(dumped(deepest))
     assert plain_pickle.read(place) == deepest
     deep = f"nested more than {plain_pickle.MOST_DEPTH} deep"
-    tuples = b")" + b"\x85" * 1_000_000 + b"."
-    lists = b"]" * 1_000_000 + b"a" * 999_999 + b"."
-    marks = b"(" * 1_000_000 + b"l" * 1_000_000 + b"."
+    tuples = b")" + b"\x85" * 100_000 + b"."
+    lists = b"]" * 100_000 + b"a" * 99_999 + b"."
+    marks = b"(" * 100_000 + b"l" * 100_000 + b"."
     shared = b"]q\x00h\x00" + b"\x85" * 60 + b"\x86."
     for data in (dumped(nested(plain_pickle.MOST_DEPTH + 1)), tuples, shared):
         assert deep in refusal(place, data)
@@ -191,7 +191,7 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(protocol: int, place: Path) ->
         (b".", "ends with 0 values"),
         (b"K\x01K\x02.", "ends with 2 values"),
         (b"e.", "a mark is missing"),
-        (b"K\x01a.", "values are missing"),
+        (b"\x86.", "values are missing"),
         (b"K\x01(\x86.", "values are missing"),
         (b"K\x01K\x02a.", "there is no list to add to"),
         (b"}K\x01a.", "there is no list to add to"),
