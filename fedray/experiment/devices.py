@@ -29,6 +29,7 @@ from fedray.core.devices.table import Devices, of_classes, of_rows, rows_of
 from fedray.core.privacy.settings import Private
 from fedray.core.ranges import Range
 from fedray.data.federation.speech_data import SpeechData
+from fedray.data.manifest import COLUMNS
 from fedray.experiment.config import Config
 
 ABOVE, FROM = Range(0, open="least"), Range(0)
@@ -43,6 +44,9 @@ def check_devices(config: Config) -> None:
         if cohort.sampling == "oort":
             raise ValueError("cohort.sampling=oort prefers fast devices: set devices, or another sampling")
         return
+    by = getattr(config.devices, "by", None)
+    if by is not None and by not in COLUMNS:
+        raise ValueError(f"devices.by: a manifest has no column {by!r}; it has {', '.join(COLUMNS)}")
     if cohort.availability < 1 or cohort.dropout > 0:
         raise ValueError(
             "devices say who is available and who is lost: leave out cohort.availability and cohort.dropout, and set "
@@ -205,7 +209,7 @@ def _words(table: pa.Table, column: str, path: str) -> list[str]:
 
 
 def _numbers(table: pa.Table, column: str, path: str) -> npt.NDArray[np.float64]:
-    values = _typed(table, column, pa.float64(), "numbers", path).to_numpy()
+    values: npt.NDArray[np.float64] = _typed(table, column, pa.float64(), "numbers", path).to_numpy()
     if not np.isfinite(values).all():
         raise ValueError(f"{path}: row {int(np.flatnonzero(~np.isfinite(values))[0]) + 1} of {column} is not finite")
     return values

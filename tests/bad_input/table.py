@@ -6,7 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from tests.bad_input import audio, commands, configuration, corpora, corpus, folders, numbers, tables, traces
+from tests.bad_input import audio, commands, configuration, corpora, corpus, devices, folders, numbers, tables, traces
 from tests.bad_input.case import ACCEPTED, Answer, Case, answer
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
@@ -14,6 +14,7 @@ SHOWN = 300  # characters of an answer on the page
 GROUPS = {
     "Configuration": configuration.CASES,
     "Numbers": numbers.CASES,
+    "Devices and clocks": devices.CASES,
     "Tables and lists": tables.CASES,
     "Corpora": corpora.CASES,
     "Audio": audio.CASES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -84,6 +84,42 @@ def test_a_section_without_a_default_kind_must_be_given() -> None:
             ConfigError, match=r"^configuration: optimizer\.kind is missing; known kinds: sgd, adam, yogi$"
         ):
             build(Required, from_mapping(values))
+
+
+@dataclass(frozen=True)
+class Named:
+    classes: dict[str, Shared]
+    rates: dict[str, Any] = field(default_factory=dict)
+
+
+def test_sections_by_names_of_the_user() -> None:
+    values = {"classes": {"fast": {"lr": 3}, "slow": {}}, "rates": {"a": {"b": 1}}}
+    found = build(Named, from_mapping(values))
+    assert found == Named({"fast": Shared(3.0), "slow": Shared()}, {"a": {"b": 1}}) and list(found.classes)[0] == "fast"
+    assert plain(found) == {"classes": {"fast": {"lr": 3.0}, "slow": {"lr": 2.0}}, "rates": {"a": {"b": 1}}}
+    assert build(Named, from_mapping(plain(found))) == found
+    assert build(Named, from_mapping(values, ["classes.slow.lr=5"])).classes["slow"] == Shared(5.0)
+    assert build(Named, from_mapping(values, ["classes.new.lr=6"])).classes["new"] == Shared(6.0)
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ({"fast": {"rl": 3}}, r"unknown key classes\.fast\.rl"),
+        ({"fast": {"lr": "x"}}, r"classes\.fast\.lr: 'x' is not of type float"),
+        ({"fast": 3}, r"classes\.fast must be a section of keys, not 3"),
+        (["fast"], r"classes must be a section of names, not \['fast'\]"),
+        (None, "classes must be a section of names, not None"),
+        ({3: {}}, "classes: 3 cannot be a name here"),
+        ({"a.b": {}}, "classes: 'a.b' cannot be a name here"),
+        ({"": {}}, "classes: '' cannot be a name here"),
+    ],
+)
+def test_wrong_sections_by_name(classes: object, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build(Named, Source({"classes": classes}, {}))
+    with pytest.raises(ConfigError, match="classes is missing, it has no default"):
+        build(Named, Source({}, {}))
 
 
 def test_the_kind_of_an_instance_is_its_class() -> None:

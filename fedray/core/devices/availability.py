@@ -23,6 +23,7 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 Hour = Annotated[float, Range(0, 24, "most")]
 DayLength = Annotated[float, Range(0, 24, "least")]
+LATEST = 1e11  # s, of windows from a file
 FOREVER = 2**62  # us; the end of a window that has none, and the period of windows that come once
 
 
@@ -158,6 +159,8 @@ def windows_of(
     `names`: the device of each window. ValueError names a device whose windows are wrong.
     """
     devices, owner = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
+    if len(names) and max(np.abs(start_s).max(), np.abs(end_s).max()) > LATEST:
+        raise ValueError(f"windows must begin and end within {LATEST:.0e} seconds")
     period = FOREVER if period_s is None else round(period_s * SECOND)
     start, end = (np.rint(np.asarray(times) * SECOND).astype(np.int64) for times in (start_s, end_s))
 
@@ -165,7 +168,7 @@ def windows_of(
         if wrong.any():
             where = int(np.flatnonzero(wrong)[0])
             seconds = f"{start[where] / SECOND:g} s to {end[where] / SECOND:g} s"
-            raise ValueError(f"the window of device {devices[owner[where]]!r} from {seconds} {what}")
+            raise ValueError(f"the window of device {str(devices[owner[where]])!r} from {seconds} {what}")
 
     check(end <= start, "ends before it has begun")
     check((start < 0) | (start >= period), f"must begin at 0 s or later, and before the period ends ({period_s} s)")

@@ -22,6 +22,7 @@ from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import ABORTED, ARRIVES, LATE, LOST, SECOND, Load, Trip
 
 PATIENCE = 7 * DAY  # that the server waits for clients
+LONGEST = 36_500 * DAY / SECOND  # s, of a trip
 
 
 class Clock:
@@ -132,11 +133,10 @@ class _Play:
                 raise ValueError(self.nobody(1))
             if len(self.arrived) < settings.buffer:
                 short = self.fill(settings)
-        aborted = [trip for trip in self.open if self.number + 1 - trip.version > settings.most]
-        self.open = [trip for trip in self.open if self.number + 1 - trip.version <= settings.most]
-        return self.step(
-            settings.server_seconds, bool(self.arrived), aborted=[trip.stopped(self.now, ABORTED) for trip in aborted]
-        )
+        oldest = self.number + 1 - settings.most
+        aborted = [trip.stopped(self.now, ABORTED) for trip in self.open if trip.version < oldest]
+        self.open = [trip for trip in self.open if trip.version >= oldest]
+        return self.step(settings.server_seconds, bool(self.arrived), aborted=aborted)
 
     def fill(self, settings: BufferedClock) -> bool:
         """Begin the trips that are missing; whether some are still missing."""
@@ -168,7 +168,12 @@ class _Play:
         """Begin a trip now. `limit`: us in which it does the share of its work that fits."""
         devices, name = self.clock.devices, (self.clock.seed, "lost", self.number, self.clock.ids[client])
         latency, down, compute, up = devices.phases(client, self.load(client, client not in self.seen))
-        duration, work = round(SECOND * (latency + down + compute + up)), 1.0
+        if not (seconds := latency + down + compute + up) <= LONGEST:
+            raise ValueError(
+                f"a trip of client {self.clock.ids[client]} takes {seconds:.2g} seconds: more than a hundred years are "
+                "refused, see the speeds and rates in devices"
+            )
+        duration, work = round(SECOND * seconds), 1.0
         if limit is not None and duration > limit and (left := limit / SECOND - latency - down - up) > 0:
             work = left / compute
             compute, duration = left, limit
@@ -198,5 +203,5 @@ class _Play:
         self, server_seconds: float, complete: bool, late: Sequence[Trip] = (), aborted: Sequence[Trip] = ()
     ) -> Step:
         ended = self.now + round(server_seconds * SECOND)
-        trips = map(tuple[Trip, ...], (self.begun, self.arrived, self.lost, late, aborted))
-        return Step(self.number, self.started, ended, *trips, complete=complete)
+        begun, arrived, lost = map(tuple, (self.begun, self.arrived, self.lost))
+        return Step(self.number, self.started, ended, begun, arrived, lost, tuple(late), tuple(aborted), complete)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,13 @@ from fedray.core.drawing import Clients, drawn
 from fedray.core.seeds import numpy_generator
 
 Floats = npt.NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64)
 Report = Mapping[str, float]  # `Update.report`: examples, loss and others
 
 PENALTY = 2.0  # alpha: the power of T / t, for devices that take a time t above T
 BONUS = 0.1  # of the bonus sqrt(0.1 ln R / L) in round R for a client last heard of in round L
 CLIP = 0.9  # the quantile of utilities that they are clipped to
-CUT = 0.95  # of the utility of the last client that would be taken: from here up all are drawn from
+CUT = 0.95  # of the score of the last client that would be taken: those above are drawn from
 EXPLORED, DECAY, LEAST = 0.9, 0.98, 0.3  # share of clients that were never seen: 0.9 x 0.98^R, at least 0.3
 PACE, PERCENT, FASTER = 20, 30.0, 5.0  # every 20 rounds T may rise by 5 percentiles of the times; it begins at the 30th
 
@@ -50,12 +52,12 @@ class OortState:
         clients = np.union1d(self.clients, np.array(sorted(news), np.int64))
         old, new = clients.searchsorted(self.clients), clients.searchsorted(np.array(list(news), np.int64))
 
-        def merged(before: npt.NDArray[np.generic], after: list[float]) -> npt.NDArray[np.generic]:
+        def merged(before: npt.NDArray[Number], after: Sequence[float]) -> npt.NDArray[Number]:
             whole = np.zeros(len(clients), before.dtype)
             whole[old], whole[new] = before, after
             return whole
 
-        gains = (*self.gains, sum(value for value, _ in news.values()))[-2 * PACE :]
+        gains = (*self.gains, float(sum(value for value, _ in news.values())))[-2 * PACE :]
         percent = self.percent
         if (number + 1) % PACE == 0 and len(gains) == 2 * PACE and sum(gains[:PACE]) > sum(gains[PACE:]):
             percent = min(100.0, percent + FASTER)
@@ -140,7 +142,7 @@ class Oort(Uniform):
             if int(self.known[place]) in candidates:
                 pool.append(int(place))
         clients = self.known[pool]
-        if len(pool) <= count:
-            return clients.tolist()
-        generator = numpy_generator(self.seed, "cohort", version, serial, "best")
-        return drawn(generator, clients, count, self.scores[pool]).tolist()
+        if len(pool) > count:
+            generator = numpy_generator(self.seed, "cohort", version, serial, "best")
+            clients = drawn(generator, clients, count, self.scores[pool])
+        return [int(client) for client in clients]

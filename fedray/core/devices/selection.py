@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from fedray.core import seeds
 from fedray.core.devices.candidates import Candidates
-from fedray.core.drawing import Clients, drawn
+from fedray.core.drawing import drawn
 from fedray.core.seeds import Name, numpy_generator
 
+Floats = npt.NDArray[np.float64]
 TRIES = 64  # draws of one client from all clients; as many from those near; then from a list of all candidates
 
 
@@ -57,7 +59,7 @@ class Uniform(Selection):
     """Each candidate is as likely as the next."""
 
     def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
-        return cohort(self.seed, version, self.population, count).tolist()
+        return cohort(self.seed, version, self.population, count)
 
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         return self.any(candidates, version, serial)
@@ -88,7 +90,7 @@ class Weighted(Selection):
         self._until = np.cumsum(self.costs)
 
     def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
-        return cohort(self.seed, version, self.population, count, self.costs).tolist()
+        return cohort(self.seed, version, self.population, count, self.costs)
 
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         for turn in range(TRIES):
@@ -102,10 +104,11 @@ class Weighted(Selection):
         return int(everyone[self._at(until, seeds.share(self.seed, "cohort", version, serial, TRIES))])
 
     @staticmethod
-    def _at(until: np.ndarray, share: float) -> int:
+    def _at(until: Floats, share: float) -> int:
         return min(int(until.searchsorted(share * until[-1], "right")), len(until) - 1)
 
 
-def cohort(seed: int, version: int, population: int, count: int, costs: np.ndarray | None = None) -> Clients:
+def cohort(seed: int, version: int, population: int, count: int, costs: Floats | None = None) -> list[int]:
     """The cohort of a round, drawn from the whole population."""
-    return drawn(numpy_generator(seed, "cohort", version), population, count, costs)
+    found: list[int] = drawn(numpy_generator(seed, "cohort", version), population, count, costs).tolist()
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,21 +29,21 @@ class ClockState:
         """The state as vectors of int64 or float64, of different lengths."""
         arrays: Arrays = {"now": np.array([self.now], np.int64)}
         for place, name in enumerate(Trip._fields):
-            values = [trip[place] for trip in self.open]
-            if name == "fate":
-                values = [FATES.index(fate) for fate in values]
-            arrays[OPEN + name] = np.array(values, np.float64 if name in FLOATS else np.int64)
+            values = [FATES.index(trip.fate) if name == "fate" else trip[place] for trip in self.open]
+            arrays[OPEN + name] = np.array(values, np.float64) if name in FLOATS else np.array(values, np.int64)
         if self.oort is not None:
             arrays |= {OORT + name: np.atleast_1d(np.array(value)) for name, value in vars(self.oort).items()}
         return arrays
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> ClockState:
+    def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> ClockState:
         """The state from what `arrays` returned."""
         columns = {name: arrays[OPEN + name].tolist() for name in Trip._fields}
         columns["fate"] = [FATES[fate] for fate in columns["fate"]]
         trips = tuple(map(Trip, *columns.values()))
-        oort = {name.removeprefix(OORT): np.array(value) for name, value in arrays.items() if name.startswith(OORT)}
+        oort: dict[str, Any] = {
+            name: arrays[OORT + name] for name in OortState.__dataclass_fields__ if OORT + name in arrays
+        }
         if oort:
             oort |= {"percent": float(oort["percent"][0]), "gains": tuple(oort["gains"].tolist())}
         return cls(int(arrays["now"][0]), trips, OortState(**oort) if oort else None)

@@ -38,7 +38,7 @@ class Devices:
 
     def class_of(self, client: int) -> str:
         """The name of a client's class."""
-        return self.classes[self.class_of_row[self.row[client]]]
+        return self.classes[int(self.class_of_row[self.row[client]])]
 
     def lost(self, client: int) -> float:
         """The probability that a client's device gives up on a trip."""
