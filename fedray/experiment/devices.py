@@ -28,6 +28,7 @@ from fedray.core.devices.settings import BufferedClock, ClassDevices, NoDevices,
 from fedray.core.devices.table import Devices, of_classes, of_rows, rows_of
 from fedray.core.privacy.settings import Private
 from fedray.core.ranges import Range
+from fedray.core.seeds import derive
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import COLUMNS
 from fedray.experiment.config import Config
@@ -113,7 +114,8 @@ def build_clock(config: Config, data: SpeechData) -> Clock | None:
 
 def build_devices(config: Config, data: SpeechData) -> Devices:
     """The devices of a federation's clients."""
-    settings, seed, population = config.devices, config.seed, len(data.client_ids())
+    settings, population = config.devices, len(data.client_ids())
+    seed = derive(config.seed, "devices", "draw", settings.draw) if settings.draw else config.seed
     if isinstance(settings, ClassDevices):
         values = None if settings.by is None else column_of_clients(data, settings.by)
         return of_classes(settings, seed, population, _available(settings.availability, seed, population), values)

@@ -42,6 +42,7 @@ class ClassDevices:
     spread: Amount = 0.0  # sigma of the log-normal factors of a device: one for its computing, one for its network
     by: str | None = None  # a column of the manifest that names the class of each client; null: classes by their shares
     availability: Any = kinds(AVAILABILITY, "always")  # when devices can take part
+    draw: Natural = 0  # another number gives clients other devices, while all else that the run's seed draws stays
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -57,6 +58,7 @@ class TableDevices:
     file: str
     reuse: bool = False  # whether several clients may have the same row, if there are fewer rows than clients
     availability: Any = kinds(AVAILABILITY, "always")  # when devices can take part
+    draw: Natural = 0  # another number gives clients other devices, while all else that the run's seed draws stays
 
 
 DEVICES: dict[str, type] = {"none": NoDevices, "classes": ClassDevices, "table": TableDevices}

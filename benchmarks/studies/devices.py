@@ -1,0 +1,199 @@
+"""FedNST on slow and fast phones: virtual hours to a target, synchronous, with over-selection and with FedBuff.
+
+    python -m benchmarks.studies.devices [--only modes oort] [--seeds 0 1 2] [--draws 0 1]
+
+`modes`: rounds of six clients; rounds of eight chosen, of whom the six fastest count; FedBuff with eight at work and a
+step at every three arrivals, twice as many steps, each with half of the server's utterances. The seconds of a phone are
+log-normal with sigma = 1. The target is the best dev WER of the synchronous run of the same seed, plus half a point.
+A draw gives other phones to the clients; synchronous rounds train the same model whatever the phones, so that their
+hours at another draw follow from the trips alone. `oort`: Oort's selection against uniform. Writes
+benchmarks/results/devices_<part>.md and .json. The same command resumes; finished runs are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from benchmarks import study
+from fedray import experiment
+from fedray.core.devices.table import jain
+from fedray.experiment.devices import build_devices
+from fedray.runs.folder import RunFolder
+
+ABOVE = 0.5  # points of dev WER above the best of the synchronous run: the target
+PHONES = "{seconds: 0.6, down: 20e6, up: 5e6, latency: 2, watts: 3, radio: 1}"
+DEVICES = f"devices={{kind: classes, classes: {{phone: {PHONES}}}, spread: 1.0}}"
+SYNCHRONOUS = "rounds"
+MODES = {
+    SYNCHRONOUS: [],
+    "over-selection 8 of which 6": ["clock={kind: rounds, over: 1.3333}"],
+    "FedBuff, 8 at work, steps of 3": [
+        "clock={kind: buffered, concurrency: 8, buffer: 3}",
+        "rounds=50",
+        "algorithm.server.utterances=30",
+        "evaluation.every=2",
+    ],
+}
+SELECTIONS = {"uniform": [], "Oort": ["cohort={size: 6, sampling: oort}"]}
+BASE = ["algorithm.server_scheduled=true"]
+
+
+def play(name: str, overrides: Sequence[str], seed: int, draw: int, runs: Path) -> Path:
+    """The folder of a run, which is played, resumed or there already."""
+    out = (
+        runs / f"seed-{seed}" / f"draw-{draw}" / "".join(letter if letter.isalnum() else "-" for letter in name.lower())
+    )
+    print(f"seed {seed}, draw {draw}, {name}: {out}", flush=True)
+    given = [f"seed={seed}", f"data.seed={seed}", DEVICES, f"devices.draw={draw}", *BASE, *overrides]
+    study.run("configs/fednst/embedded.yaml", given, out)
+    return out
+
+
+def curve(out: Path) -> list[tuple[float, float]]:
+    """(virtual hours, dev WER) after each round that is scored."""
+    return [(row["virtual/hours"], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
+
+
+def at_draw(out: Path, draw: int) -> list[tuple[float, float]]:
+    """The same for a synchronous run, had its clients the phones of another draw: a round lasts as its longest trip."""
+    loaded = [experiment.load(out / "config.yaml", [f"devices.draw={number}"] * (number >= 0)) for number in (-1, draw)]
+    data, _ = experiment.build_data(*loaded[0])
+    own, other = (build_devices(config, data) for config, _ in loaded)
+    places, seconds = {client: place for place, client in enumerate(data.client_ids())}, Counter[int]()
+    for trip in RunFolder(out).each("trips.jsonl"):
+        place = places[trip["client"]]
+        compute = trip["compute_s"] * other.slow[place] / own.slow[place]
+        transfer = trip["transfer_s"] * other.narrow[place] / own.narrow[place]
+        whole = trip["end_s"] - trip["start_s"] - trip["compute_s"] - trip["transfer_s"] + compute + transfer
+        seconds[trip["round"]] = max(seconds[trip["round"]], whole)
+    hours = {number: sum(seconds[r] for r in range(1, number + 1)) / 3600 for number in seconds}
+    return [(hours[row["round"]], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
+
+
+def reached(points: Sequence[tuple[float, float]], target: float) -> float | None:
+    """The hours after which dev is at the target or below; None: never."""
+    return next((hours for hours, wer in points if wer <= target), None)
+
+
+def fairness(out: Path) -> float:
+    """Jain's index of the updates that the server used, over all clients."""
+    config, source = experiment.load(out / "config.yaml")
+    data, _ = experiment.build_data(config, source)
+    used = Counter(trip["client"] for trip in RunFolder(out).each("trips.jsonl") if trip["used"])
+    return jain([used[client] for client in data.client_ids()])
+
+
+def numbers(out: Path, points: Sequence[tuple[float, float]], target: float) -> dict[str, Any]:
+    """What a run reaches and spends."""
+    results = RunFolder(out).read_json("results.json")
+    stale = [row["virtual/staleness"] for row in study.rounds(out) if row.get("virtual/staleness") is not None]
+    return {
+        "hours": reached(points, target),
+        "all hours": points[-1][0],
+        "dev": min(wer for _, wer in points),
+        "test": results["best"]["test/wer"],
+        "test_lm": results["best"]["test/wer_lm"],
+        "wasted": results["virtual/wasted_share"],
+        "energy": results["virtual/energy_wh"],
+        "staleness": mean(stale),
+        "fairness": fairness(out),
+    }
+
+
+def measured(arms: dict[str, list[str]], reference: str, seeds: Sequence[int], draws: Sequence[int], runs: Path) -> Any:
+    """Arm -> its numbers by seed and draw. The target of a seed is that of the reference arm."""
+    found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in arms}
+    for seed in seeds:
+        target, first = 0.0, Path()
+        for draw in draws:
+            for arm, overrides in arms.items():
+                if arm == SYNCHRONOUS and draw != draws[0]:
+                    points, out = at_draw(first, draw), first
+                else:
+                    out = play(arm, overrides, seed, draw, runs)
+                    points = curve(out)
+                if arm == reference and draw == draws[0]:
+                    target, first = min(wer for _, wer in points) + ABOVE, out
+                found[arm].append({"seed": seed, "draw": draw, "target": target, **numbers(out, points, target)})
+    return found
+
+
+def table(found: dict[str, list[dict[str, Any]]], reference: str) -> str:
+    """A row for each arm; ratios are to the reference of the same seed and draw."""
+    rows = []
+    for arm, runs in found.items():
+        pairs = [(ours["hours"], theirs["hours"]) for ours, theirs in zip(runs, found[reference], strict=True)]
+        sooner = [theirs / ours for ours, theirs in pairs if ours is not None and theirs is not None]
+        missed = sum(ours is None for ours, _ in pairs)
+        ratio = f"{median(sooner):.2f} x [{min(sooner):.2f}, {max(sooner):.2f}]" if sooner else "never"
+        rows.append(
+            {
+                "arm": arm,
+                "hours to the target": study.spread(
+                    [run["hours"] for run in runs if run["hours"] is not None] or [0.0]
+                ),
+                "sooner": ratio + (f", {missed} of {len(runs)} not reached" if missed else ""),
+                "dev": study.spread([run["dev"] for run in runs]),
+                "test, greedy": study.spread([run["test"] for run in runs]),
+                "test, LM": study.spread([run["test_lm"] for run in runs]),
+                "in vain (%)": study.spread([100 * run["wasted"] for run in runs]),
+                "energy (Wh)": study.spread([run["energy"] for run in runs]),
+                "staleness": study.spread([run["staleness"] for run in runs]),
+                "Jain": f"{mean(run['fairness'] for run in runs):.2f}",
+            }
+        )
+    return study.table(rows)
+
+
+def modes(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str, Any]:
+    found = measured(MODES, SYNCHRONOUS, seeds, draws, runs)
+    text = f"""# FedNST on slow and fast phones
+
+The embedded federation of `configs/fednst/embedded.yaml`, 25 rounds of six clients. A phone computes one pass over an
+utterance in 0.6 s (median), log-normal with sigma = 1 over phones, and so does its network. Hours are virtual, until
+dev WER (greedy) is at the best of the synchronous run of the same seed plus {ABOVE} points. "Sooner" compares runs of
+the same seed and the same phones: median, and range over seeds and draws of phones.
+
+{table(found, SYNCHRONOUS)}
+"""
+    return text, found
+
+
+def oort(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str, Any]:
+    found = measured(SELECTIONS, "uniform", seeds, draws, runs / "oort")
+    text = f"""# Oort's selection against uniform
+
+The same federation and phones, rounds of six clients that are chosen uniformly or by Oort. The target is the best dev
+WER of the uniform run of the same seed, plus {ABOVE} points.
+
+{table(found, "uniform")}
+"""
+    return text, found
+
+
+PARTS = {"modes": modes, "oort": oort}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--draws", type=int, nargs="+", default=[0, 1], help="of phones, for each seed")
+    parser.add_argument(
+        "--runs", type=Path, default=study.ROOT / "runs" / "study-devices", help="where the run folders are kept"
+    )
+    chosen = parser.parse_args()
+    for part in chosen.only:
+        text, found = PARTS[part](chosen.seeds, chosen.draws, chosen.runs)
+        command = f"python -m benchmarks.studies.devices --only {part}"
+        study.write(f"devices_{part}", text, {"found": found}, command, chosen.seeds)
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
