@@ -139,6 +139,12 @@ def _add_report(commands: Commands) -> None:
         metavar="KEY",
         help="keys whose values make a group (default: all but seeds)",
     )
+    report.add_argument(
+        "--target",
+        type=float,
+        metavar="SCORE",
+        help="show what runs spend until dev has this score (default: with devices, the best that all runs reach)",
+    )
 
 
 def _add_export(commands: Commands) -> None:

@@ -177,9 +177,11 @@ def _folder(options: argparse.Namespace) -> RunFolder:
 def _report(options: argparse.Namespace) -> int:
     from fedray import report
 
-    found = report.read(options.paths, baseline=options.baseline, metric=options.metric, group_by=options.group_by)
+    asked = {name: getattr(options, name) for name in ("baseline", "metric", "group_by", "target")}
+    found = report.read(options.paths, **asked)
     console = _console()
-    console.print(found.table(console))
+    for table in (found.table(console), *found.further_tables()):
+        console.print(table)
     print(f"report: {found.save(options.out)}")
     return 0
 

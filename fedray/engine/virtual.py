@@ -18,6 +18,8 @@ from fedray.core.devices.trips import ARRIVES, SECOND, Load, Trip
 from fedray.core.types import Broadcast, RunError
 from fedray.engine.lanes import LaneResult
 from fedray.engine.work import Program
+from fedray.runs import trips_table
+from fedray.runs.folder import RunFolder
 from fedray.runs.progress import ClientRecord, Progress
 
 HOUR = 3600.0  # seconds
@@ -106,6 +108,13 @@ class VirtualRounds:
         if behind:
             row |= {"virtual/staleness": float(np.mean(behind)), "virtual/staleness_most": max(behind)}
         return Passed(step, state, row | scalars(state, totals), totals, trips)
+
+    def finish(self, folder: RunFolder) -> dict[str, Any]:
+        """Write trips.parquet. Returns for results.json how many clients have devices of each class."""
+        trips_table.write(folder)
+        devices = self.clock.devices
+        clients = np.bincount(devices.class_of_row[devices.row], minlength=len(devices.classes))
+        return {"devices": dict(zip(devices.classes, clients.tolist(), strict=True))}
 
     def _trip(self, trip: Trip, step: Step) -> dict[str, Any]:
         compute, transfer = trip.spent()

@@ -10,14 +10,18 @@ from fedray.report.figures import (
     KINDS,
     Bars,
     Curves,
+    Fairness,
     Figure,
+    Labels,
     Participation,
     Personal,
     Phases,
     Retrievals,
     Scatter,
     Speakers,
+    Staleness,
     Trend,
+    Trips,
 )
 from fedray.report.report import Report, read, write
 
@@ -25,7 +29,9 @@ __all__ = [
     "KINDS",
     "Bars",
     "Curves",
+    "Fairness",
     "Figure",
+    "Labels",
     "Personal",
     "Participation",
     "Phases",
@@ -33,7 +39,9 @@ __all__ = [
     "Retrievals",
     "Scatter",
     "Speakers",
+    "Staleness",
     "Trend",
+    "Trips",
     "read",
     "write",
 ]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import printable
-from fedray.report import effort
+from fedray.report import effort, targets
 from fedray.report.bootstrap import Change, Interval
 from fedray.report.figures import Figure
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.sweep_description import SweepDescription
+from fedray.report.targets import Target
 from fedray.report.words import NAMES, rising, title
 
 
@@ -30,6 +31,7 @@ class Comparison:
     baseline: Group | None = None
     reference: Group | None = None
     without_a_run: Sequence[str] = ()  # trials that ended before their run began
+    asked: float | None = None  # the dev score that runs are to reach; None: the best one that all reach
 
     @property
     def runs(self) -> list[Run]:
@@ -61,6 +63,11 @@ class Comparison:
         if self.sweep.reference is not None and self.reference is None:
             words.append(f"The reference, {self.sweep.reference}, is not among the runs.")
         return " ".join(words)
+
+    @functools.cached_property
+    def target(self) -> Target | None:
+        """The dev score up to which the runs' expenses count."""
+        return targets.find(self.groups, self.metric, self.asked)
 
     @functools.cached_property
     def changes(self) -> dict[Group, Change | None]:

@@ -1,7 +1,7 @@
 """What runs have spent on their scores, and whether groups that are compared have spent the same.
 
-An axis (`fedray.report.figures.AXES`) counts rounds, visits of clients, gradient steps or bytes, each from the start of
-the run.
+An axis (`fedray.report.figures.AXES`) counts rounds, virtual hours, hours and energy of devices, visits of clients,
+gradient steps or bytes, each from the start of the run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.words import number
 
+TOTALS = {  # axis -> the column of metrics.jsonl that holds its total after each round
+    "round": "round",
+    "hours": "virtual/hours",
+    "device_hours": "virtual/device_hours",
+    "energy": "virtual/energy_wh",
+    "bytes": "traffic/total_bytes",
+}
 SAME = 1.05  # groups whose largest value is at most this many times the smallest have spent the same
 
 
@@ -23,10 +30,8 @@ def spent(run: Run, axis: str) -> np.ndarray:
 
     Steps are those behind the updates: the sum over the clients, and the server's. Bytes are counted in GB.
     """
-    if axis == "round":
-        return run.column("round")
-    if axis == "bytes":
-        return run.column("traffic/total_bytes") / 1e9
+    if axis in TOTALS:
+        return run.column(TOTALS[axis]) / (1e9 if axis == "bytes" else 1)
     answered = run.column("clients/ok")
     if axis == "visits":
         return np.cumsum(answered)

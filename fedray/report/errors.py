@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import mean
 
 import jiwer
 import numpy as np
 import pyarrow as pa
 
+from fedray.report.bootstrap import by_unit
 from fedray.report.predictions import Predictions
+from fedray.report.recorded import Run
 
 LABELS = 12  # a label with more values is no category
 # Words of a reference: at least, at most.
@@ -134,6 +137,17 @@ def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Seque
                 values = [100 - value for value in values]
             found.append(Rates(name, utterances, int(length), *values))
     return sorted(found, key=lambda part: (-part.best if predictions.recognition else part.best, part.name))
+
+
+def of_labels(runs: Iterable[Run], metric: str, model: str) -> dict[str, float]:
+    """Label -> its score, the mean over runs; empty if no run has labels, or they are no categories."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        if run.predictions is not None and "label" in run.predictions.table.column_names:
+            for label, counts in (run.predictions.counts(model, metric, "label") or {}).items():
+                found.setdefault(label, []).extend(by_unit({label: counts}).tolist())
+    scores = {label: mean(values) for label, values in sorted(found.items()) if label and values}
+    return scores if 1 < len(scores) <= LABELS else {}
 
 
 def align(references: Sequence[str], hypotheses: Sequence[str]) -> list[list[Edit]]:

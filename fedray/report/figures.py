@@ -11,7 +11,16 @@ from fedray.config.source import Source
 from fedray.core.settings import kind_of, kinds
 
 # What curves are drawn over -> the axis' label.
-AXES = {"round": "round", "visits": "visits of clients", "steps": "gradient steps", "bytes": "traffic (GB)"}
+AXES = {
+    "round": "round",
+    "hours": "virtual hours",
+    "device_hours": "hours of all devices",
+    "energy": "energy of all devices (Wh)",
+    "visits": "visits of clients",
+    "steps": "gradient steps",
+    "bytes": "traffic (GB)",
+}
+COUNTED = ("round", "visits", "steps")  # axes of whole numbers
 BANDS = ("range", "sd")
 
 
@@ -28,7 +37,7 @@ class Curves(Figure):
     """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
     Round 0 is the seed model, if it was scored. `over` puts the rounds at what the runs had spent by then: "visits" of
-    clients, gradient "steps", "bytes".
+    clients, gradient "steps", "bytes"; with devices also virtual "hours", "device_hours" and "energy".
     """
 
     metrics: tuple[str, ...]
@@ -128,6 +137,35 @@ class Participation(Figure):
 
 
 @dataclass(frozen=True)
+class Labels(Figure):
+    """The rate of each label, such as a dialect: who gains, and who loses."""
+
+    metric: str = "test/wer"
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Trips(Figure):
+    """How the trips of devices end, and how long they take, by class of devices."""
+
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Staleness(Figure):
+    """A histogram of how many rounds behind the models are from which updates come."""
+
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Fairness(Figure):
+    """The share of the updates that count beside the share of the devices, by class of devices; Jain's index."""
+
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Retrievals(Figure):
     """FedMem: the dev score of each k, lambda and temperature (`algorithm.costs`), mean over clients and runs."""
 
@@ -143,6 +181,10 @@ KINDS: dict[str, type[Figure]] = {
     "personal": Personal,
     "phases": Phases,
     "participation": Participation,
+    "labels": Labels,
+    "trips": Trips,
+    "staleness": Staleness,
+    "fairness": Fairness,
     "retrievals": Retrievals,
 }
 

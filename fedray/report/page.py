@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
-from fedray.report import clips, errors, tables, translations
+from fedray.report import clips, devices, errors, further, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
@@ -21,13 +21,17 @@ from fedray.report.errors import Errors
 from fedray.report.figures import (
     Bars,
     Curves,
+    Fairness,
     Figure,
+    Labels,
     Participation,
     Personal,
     Phases,
     Scatter,
     Speakers,
+    Staleness,
     Trend,
+    Trips,
 )
 from fedray.report.groups import SEEDS
 from fedray.report.recorded import Run
@@ -97,6 +101,7 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
         report=comparison,
         sentences=tables.sentences(comparison),
         rows=tables.rows(comparison),
+        further=further.tables(comparison),
         figures={name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()},
         missing=missing,
         run=first,
@@ -112,13 +117,15 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
 
 
 def markdown(comparison: Comparison, drawn: Mapping[str, Drawing]) -> str:
-    """The report as Markdown: title, question, sentences, table, figures."""
+    """The report as Markdown: title, question, sentences, tables, figures."""
     parts = [
         f"# {comparison.title}",
         comparison.sweep.question,
         "\n".join(f"- {sentence}" for sentence in tables.sentences(comparison)),
     ]
     parts += [tables.markdown(tables.rows(comparison)), comparison.caption]
+    for table in further.tables(comparison):
+        parts += [f"## {table.title}", tables.markdown(table.rows), table.caption]
     parts += [f"![{found.words}](figures/{name}.png)" for name, found in drawn.items()]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -182,10 +189,12 @@ def _standard(comparison: Comparison) -> list[Figure]:
     has = {name for run in comparison.runs for row in run.rows for name, value in row.items() if value is not None}
     alone = len(comparison.groups) == 1
     found: list[Figure] = [Curves((name,), baseline="seed") for name in SCORED if name in has]
+    axes = {"hours": "virtual/hours"}
     if not alone:  # what one method needs fewer of, another may need more of
-        axes = {"visits": "clients/ok", "steps": "train/steps", "bytes": "traffic/total_bytes"}
-        counted = [axis for axis, name in axes.items() if name in has]
-        found += [replace(curves, over=axis) for curves in found for axis in counted if isinstance(curves, Curves)]
+        axes |= {"device_hours": "virtual/device_hours", "energy": "virtual/energy_wh"}
+        axes |= {"visits": "clients/ok", "steps": "train/steps", "bytes": "traffic/total_bytes"}
+    counted = [axis for axis, name in axes.items() if name in has]
+    found += [replace(curves, over=axis) for curves in found for axis in counted if isinstance(curves, Curves)]
     losses = tuple(name for name in ("train/loss", "server/loss") if name in has)
     found += [Curves(losses)] if alone and losses else [Curves((name,)) for name in losses]
     found += [Curves((name,)) for name in ("train/label_wer", "train/label_bleu") if name in has]
@@ -204,6 +213,21 @@ def _standard(comparison: Comparison) -> list[Figure]:
         found.append(Phases())
     if any(run.clients is not None and len(run.clients) for run in comparison.runs):
         found.append(Participation())
+    return found + _of_devices(comparison)
+
+
+def _of_devices(comparison: Comparison) -> list[Figure]:
+    """Figures of runs with devices."""
+    found: list[Figure] = []
+    by_label = [run for run in comparison.runs if run.settings.get("devices.by") == "label"]
+    if errors.of_labels(by_label, comparison.metric, "best"):
+        found.append(Labels(comparison.metric))
+    if devices.trips(comparison.runs) is not None:
+        found.append(Trips())
+    if any(row.get("virtual/staleness_most") for run in comparison.runs for row in run.rows):
+        found.append(Staleness())
+    if any(run.devices for run in comparison.runs):
+        found.append(Fairness())
     return found
 
 

@@ -19,10 +19,13 @@ from fedray.core.metrics import ALONE
 from fedray.report import renamed
 from fedray.report.predictions import NAME, Predictions
 from fedray.report.words import rising
-from fedray.runs.folder import RunFolder
+from fedray.runs import trips_table
+from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
 
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
+# Beginnings of metrics whose last row is the total of all rounds.
+TOTALS = ("traffic/total", "virtual/hours", "virtual/device_hours", "virtual/energy_wh", "virtual/wasted_share")
 Json = dict[str, Any]  # an object as a JSON file holds it
 
 
@@ -112,6 +115,20 @@ class Run:
         options = ParseOptions(delimiter="\t"), ConvertOptions(column_types=TEXTS)
         return self._table(renamed.file_name(self.folder, "personal.tsv"), lambda file: read_csv(file, None, *options))
 
+    @functools.cached_property
+    def trips(self) -> pa.Table | None:
+        """A row per trip: round, client, class, model, start_s, end_s, fate, used, ... None without devices."""
+        found = self._table(trips_table.NAME, trips_table.read_parquet) if self.finished else None
+        if found is None and self.folder.exists(TRIPS):
+            found = trips_table.read_lines(self.folder)
+        return found
+
+    @property
+    def devices(self) -> Mapping[str, int]:
+        """Class of devices -> the number of clients that have one; empty without devices, or before the run ends."""
+        clients: Mapping[str, int] = (self.results or {}).get("devices", {})
+        return clients
+
     def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table]) -> pa.Table | None:
         if not self.folder.exists(name):
             return None
@@ -159,7 +176,7 @@ class Run:
     def value(self, metric: str) -> float | None:
         """The best round's score, else a total of the run, else the mean over the rounds; None if missing or NaN."""
         totals: Mapping[str, float] = self.results or {}
-        if self.results is None and self.rows and metric.startswith("traffic/total"):
+        if self.results is None and self.rows and metric.startswith(TOTALS):
             totals = self.rows[-1]
         found = self.best.get(metric, totals.get(metric))
         if metric not in {**self.best, **totals} and not np.isnan(column := self.column(metric)).all():

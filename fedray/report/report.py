@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from fedray.report import discover, groups, page, sweep_description, tables
+from fedray.report import discover, further, groups, page, sweep_description, tables
 from fedray.report.canvas import Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.notebook import Worst, frame
@@ -38,6 +39,10 @@ class Report(Comparison):
     def table(self, console: Console | None = None) -> Table:
         """A table to print with rich, no wider than `console` (default: the terminal)."""
         return tables.rich_table(self, console or Console())
+
+    def further_tables(self) -> list[Table]:
+        """Tables of devices, and of what runs spend until they reach a target, where there are some."""
+        return [found.for_terminal() for found in further.tables(self)]
 
     def save(self, out: str | Path | None = None) -> str:
         """Write report.html, report.md, report.csv and figures/ to `out`, a path or URI (default: `place`).
@@ -74,15 +79,20 @@ def read(
     baseline: str | None = None,
     metric: str | None = None,
     group_by: Sequence[str] = (),
+    target: float | None = None,
 ) -> Report:
     """The report of run folders, or of folders that hold some (studies, Tune's experiments, sweeps with a sweep.json).
 
     baseline  the label of a group, or "first": the other groups are compared with it
     metric    a key of results.json or metrics.jsonl (default: the test set's WER, accuracy or BLEU)
     group_by  the only keys that distinguish groups (default: all that differ, except seeds)
+    target    a dev score; a table shows what runs spend until they reach it (default: with devices, the best that all
+              runs reach)
 
     Raises ValueError if there is no such folder, group, metric or key, or a file is damaged.
     """
+    if target is not None and not math.isfinite(target):
+        raise ValueError(f"target: a dev score is a finite number, not {target}")
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     runs = discover.find(paths)
     place = paths[0] if len(paths) == 1 else "report"
@@ -101,6 +111,7 @@ def read(
         groups.named_group(baseline, found) if baseline is not None else None,
         reference[0] if len(reference) == 1 else None,
         discover.trials_without_a_run(paths),
+        target,
     )
 
 
@@ -111,9 +122,10 @@ def write(
     baseline: str | None = None,
     metric: str | None = None,
     group_by: Sequence[str] = (),
+    target: float | None = None,
 ) -> str:
     """`read` and `save` in one call; returns where report.html is."""
-    return read(paths, baseline=baseline, metric=metric, group_by=group_by).save(out)
+    return read(paths, baseline=baseline, metric=metric, group_by=group_by, target=target).save(out)
 
 
 def _is_below(one: RunFolder, other: RunFolder) -> bool:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import cell, rich_text
+from fedray.report import targets
 from fedray.report.comparison import Comparison
 from fedray.report.effort import spent
 from fedray.report.groups import SEEDS, Group
@@ -130,7 +131,7 @@ def _markdown_cell(text: str) -> str:
 
 def as_csv(comparison: Comparison) -> str:
     """A row per run: its name, group, settings, seeds, scores, totals, and means over the rounds."""
-    lines = []
+    lines, target = [], comparison.target
     keys = dict.fromkeys([*(key for group in comparison.groups for key in group.settings), *SEEDS])
     for group in comparison.groups:
         for run in group.runs:
@@ -140,8 +141,9 @@ def as_csv(comparison: Comparison) -> str:
             line |= {"still improving": run.still_improving, "gradient steps": _steps(run)}
             line |= {f"seed model {name}": value for name, value in run.seed_model.items() if name != "round"}
             line |= {f"best {name}": value for name, value in run.best.items() if name != "round"}
-            totals = ("traffic/", "clients/", "time/", "engine/")
+            totals = ("traffic/", "clients/", "time/", "engine/", "virtual/")
             line |= {name: run.value(name) for name in run.metrics if name.startswith(totals)}
+            line |= targets.of_run(run, target) if target is not None else {}
             lines.append(line)
     file = io.StringIO()
     writer = csv.DictWriter(file, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")

@@ -22,6 +22,10 @@ WHOLE = {
     "train/steps": "gradient steps of a client",
     "lr/client": "client learning rate",
     "clients/failed": "failed clients",
+    "virtual/hours": "virtual hours",
+    "virtual/device_hours": "device hours",
+    "virtual/energy_wh": "energy",
+    "virtual/staleness": "staleness",
 }
 RISING = ("accuracy", "f1")  # endings of metrics in percent where larger is better
 
@@ -54,9 +58,11 @@ def start(metric: str) -> str:
 
 
 def unit(metric: str) -> str:
-    """The unit in which a metric is shown: %, GB, s, or "" for a plain number."""
+    """The unit in which a metric is shown: %, GB, Wh, s, or "" for a plain number."""
     if in_percent(metric):
         return "%"
+    if metric.endswith("_wh"):
+        return "Wh"
     return "GB" if metric.endswith("_bytes") else "s" if metric.endswith("_s") else ""
 
 

@@ -48,6 +48,11 @@ def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] 
     told = results.get("signatures", {})
     if not isinstance(told, Mapping) or not all(isinstance(signature, str) for signature in told.values()):
         raise ValueError(f"{shown}: signatures must be an object of texts, not {told!r}: {REMEDY}")
+    devices = results.get("devices", {})
+    if not isinstance(devices, Mapping) or not all(
+        type(clients) is int and clients >= 0 for clients in devices.values()
+    ):
+        raise ValueError(f"{shown}: devices must be an object of numbers of clients, not {devices!r}: {REMEDY}")
     numbers = {name: results.get(name) for name in totals}
     numbers |= {f"{model}: {name}": value for model in ("seed", "best") for name, value in results[model].items()}
     numbers |= {name: value for name, value in results.items() if "/" in name}

@@ -18,7 +18,7 @@ from ray.dashboard.modules.reporter.reporter_agent import METRICS_GAUGES
 from fedray.core.types import ServerState
 from fedray.engine import driver as drivers
 from fedray.engine.telemetry import gauges
-from fedray.engine.telemetry.gauges import GAUGES, Gauges
+from fedray.engine.telemetry.gauges import GAUGES, VIRTUAL, Gauges
 from fedray.runs.folder import Progress
 from tests import dashboards
 from tests.engine import toys
@@ -34,6 +34,9 @@ ROW = {
     "dev/wer": 12.5,
     "dev/cer": None,
     "train/loss": 1.0,
+    "virtual/hours": 6.5,
+    "virtual/staleness": 1.5,
+    "virtual/wasted_share": 0.25,
 }
 Values = dict[tuple[str, ...], float]
 
@@ -88,12 +91,23 @@ def test_a_round(recorded: Values) -> None:
         ("fedray_phase_seconds", run, "train"): 3,
         ("fedray_phase_seconds", run, "evaluate"): 0,
         ("fedray_phase_seconds", run, "train_actors"): 5,
+        ("fedray_virtual_hours", run): 6.5,
+        ("fedray_staleness", run): 1.5,
+        ("fedray_wasted_share", run): 0.25,
         ("fedray_cache_hits", run, "init"): 1,
         ("fedray_cache_misses", run, "init"): 0,
         ("fedray_cache_hits", run, "prepared"): 3,
         ("fedray_cache_misses", run, "prepared"): 3,
     }
     assert {name for name, *_ in recorded} == set(GAUGES)
+
+
+def test_a_run_without_devices_has_no_virtual_time_and_a_round_without_arrivals_no_staleness(recorded: Values) -> None:
+    told = Gauges("run")
+    told.round({key: value for key, value in ROW.items() if key not in VIRTUAL.values()}, after(), "dev/wer", [], 0)
+    assert not VIRTUAL.keys() & {name for name, *_ in recorded}
+    told.round({key: value for key, value in ROW.items() if key != "virtual/staleness"}, after(), "dev/wer", [], 0)
+    assert VIRTUAL.keys() & {name for name, *_ in recorded} == {"fedray_virtual_hours", "fedray_wasted_share"}
 
 
 def test_what_was_set_is_said_again(recorded: Values, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +144,8 @@ def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
 
 @pytest.mark.long
 def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> None:
-    """Without a dashboard too; and what the driver set goes with the driver."""
+    """Without a dashboard too; and what the driver set goes with the driver. The toy has no devices."""
+    expected = GAUGES.keys() - VIRTUAL
     address = next(
         f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in ray.nodes() if node["Alive"]
     )
@@ -139,7 +154,7 @@ def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> N
     try:
         driver.run.remote()
         deadline, found = time.monotonic() + 120, set[str]()
-        while time.monotonic() < deadline and len(found) < len(GAUGES):
+        while time.monotonic() < deadline and len(found) < len(expected):
             time.sleep(0.5)
             text = urllib.request.urlopen(address, timeout=10).read().decode()
             found = {
@@ -147,7 +162,7 @@ def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> N
                 for match in re.finditer(r"^ray_(fedray_\w+)\{(.*)\}", text, re.M)
                 if f'run="{place}"' in match[2]
             }
-        assert found == set(GAUGES)
+        assert found == expected
     finally:
         ray.kill(driver)
 

@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 
 from fedray import report
+from fedray.runs import trips_table
 from fedray.runs.folder import ClientRecord, RunFolder, write_clients
 
 WORDS = ("one", "two", "three", "four", "five")
@@ -164,3 +165,31 @@ def printed(found: report.Report, width: int = 250) -> str:
     console = Console(file=io.StringIO(), width=width)
     console.print(found.table(console))
     return console.file.getvalue()
+
+
+def add_devices(
+    run: Path, trips: Sequence[Mapping[str, Any]], devices: Mapping[str, int], hours: Sequence[float] = (1.0, 2.0, 4.0)
+) -> Path:
+    """Devices in a run folder: trips, classes, and virtual time after each round."""
+    folder = RunFolder(run)
+    folder.rewrite("trips.jsonl", trips)
+    for row, now in zip(rows := folder.rows("metrics.jsonl"), hours, strict=False):
+        behind = [trip["round"] - 1 - trip["model"] for trip in trips if trip["round"] == row["round"]]
+        row |= {"virtual/hours": now, "virtual/device_hours": 3 * now, "virtual/energy_wh": 10 * now}
+        row |= {"virtual/wasted_share": 0.25}
+        row |= {"virtual/staleness": sum(behind) / len(behind), "virtual/staleness_most": max(behind)} if behind else {}
+    folder.rewrite("metrics.jsonl", rows)
+    if folder.exists("results.json"):
+        trips_table.write(folder)
+        totals = {key: value for key, value in rows[-1].items() if key.startswith("virtual/") and "stale" not in key}
+        folder.write_json("results.json", folder.read_json("results.json") | totals | {"devices": dict(devices)})
+    return run
+
+
+def trip(
+    round: int, client: str, of: str, model: int | None = None, fate: str = "arrives", used: bool = True, **changed: Any
+) -> dict[str, Any]:
+    """A row of trips.jsonl: half an hour, unless it is `changed`."""
+    row = {"round": round, "client": client, "class": of, "model": round - 1 if model is None else model}
+    row |= {"start_s": 0.0, "end_s": 1800.0, "fate": fate, "used": used and fate == "arrives"}
+    return row | {"work": 1.0, "compute_s": 1500.0, "transfer_s": 300.0, "energy_wh": 2.5} | changed

@@ -16,6 +16,11 @@ from ray.util.metrics import Gauge
 
 from fedray.runs.folder import Progress
 
+VIRTUAL = {  # of runs with devices: gauge -> its value in metrics.jsonl
+    "fedray_virtual_hours": "virtual/hours",
+    "fedray_staleness": "virtual/staleness",
+    "fedray_wasted_share": "virtual/wasted_share",
+}
 REPEAT_SECONDS = 5.0  # Ray drops a gauge that is not set for about 20 s, and rounds may be longer
 GAUGES = {  # name -> tag beside `run` (or none), description
     "fedray_round": ("", "rounds done"),
@@ -34,6 +39,9 @@ GAUGES = {  # name -> tag beside `run` (or none), description
         "phase",
         "seconds of the last round by phase as in metrics.jsonl; those of actors (..._actors) are summed",
     ),
+    "fedray_virtual_hours": ("", "virtual hours, since the run began; only of runs with devices, as the next two"),
+    "fedray_staleness": ("", "how many rounds the models of the last arrivals were behind, the mean over them"),
+    "fedray_wasted_share": ("", "share of the devices' time (0..1) that was spent in vain, since the run began"),
     "fedray_cache_hits": (
         "cache",
         "initial models and first client states found in the cache, since the driver started",
@@ -94,6 +102,8 @@ class Gauges:
         for key, seconds in row.items():
             if key.startswith("time/") and key.endswith("_s"):
                 self._set("fedray_phase_seconds", seconds or 0.0, key.removeprefix("time/").removesuffix("_s"))
+        for name, key in VIRTUAL.items():
+            self._set(name, row.get(key))
         self.scored(row)
         if after.best is not None:
             self._set("fedray_best", after.best["value"], best)

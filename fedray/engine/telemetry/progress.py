@@ -111,6 +111,8 @@ class Display:
         shown = ("train/loss", *(key for key in row if key.startswith("dev/")))
         of = f"/{rounds}" if rounds is not None else ""
         parts = [f"round {row['round']}{of}", *(f"{key} {row[key]:.2f}" for key in shown if row.get(key) is not None)]
+        if row.get("virtual/hours") is not None:
+            parts.append(f"{row['virtual/hours']:.2f} virtual hours")
         parts.append(f"{row['clients/ok'] / seconds:.1f} clients/s")
         if row["clients/failed"]:
             parts.append(f"{row['clients/failed']} failed (failures.jsonl)")

@@ -13,8 +13,9 @@ from fedray.report import canvas
 from fedray.report.bootstrap import by_unit
 from fedray.report.canvas import GREY
 from fedray.report.comparison import Comparison
-from fedray.report.drawing.common import coloured
-from fedray.report.figures import Participation, Personal, Speakers
+from fedray.report.drawing.common import Series, coloured, side_by_side
+from fedray.report.errors import of_labels
+from fedray.report.figures import Labels, Participation, Personal, Speakers
 from fedray.report.recorded import Run
 from fedray.report.words import start, title, with_unit
 
@@ -38,6 +39,21 @@ def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
     axes.set_xlabel("share of the speakers (%)")
     axes.set_ylabel(with_unit(figure.metric))
     return canvas.with_legend(drawn, axes)
+
+
+def labels(figure: Labels, comparison: Comparison) -> Canvas:
+    """For each label a bar per group, and a line at the seed model's score."""
+    found = []
+    for group, colour in coloured(comparison).items():
+        best = of_labels(group.finished, figure.metric, "best")
+        if best and colour != GREY:
+            marks = of_labels(group.finished, figure.metric, "seed")
+            found.append(Series(group.label if len(comparison.groups) > 1 else "", colour, best, marks))
+    if not found:
+        raise ValueError(f"no finished run has scored {figure.metric} by label")
+    names = list(dict.fromkeys(name for series in found for name in series.values))
+    words = figure.title or f"{title(figure.metric)} of each label"
+    return side_by_side(words, names, found, "seed model", with_unit(figure.metric))
 
 
 def personal(figure: Personal, comparison: Comparison) -> Canvas:

@@ -1,12 +1,16 @@
-"""What several kinds of figures share: colours of groups, short names of keys, baselines."""
+"""What several kinds of figures share: colours of groups, bars side by side, short names of keys, baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
 
-from fedray.report.canvas import COLOURS, GREY
+from fedray.report import canvas
+from fedray.report.canvas import COLOURS, GREY, INK
 from fedray.report.comparison import Comparison
 from fedray.report.groups import Group, named_group
 from fedray.report.words import scaled
@@ -26,6 +30,32 @@ def legend_names(coloured: Mapping[Group, str]) -> dict[Group, str]:
     grey = [group for group, colour in coloured.items() if colour == GREY]
     names = {group: group.label for group in coloured} | dict.fromkeys(grey, "")
     return names | {group: f"{len(grey)} others" for group in grey[-1:]}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Bars of one colour: name -> length; and where lines across them mark a reference: name -> length."""
+
+    label: str
+    colour: str
+    values: Mapping[str, float]
+    marks: Mapping[str, float]
+
+
+def side_by_side(words: str, names: Sequence[str], series: Sequence[Series], mark: str, unit: str) -> Canvas:
+    """For each name a bar of each series. `mark`: what the lines are."""
+    thick = 0.8 / len(series)
+    drawn, axes = canvas.new(words, 0.9 + max(0.34, 0.16 * len(series)) * len(names))
+    for place, one in enumerate(series):
+        rows = np.arange(len(names)) + (place + 0.5) * thick - 0.4
+        lengths = [one.values.get(name, np.nan) for name in names]
+        axes.barh(rows, lengths, 0.9 * thick, color=one.colour, alpha=0.85, label=one.label)
+        marks = [one.marks.get(name, np.nan) for name in names]
+        label = mark if place == len(series) - 1 else ""
+        axes.vlines(marks, rows - thick / 2, rows + thick / 2, color=INK, linewidth=1.6, label=label)
+    canvas.label_rows(drawn, axes, names)
+    axes.set_xlabel(unit)
+    return canvas.with_legend(drawn, axes)
 
 
 def short(key: str) -> str:

@@ -7,21 +7,26 @@ from matplotlib.figure import Figure as Canvas
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
 from fedray.report.comparison import Comparison
-from fedray.report.drawing.clients import participation, personal, speakers
+from fedray.report.drawing.clients import labels, participation, personal, speakers
+from fedray.report.drawing.devices import fairness, staleness, trips
 from fedray.report.drawing.results import bars, scatter, trend
 from fedray.report.drawing.retrievals import retrievals
 from fedray.report.drawing.rounds import curves, phases
 from fedray.report.figures import (
     Bars,
     Curves,
+    Fairness,
     Figure,
+    Labels,
     Participation,
     Personal,
     Phases,
     Retrievals,
     Scatter,
     Speakers,
+    Staleness,
     Trend,
+    Trips,
 )
 
 
@@ -49,6 +54,14 @@ def _canvas(figure: Figure, comparison: Comparison) -> Canvas:
             return phases(figure, comparison)
         case Participation():
             return participation(figure, comparison)
+        case Labels():
+            return labels(figure, comparison)
+        case Trips():
+            return trips(figure, comparison)
+        case Staleness():
+            return staleness(figure, comparison)
+        case Fairness():
+            return fairness(figure, comparison)
         case Retrievals():
             return retrievals(figure, comparison)
     raise AssertionError(f"no function draws {type(figure).__name__}")

@@ -12,7 +12,7 @@ from fedray.report import canvas, effort
 from fedray.report.canvas import COLOURS, GREY
 from fedray.report.comparison import Comparison
 from fedray.report.drawing.common import coloured, draw_baseline, legend_names
-from fedray.report.figures import AXES, Curves, Phases
+from fedray.report.figures import AXES, COUNTED, Curves, Phases
 from fedray.report.groups import Group
 from fedray.report.recorded import known_metric
 from fedray.report.words import scaled, title, unit, with_unit
@@ -49,7 +49,7 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
     if figure.log:
         axes.set_yscale("log")
     axes.set_xlabel(AXES[figure.over])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=figure.over != "bytes", steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=figure.over in COUNTED, steps=[1, 2, 5, 10]))
     units = {unit(metric) for metric in metrics}
     axes.set_ylabel(with_unit(metrics[0]) if len(metrics) == 1 else units.pop() if len(units) == 1 else "")
     return canvas.with_legend(drawn, axes)

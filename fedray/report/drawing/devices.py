@@ -1,0 +1,81 @@
+"""Figures of runs with devices: how trips end, how stale updates are, and whose updates count."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
+
+from fedray.report import canvas, devices
+from fedray.report.canvas import COLOURS, GREY
+from fedray.report.comparison import Comparison
+from fedray.report.devices import ENDS, WORDS, Ends
+from fedray.report.drawing.common import Series, coloured, side_by_side
+from fedray.report.figures import Fairness, Staleness, Trips
+from fedray.report.words import duration
+
+ROW = 0.34  # inches
+MOST = 12  # classes of devices, the largest, that a figure shows
+SHADES = dict(zip(ENDS, (COLOURS[2], GREY, COLOURS[1], COLOURS[3], COLOURS[4]), strict=True))
+
+
+def trips(figure: Trips, comparison: Comparison) -> Canvas:
+    """A bar for each class of devices of each group, whose parts are the ends of trips."""
+    bars: list[tuple[str, Ends]] = []
+    several = sum(colour != GREY for colour in coloured(comparison).values()) > 1
+    for group, colour in coloured(comparison).items():
+        ends = devices.ends(group) if colour != GREY else {}
+        largest = sorted(ends, key=lambda name: -ends[name].trips.total())[:MOST]
+        bars += [(f"{group.label}, {name}" if several else name, ends[name]) for name in ends if name in largest]
+    if not bars:
+        raise ValueError("no run has trips: they need devices")
+    drawn, axes = canvas.new(figure.title or "How trips end, by class of devices", 0.9 + ROW * len(bars))
+    before = np.zeros(len(bars))
+    for end in ENDS:
+        shares = np.array([ends.share(end) for _, ends in bars])
+        if shares.any():
+            axes.barh(range(len(bars)), shares, 0.62, left=before, color=SHADES[end], label=WORDS[end])
+            before += shares
+    for row, (_, ends) in enumerate(bars):
+        words = f"{duration([3600 * ends.hours])} a trip"
+        axes.annotate(words, (100, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
+    canvas.label_rows(drawn, axes, [label for label, _ in bars])
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("share of the trips (%)")
+    return canvas.with_legend(drawn, axes)
+
+
+def staleness(figure: Staleness, comparison: Comparison) -> Canvas:
+    """The share of the arrivals at each staleness; the legend has the means."""
+    drawn, axes = canvas.new(figure.title or "Rounds behind, at the arrival of an update")
+    found = [(group, colour, devices.staleness(group)) for group, colour in coloured(comparison).items()]
+    found = [(group, colour, behind) for group, colour, behind in found if len(behind) and colour != GREY]
+    if not found:
+        raise ValueError("no run has updates that arrived: they need devices")
+    most = max(int(behind.max()) for *_, behind in found)
+    edges = np.unique(np.linspace(0, most + 1, min(most + 2, 41)).round().astype(int))
+    for group, colour, behind in found:
+        shares = 100 * np.histogram(behind, edges)[0] / len(behind)
+        label = f"{group.label}, mean {behind.mean():.2g}" if len(found) > 1 else f"mean {behind.mean():.2g}"
+        axes.stairs(shares, edges - 0.5, color=colour, fill=len(found) == 1, label=label, linewidth=1.6)
+    axes.set_xlabel("rounds behind")
+    axes.set_ylabel("arrivals (%)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    return canvas.with_legend(drawn, axes)
+
+
+def fairness(figure: Fairness, comparison: Comparison) -> Canvas:
+    """For each class of devices a bar per group, and a line at the share of the devices."""
+    found = [(group, colour, devices.fairness(group)) for group, colour in coloured(comparison).items()]
+    known = [(group, colour, fair) for group, colour, fair in found if fair is not None and colour != GREY]
+    if not known:
+        raise ValueError("no finished run has devices")
+    sizes = {name: size for *_, fair in known for name, size in fair.devices.items()}
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:MOST]
+    classes = [name for name in sizes if name in largest]
+    series = []
+    for group, colour, fair in known:
+        words = (f"{group.label}, " if len(known) > 1 else "") + f"Jain's index {fair.jain:.2f}"
+        series.append(Series(words, colour, fair.updates, fair.devices))
+    words = figure.title or "Whose updates count, by class of devices"
+    return side_by_side(words, classes, series, "share of the devices", "share of the updates that count (%)")

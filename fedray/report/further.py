@@ -1,0 +1,74 @@
+"""Further tables of a report: devices, and what runs spend until they reach a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from fedray.core.texts import rich_text
+from fedray.report import devices, targets
+from fedray.report.comparison import Comparison
+from fedray.report.groups import Group
+from fedray.report.words import number
+
+SPENT = {  # column title -> metric, whose value is multiplied
+    "virtual hours": ("virtual/hours", 1),
+    "device hours": ("virtual/device_hours", 1),
+    "energy (Wh)": ("virtual/energy_wh", 1),
+    "wasted time (%)": ("virtual/wasted_share", 100),
+    "staleness": ("virtual/staleness", 1),
+}
+
+
+@dataclass(frozen=True)
+class Further:
+    """A table with a row per group: column title -> cell."""
+
+    title: str
+    rows: Sequence[dict[str, str]]
+    caption: str
+
+    def for_terminal(self) -> Table:
+        """The table, to print with rich."""
+        table = Table(title=rich_text(self.title), title_justify="left", caption=rich_text(self.caption))
+        table.caption_justify = "left"
+        for name in self.rows[0]:
+            table.add_column(rich_text(name), justify="right" if name else "left", overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(rich_text, row.values()))
+        return table
+
+
+def tables(comparison: Comparison) -> list[Further]:
+    """The tables that a report has beside that of scores; none for runs without devices and without a target."""
+    found, target = [], comparison.target
+    if target is not None:
+        rows = targets.rows(comparison.groups, target, comparison.baseline)
+        found.append(Further(f"Until {target.words}", rows, targets.note(target, comparison.baseline)))
+    with_devices = [group for group in comparison.groups if group.score("virtual/hours") is not None]
+    if with_devices:
+        caption = (
+            "Means over the runs of a row. Wasted is the time of devices whose update does not count. Staleness is how "
+            "many rounds the model of an update was behind. Jain's index of how often the update of each client "
+            "counted is 1 where all clients are equal, and 1 / clients where it is always the same one."
+        )
+        found.append(Further("Devices", [_row(group) for group in with_devices], caption))
+    return found
+
+
+def _row(group: Group) -> dict[str, str]:
+    cells = {"": group.label}
+    for name, (metric, times) in SPENT.items():
+        value = group.score(metric)
+        cells[name] = "" if value is None else number(times * value)
+    found = devices.ends(group).values()
+    whole = sum(each.trips.total() for each in found)
+    for end in devices.ENDS:
+        cells[f"{devices.WORDS[end]} (%)"] = (
+            number(100 * sum(each.trips[end] for each in found) / whole) if whole else ""
+        )
+    fair = devices.fairness(group)
+    cells["Jain's index"] = number(fair.jain) if fair is not None else ""
+    return cells
