@@ -31,7 +31,12 @@ def convert(path: Path, missing: Missing) -> Converted:
     columns = _columns(path, lines, records, CAPACITY)
     milliseconds = tables.numbers(path, lines, "computation", columns["computation"])
     rate = 1e3 * tables.numbers(path, lines, "communication", columns["communication"])
-    given = {"device": _names(trace), "seconds": PASSES * milliseconds / 1e3, "down": rate, "up": rate}
+    given: Mapping[str, Any] = {
+        "device": _names(trace),
+        "seconds": PASSES * milliseconds / 1e3,
+        "down": rate,
+        "up": rate,
+    }
     return tables.devices(path, lines, given, missing)
 
 

@@ -75,11 +75,11 @@ def windows(messages: str, where: str) -> tuple[list[tuple[float, float]], float
     period = DAY * max(1, math.ceil((events[-1][0] - events[0][0]).total_seconds() / DAY))
     holds: set[str] = set()
     spans, start = [], None
-    for time, state in events:
+    for moment, state in events:
         condition, on = STATES.get(state, (None, False))
         if condition is not None:
             (holds.add if on else holds.discard)(condition)
-        now = (time - first).total_seconds()
+        now = (moment - first).total_seconds()
         if holds == CONDITIONS and start is None:
             start = now
         elif holds != CONDITIONS and start is not None:

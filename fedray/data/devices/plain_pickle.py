@@ -30,8 +30,8 @@ VALUES = {
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 EMPTY = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-CALLS = ("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4")
-CALLS += ("PERSID", "BINPERSID")
+CALLS = {"GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"}
+CALLS |= {"PERSID", "BINPERSID"}
 REMEDY = "write it anew with dictionaries, lists, text and numbers alone, or as a table for --convert table"
 
 
@@ -43,10 +43,10 @@ def read(path: Path) -> Any:
     """
     if (found := no_file(path)) not in (None, "missing"):
         raise ValueError(f"{path} is {found}, not a file: name a pickle")
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise ValueError(f"{path}: has {size:,} bytes, more than {MOST_BYTES:,}: split it")
-    machine, at, operations = _Machine(), 0, _operations(path)
-    for name, argument, at in operations:
+    if (length := path.stat().st_size) > MOST_BYTES:
+        raise ValueError(f"{path}: has {length:,} bytes, more than {MOST_BYTES:,}: split it")
+    machine, at = _Machine(), 0
+    for name, argument, at in _operations(path):
         if name == "STOP":
             break
         try:
@@ -54,8 +54,8 @@ def read(path: Path) -> Any:
         except _Refused as problem:
             raise ValueError(f"{path}: byte {at:,}: {problem}") from None
     if len(machine.stack) != 1 or machine.marks:
-        found = len(machine.stack)
-        raise ValueError(f"{path}: byte {at:,}: the pickle ends with {found} values, not one: fetch it again")
+        count = len(machine.stack)
+        raise ValueError(f"{path}: byte {at:,}: the pickle ends with {count} values, not one: fetch it again")
     return machine.stack[0]
 
 
@@ -157,9 +157,9 @@ class _Machine:
 
     def _extend(self, kind: type, items: Sequence[Any], depth: int) -> None:
         """Add the items to the list or dictionary on top."""
-        if len(self.stack) <= (self.marks[-1] if self.marks else 0) or type(self.stack[-1]) is not kind:
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0) or not isinstance(self.stack[-1], kind):
             raise _Refused(f"there is no {kind.__name__} to add to: fetch the file again")
-        target = self.stack[-1]
+        target: Any = self.stack[-1]
         if id(target) in self.shared:
             raise _Refused(f"a {kind.__name__} grows after it was referred to, or holds itself: {REMEDY}")
         self.depths[-1] = max(self.depths[-1], depth + 1)
