@@ -29,6 +29,7 @@ from fedray.core.devices.table import Devices, of_classes, of_rows, rows_of
 from fedray.core.privacy.settings import Private
 from fedray.core.ranges import Range
 from fedray.core.seeds import derive
+from fedray.core.types import FederatedData
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import COLUMNS
 from fedray.experiment.config import Config
@@ -100,7 +101,7 @@ def with_paths(devices: Any, checked: Any) -> Any:
     return devices
 
 
-def build_clock(config: Config, data: SpeechData) -> Clock | None:
+def build_clock(config: Config, data: FederatedData) -> Clock | None:
     """The clock of a run; None: clients take no time. ValueError: the devices do not fit the federation."""
     if isinstance(config.devices, NoDevices):
         return None
@@ -112,13 +113,16 @@ def build_clock(config: Config, data: SpeechData) -> Clock | None:
     )
 
 
-def build_devices(config: Config, data: SpeechData) -> Devices:
+def build_devices(config: Config, data: FederatedData) -> Devices:
     """The devices of a federation's clients."""
     settings, population = config.devices, len(data.client_ids())
     seed = derive(config.seed, "devices", "draw", settings.draw) if settings.draw else config.seed
     if isinstance(settings, ClassDevices):
-        values = None if settings.by is None else column_of_clients(data, settings.by)
-        return of_classes(settings, seed, population, _available(settings.availability, seed, population), values)
+        available, values = _available(settings.availability, seed, population), None
+        if settings.by is not None:
+            assert isinstance(data, SpeechData)  # it has a manifest
+            values = column_of_clients(data, settings.by)
+        return of_classes(settings, seed, population, available, values)
     assert isinstance(settings, TableDevices)
     names, columns, classes = read_devices(settings.file)
     row = rows_of(seed, population, len(names), settings.reuse, f"devices in {settings.file}")
