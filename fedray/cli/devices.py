@@ -26,7 +26,7 @@ from fedray.storage.local import LocalStorage
 
 WHAT = "pictures of devices"
 QUANTILES = (0.1, 0.5, 0.9)
-MOST_CLASSES = len(canvas.COLOURS)  # that a picture tells apart
+ENDS = ("arrived", "lost", "late", "aborted")  # of trips in a step
 PHASES = ("latency", "download", "computing", "upload")
 Floats = npt.NDArray[np.float64]
 
@@ -85,34 +85,22 @@ def trip_words(found: Rehearsal) -> str:
 
 def round_table(found: Rehearsal) -> Table:
     """Time, fates of trips, device hours and energy after some of the rounds."""
-    names = (
-        "virtual hours",
-        "arrived",
-        "lost",
-        "late",
-        "aborted",
-        "staleness",
-        "device hours",
-        "in vain",
-        "energy, Wh",
-    )
+    names = ("virtual hours", *ENDS, "staleness", "device hours", "in vain", "energy, Wh")
     table, rounds = _table("Rounds, without training", "rounds", *names), len(found.steps)
     for after in sorted({1, min(10, rounds), -(-rounds // 2), rounds}):
         steps = found.steps[:after]
-        fates = [sum(len(getattr(step, fate)) for step in steps) for fate in ("arrived", "lost", "late", "aborted")]
         behind = [step.behind(trip) for step in steps for trip in step.arrived]
-        spent = [(sum(trip.spent()), trip, step.complete) for step in steps for trip in step.decided()]
-        whole = sum(seconds for seconds, _, _ in spent)
+        trips = [trip for step in steps for trip in step.decided()]
+        spent = sum(sum(trip.spent()) for trip in trips)
         used = sum(sum(trip.spent()) for step in steps for trip in step.arrived if step.complete)
-        energy = sum(found.devices.watt_hours(trip) for _, trip, _ in spent)
         table.add_row(
             f"{after:,}",
-            f"{steps[-1].ended / SECOND / 3600:,.2f}",
-            *(f"{count:,}" for count in fates),
+            _three(steps[-1].ended / SECOND / 3600),
+            *(f"{sum(len(getattr(step, end)) for step in steps):,}" for end in ENDS),
             f"{np.mean(behind):.2f}" if behind else "-",
-            f"{whole / 3600:,.2f}",
-            f"{1 - used / whole:.0%}" if whole else "-",
-            f"{energy:,.1f}",
+            _three(spent / 3600),
+            f"{1 - used / spent:.0%}" if spent else "-",
+            _three(sum(map(found.devices.watt_hours, trips))),
         )
     return table
 
@@ -132,14 +120,15 @@ def part_table(found: Rehearsal) -> Table:
 
 
 def draw(found: Rehearsal) -> Drawing:
-    """How long trips take, and who is available over a day, by class."""
+    """How long trips take, and who is available over a day, of the largest classes."""
     with canvas.style():
         drawn = Canvas(figsize=(2 * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         left, right = drawn.subplots(1, 2)
         trips, available = found.trips, found.available
-        classes = list(members(found).items())
-        largest = sorted(classes, key=lambda item: -len(item[1]))[:MOST_CLASSES]
-        for (name, clients), colour in zip([one for one in classes if one in largest], canvas.COLOURS, strict=False):
+        classes = members(found)
+        largest = sorted(classes, key=lambda name: -len(classes[name]))[: len(canvas.COLOURS)]
+        for name, colour in zip(largest, canvas.COLOURS, strict=False):
+            clients = classes[name]
             _cumulative(left, trips[clients], name, colour)
             share = 100 * available[:, clients].mean(axis=1)
             right.step(range(DAY + 1), [*share, share[-1]], where="post", label=name, color=colour)

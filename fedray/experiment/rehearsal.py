@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -89,9 +89,8 @@ class Rehearsal:
 def rehearse(config: Config, source: Source) -> Rehearsal:
     """Play all rounds of a checked configuration.
 
-    The data are read as for a run, and stay in the cache. Every client reports the same loss, so that Oort knows
-    clients by their utterances and their time alone. ValueError: the configuration has no devices, or nobody is
-    available for days.
+    The data are read as for a run, and stay in the cache. Oort knows clients by their utterances and their time alone,
+    since all report the same loss. ValueError: the configuration has no devices, or nobody is available for days.
     """
     if isinstance(config.devices, NoDevices):
         raise ValueError(
@@ -101,14 +100,18 @@ def rehearse(config: Config, source: Source) -> Rehearsal:
     clock = build_clock(config, data)
     assert clock is not None
     work = _work(config, build_algorithm(_untrained(config), data), data)
-    state, seen, steps = clock.start(), set[int](), []
-    for number in range(config.rounds):
+    return Rehearsal(config, clock, work, tuple(played(clock, work, config.rounds)))
+
+
+def played(clock: Clock, work: Work, rounds: int) -> Iterator[Step]:
+    """The steps of so many rounds. Every client reports the same loss. ValueError: nobody is available for days."""
+    state, seen = clock.start(), set[int]()
+    for number in range(rounds):
         step, state = clock.play(state, number, work.load, seen)
         here = [trip.client for trip in step.arrived]
         state = clock.heard(state, step, {one: {"examples": work.utterances[one], "loss": 1.0} for one in here})
         seen.update(here)
-        steps.append(step)
-    return Rehearsal(config, clock, work, tuple(steps))
+        yield step
 
 
 def _untrained(config: Config) -> Config:
