@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 import fedray
-from fedray.cli import caches, completion, starting
+from fedray.cli import caches, completion, device_options, starting
 from fedray.cli.parsing import Commands, add_config, command
 
 # Options of `fedray data` and the options of which they need one.
@@ -39,6 +39,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_pretrain(commands)
     _add_data(commands)
     _add_privacy(commands)
+    device_options.add_to(commands)
     _add_sweep(commands)
     _add_doctor(commands)
     caches.add_to(commands)
@@ -264,5 +265,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
         chosen = [f"--{name}" for name in ("study", "show", "lhotse") if getattr(options, name) is not None]
         if len(chosen) > 1:
             parser.error(f"{' and '.join(chosen)} do not go together: use one at a time")
+    if options.command == "devices" and (problem := device_options.problem(options)) is not None:
+        parser.error(problem)
     if options.command == "doctor" and options.overrides and options.estimate is None:
         parser.error("doctor takes key=value only with --estimate CONFIG")

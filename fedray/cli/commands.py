@@ -213,6 +213,16 @@ def _privacy(options: argparse.Namespace) -> int:
     return privacy.show(options, _console())
 
 
+def _devices(options: argparse.Namespace) -> int:
+    if options.convert is not None:
+        from fedray.cli import traces
+
+        return traces.convert(options)
+    from fedray.cli import devices
+
+    return devices.show(options, _console())
+
+
 def _sweep(options: argparse.Namespace) -> int:
     file = str(shipped.locate("sweeps", options.file))
     sys.argv = [file, *options.arguments]
@@ -274,6 +284,7 @@ COMMANDS = {
     "export": _export,
     "data": _data,
     "privacy": _privacy,
+    "devices": _devices,
     "doctor": _doctor,
     "cache": _cache,
     "completion": _completion,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedray.core.algorithm import Algorithm
 from fedray.core.devices.clock import Clock
-from fedray.core.devices.trips import SECOND, Load
+from fedray.core.devices.trips import SECOND
 from fedray.core.types import FederatedData
 from fedray.engine import cohort as cohorts
 from fedray.engine.settings import CohortSettings
+from fedray.experiment.rehearsal import Work, played
 
 HOUR = 3600.0  # seconds
 
@@ -38,25 +41,17 @@ def by_clock(
 
     `up`, `down`: bytes of a trip; `first`: bytes that a client gets once. Oort hears of equal losses.
     """
-    ids, seen, state = data.client_ids(), set[int](), clock.start()
+    ids = data.client_ids()
+    utterances = np.array([data.cost(client) for client in ids], np.float64)
+    work = Work(down, first, up, algorithm.passes(), algorithm.prepare_passes, utterances)
     spent = wasted = energy = 0.0
-
-    def load(client: int, new: bool) -> Load:
-        passes = algorithm.passes() + algorithm.prepare_passes * new
-        return Load(down + first * new, up, passes * data.cost(ids[client]))
-
-    for t in range(rounds):
-        step, state = clock.play(state, t, load, seen)
-        state = clock.heard(
-            state, step, {trip.client: {"examples": data.cost(ids[trip.client]), "loss": 1.0} for trip in step.arrived}
-        )
-        seen |= {trip.client for trip in step.arrived}
+    for step in played(clock, work, rounds):
         for trip in step.decided():
             seconds = sum(trip.spent())
             spent += seconds
             wasted += 0.0 if step.complete and trip in step.arrived else seconds
             energy += clock.devices.watt_hours(trip)
-        virtual = {"hours": state.now / SECOND / HOUR, "device hours": spent / HOUR, "energy": energy}
+        virtual = {"hours": step.ended / SECOND / HOUR, "device hours": spent / HOUR, "energy": energy}
         virtual["wasted"] = wasted / spent if spent else 0.0
         answering = [ids[trip.client] for trip in step.arrived] if step.complete else []
         yield Cohort([ids[trip.client] for trip in step.begun], answering, virtual)

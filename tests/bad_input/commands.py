@@ -46,6 +46,18 @@ CASES = (
     wrong("new from a pre-training", "new mine --from fedstar/pretraining", "is for `fedray pretrain`"),
     wrong("pretrain of a run", "pretrain config.yaml", "unknown key"),
     wrong("a run of a pre-training", "run fedstar/pretraining", "unknown key contrastive"),
+    wrong("devices of nothing", "devices", "devices takes either CONFIG or --convert KIND FILE"),
+    wrong("devices of a configuration that has none", "devices config.yaml", "the configuration has no devices"),
+    wrong("devices --convert without --out", "devices --convert flash x", "--convert needs --out FILE.parquet"),
+    wrong("devices --convert of an unknown kind", "devices --convert csv x --out x.parquet", "choose one of fedscale"),
+    wrong(
+        "devices --convert of three files", "devices --convert table x y z --out x.parquet", "one or two files, not 3"
+    ),
+    wrong("devices --convert into a CSV file", "devices --convert table x --out x.csv", "must end with .parquet"),
+    wrong("devices --scale of 0", "devices --convert table x --scale 0 --out x.parquet", "--scale must be above 0"),
+    wrong(
+        "devices --watts without --convert", "devices config.yaml --watts 3", "--watts belongs to --convert KIND FILE"
+    ),
     Case(
         "command line: a sweep that is not Python",
         "mine.py:1: is not Python",

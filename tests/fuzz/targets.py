@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import pickle
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +22,15 @@ from fedray import experiment, report
 from fedray.core.parallel import serial
 from fedray.core.types import ServerState
 from fedray.data.corpora import CORPORA
+from fedray.data.devices import CONVERTERS
+from fedray.data.devices.tables import Missing
 from fedray.data.features import audio
 from fedray.models.weights import read_weights
-from fedray.runs.progress import ClientRecord, Progress
 from fedray.runs.folder import RunFolder
+from fedray.runs.progress import ClientRecord, Progress
 from fedray.storage import serialize
 from tests.bad_input.corpus import CLIENTS, CONFIG, RATE, sound
+from tests.bad_input.traces import PHONES, TRACE
 from tests.report import folders
 
 FORMATS = {
@@ -61,7 +65,7 @@ class Target:
 def targets() -> dict[str, Target]:
     """All targets, by kind."""
     found = {f"audio: {form} {subtype}": _audio(form, subtype) for form in FORMATS for subtype in FORMATS[form]}
-    return found | _lists() | _talks() | _tables() | _states() | _runs()
+    return found | _lists() | _talks() | _tables() | _states() | _runs() | _traces()
 
 
 def _audio(form: str, subtype: str) -> Target:
@@ -180,6 +184,23 @@ def _states() -> dict[str, Target]:
         "client state": Target("state.pt", serialize.dumps(state), lambda folder: serialize.load(folder / "state.pt")),
         "weights": Target("weights.pt", weights.getvalue(), lambda folder: read_weights(folder / "weights.pt")),
     }
+
+
+def _traces() -> dict[str, Target]:
+    """Traces of devices, whose pickles are of every way to write one."""
+    behaviour = {n: {"active": [1, 50], "inactive": [9, 70], "finish_time": 86400, "model": "m"} for n in range(3)}
+    states = ("battery_charged_on", "wifi", "screen_lock", "83.0%", "screen_unlock")
+    messages = "".join(f"2020-01-28 0{hour}:00:00\t{state}\n" for hour, state in enumerate(states))
+    users = json.dumps({name: {"messages": messages, "model": "m"} for name in ("ann", "bob")})
+
+    def target(kind: str, content: bytes) -> Target:
+        return Target("trace", content, lambda folder: CONVERTERS[kind](folder / "trace", Missing()))
+
+    found = {f"FedScale: capacity, {p}": target("fedscale", pickle.dumps({**TRACE, 2: TRACE[1]}, p)) for p in range(6)}
+    found |= {f"FedScale: behaviour, {p}": target("fedscale", pickle.dumps(behaviour, p)) for p in range(6)}
+    windows = b"device,start_h,end_h,period_h\nann,22,24,24\nann,0,6,24\nbob,1,2,48\n"
+    listed = {"devices: table": target("table", PHONES.encode()), "devices: windows": target("table", windows)}
+    return found | listed | {"FLASH": target("flash", users.encode())}
 
 
 def _runs() -> dict[str, Target]:

@@ -1,0 +1,59 @@
+"""`fedray devices --convert`: from a trace of devices to the Parquet files that a configuration names."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+
+from fedray.cli.device_options import CONVERTED
+from fedray.data.devices import CONVERTERS, tables
+from fedray.data.devices.tables import Converted, Missing
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Write the tables. ValueError: an unknown kind, no file or too many, a file of --out that exists."""
+    kind, *files = options.convert
+    if kind not in CONVERTERS:
+        raise ValueError(f"--convert {kind}: unknown kind: choose one of {', '.join(CONVERTERS)}")
+    if not 1 <= len(files) <= 2:
+        raise ValueError(f"--convert {kind} takes one or two files, not {len(files)}: what devices can do, and when")
+    given = {name: getattr(options, name) for name, *_ in CONVERTED}
+    missing = Missing(**{name: value for name, value in given.items() if value is not None})
+    places = _places(Path(options.out))
+    for place in places[: len(files)]:
+        tables.check_free(place)
+    found = sorted((CONVERTERS[kind](Path(file), missing) for file in files), key=lambda one: one.windows)
+    if len(found) == 2 and found[0].windows == found[1].windows:
+        what = "when devices are available" if found[0].windows else "what devices can do"
+        raise ValueError(f"{files[0]} and {files[1]} both say {what}: convert one at a time")
+    if len(found) == 2 and kind == "fedscale":  # whose two files name other devices: FedScale pairs them in this way
+        found[1] = replace(found[1], table=tables.paired(found[0].table, found[1].table))
+    settings = []
+    for one, place in zip(found, places, strict=False):
+        tables.write(one.table, place)
+        print("\n".join([*one.notes, f"{place}: {_counted(one)}"]))
+        settings.append(_setting(one, place))
+    print(f"Use it with: {' '.join(settings)}")
+    return 0
+
+
+def _setting(converted: Converted, place: Path) -> str:
+    """The overrides that name a table."""
+    if not converted.windows:
+        return f"devices.kind=table devices.file={quote(str(place))}"
+    period = "" if converted.period is None else f", period_s: {converted.period:g}"
+    return quote(f"devices.availability={{kind: table, file: {place}{period}}}")
+
+
+def _places(out: Path) -> tuple[Path, Path]:
+    """The file of the first table, and that of the second: phones.parquet, phones-windows.parquet."""
+    if out.suffix != ".parquet":
+        raise ValueError(f"--out {out}: the table's name must end with .parquet")
+    return out, out.with_name(f"{out.stem}-windows.parquet")
+
+
+def _counted(converted: Converted) -> str:
+    rows, devices = converted.table.num_rows, len(set(converted.table["device"].to_pylist()))
+    return f"{rows:,} windows of {devices:,} devices" if converted.windows else f"{devices:,} devices"
