@@ -61,6 +61,7 @@ class FedNST(MixedSGD):
     settings: FedNSTSettings
     task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model", "algorithm.relabel")
+    makes_labels = True
 
     @classmethod
     def check_setup(cls, settings: FedNSTSettings, setup: Setup) -> None:

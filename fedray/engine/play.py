@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fedray.core.types import Evaluation
-from fedray.engine import personal
+from fedray.engine import audits, personal
 from fedray.engine.jobs import Init
 from fedray.engine.lanes import Failure, LaneResult
 from fedray.engine.outcome import Outcome
@@ -266,6 +266,7 @@ class Play:
             **self._formula(progress),
             "time/total_s": progress.totals["seconds"] + watch(),
         }
+        results |= audits.audit(rounds, initial.state, progress, self.folder)
         results |= rounds.private.summary(progress.round) if rounds.private is not None else {}
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedray.core.metrics import Metrics
+from fedray.core.privacy.audits import Audit, Directions, NoAudit
 from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
@@ -49,6 +50,7 @@ class Plan:
     evaluation: EvaluationSettings
     together: int = 1  # clients of a lane that are trained side by side, of `engine.vectorise`
     privacy: Mechanism | None = None
+    audit: Audit | NoAudit = NoAudit()
 
 
 class Rounds:
@@ -68,7 +70,8 @@ class Rounds:
         self.aggregation = aggregation_of(program.algorithm.strategy)
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
-        self.private = PrivateRounds(plan.privacy, self.layers, program.seed) if plan.privacy is not None else None
+        self.private = None if plan.privacy is None else PrivateRounds(plan.privacy, self.layers, program.seed)
+        self.canaries = dict.fromkeys(plan.audit.inside(program.seed) if isinstance(plan.audit, Directions) else ())
         if plan.privacy is not None and plan.privacy.guarantee is not None:
             note("phase", {"text": plan.privacy.guarantee.words()})
         self.first: Reference = None  # the broadcast of round 0, in the object store
@@ -129,15 +132,19 @@ class Rounds:
         posted = self.put(progress.state, t)
         server = results.get(SERVER)
         assert server is None or isinstance(server, Update)
-        answered = sum(len(lane.clients) for lane in draw.lanes)
+        answered = sum(len(lane.clients) for lane in draw.lanes) + len(draw.canaries)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
-        return Outcome(partial, aggregate, lanes, server, len(draw.chosen), len(draw.chosen) - answered, down, settings)
+        dropped = len(draw.chosen) - answered
+        return Outcome(partial, aggregate, lanes, server, len(draw.chosen), dropped, down, settings, draw.canaries)
 
     def _draw(self, progress: Progress) -> Draw:
         """The cohort of a round, and the lanes of the clients that answer."""
         t, data, settings = progress.round, self.program.data, self.plan.cohort
-        chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
+        ids = [*data.client_ids(), *self.canaries] if self.canaries else data.client_ids()
+        chosen = cohorts.sample(ids, settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
+        canaries = [client for client in answering if client in self.canaries]
+        answering = [client for client in answering if client not in self.canaries]
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         guard = None
         if self.private is not None:
@@ -150,7 +157,7 @@ class Rounds:
             marker = self.markers / f"lane_{number}"
             lane = Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together)
             lanes.append(replace(lane, guard=guard))
-        return Draw(chosen, lanes)
+        return Draw(chosen, lanes, canaries)
 
     def _job(self, lane: Lane, broadcast: Reference) -> TrainLane:
         cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
@@ -203,7 +210,9 @@ class Rounds:
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """theta_{t+1}: the server update, and what the server does after it."""
         if self.private is not None:
-            self.private.release(progress, outcome, self.put(progress.state, progress.round).broadcast)
+            broadcast = self.put(progress.state, progress.round).broadcast
+            self.private.insert(progress, outcome, broadcast, self.aggregation.log_weight)
+            self.private.release(progress, outcome, broadcast)
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
         counted = sum(lane.counted for lane in outcome.lanes)

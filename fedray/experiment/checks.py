@@ -16,6 +16,7 @@ from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
+from fedray.experiment.audits import check_audit
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
 from fedray.experiment.private import check_installed, check_privacy
@@ -64,6 +65,8 @@ def check_setup(config: Config, source: Source) -> None:
             check_code(config, name)
     with _at(source, "privacy.kind"):
         check_privacy(config)
+    with _at(source, "audit.kind"):
+        check_audit(config)
 
 
 def _check_algorithm(config: Config, most: int | None) -> None:

@@ -19,6 +19,7 @@ from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
 from fedray.core.compression.settings import DOWNLOADS, UPLOADS, Upload
+from fedray.core.privacy.audits import AUDITS
 from fedray.core.privacy.settings import PRIVACY
 from fedray.core.ranges import Count
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
@@ -65,6 +66,7 @@ class Config:
     upload: Upload = kinds(UPLOADS, "none")  # how clients encode their updates: fewer bytes
     download: Code = kinds(DOWNLOADS, "none")  # how the server encodes the model that clients train from: fewer bytes
     privacy: Any = kinds(PRIVACY, "none")  # differential privacy: bounds of updates, noise, and the guarantee
+    audit: Any = kinds(AUDITS, "none")  # candidates, by whom the released models' leaks are measured
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results

@@ -176,7 +176,7 @@ def assign(
     }
     together = config.engine.together(shares.gpus > 0)
     privacy = mechanism(config, program.algorithm, program.data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, config.audit)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(plain(config)), tags=tags)

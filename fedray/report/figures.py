@@ -134,6 +134,13 @@ class Retrievals(Figure):
     title: str = ""
 
 
+@dataclass(frozen=True)
+class Audits(Figure):
+    """What an attacker guesses: the rate of true positives over that of false ones, by `audit`."""
+
+    title: str = ""
+
+
 KINDS: dict[str, type[Figure]] = {
     "curves": Curves,
     "trend": Trend,
@@ -144,6 +151,7 @@ KINDS: dict[str, type[Figure]] = {
     "phases": Phases,
     "participation": Participation,
     "retrievals": Retrievals,
+    "audits": Audits,
 }
 
 

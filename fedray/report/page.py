@@ -13,12 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
-from fedray.report import clips, errors, tables, translations
+from fedray.report import clips, errors, privacy, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
 from fedray.report.errors import Errors
 from fedray.report.figures import (
+    Audits,
     Bars,
     Curves,
     Figure,
@@ -97,6 +98,7 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
         report=comparison,
         sentences=tables.sentences(comparison),
         rows=tables.rows(comparison),
+        privacy=privacy.tables(comparison),
         figures={name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()},
         missing=missing,
         run=first,
@@ -119,6 +121,8 @@ def markdown(comparison: Comparison, drawn: Mapping[str, Drawing]) -> str:
         "\n".join(f"- {sentence}" for sentence in tables.sentences(comparison)),
     ]
     parts += [tables.markdown(tables.rows(comparison)), comparison.caption]
+    for table in privacy.tables(comparison):
+        parts += [f"## {table.title}", tables.markdown(table.rows), table.note]
     parts += [f"![{found.words}](figures/{name}.png)" for name, found in drawn.items()]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -200,6 +204,8 @@ def _standard(comparison: Comparison) -> list[Figure]:
         found.append(Speakers(comparison.metric))
     if comparison.metric.startswith("personal/") and any(run.personal is not None for run in comparison.runs):
         found.append(Personal(comparison.metric))
+    if any(run.audit is not None for run in comparison.runs):
+        found.append(Audits())
     if "time/round_s" in has:
         found.append(Phases())
     if any(run.clients is not None and len(run.clients) for run in comparison.runs):

@@ -17,6 +17,7 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.compression.codes import Float32
 from fedray.core.compression.settings import NoUpload
 from fedray.core.metrics import Metrics
+from fedray.core.privacy.audits import NoAudit
 from fedray.core.seeds import numpy_generator
 from fedray.core.strategies import ByExamples, LayerwisePruning
 from fedray.core.types import (
@@ -229,7 +230,7 @@ def assignment(
     folder: Path | str, rounds: int = 4, actors: int = 1, settings: ToySettings | None = None, **changes: Any
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
-    privacy = changes.pop("privacy", None)
+    privacy, audit = changes.pop("privacy", None), changes.pop("audit", NoAudit())
     codes = changes.pop("upload", NoUpload()), changes.pop("download", Float32())
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
@@ -244,7 +245,7 @@ def assignment(
     states = ClientStore(RunFolder(folder).storage.child("states"))
     program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
-    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy)
+    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, audit=audit)
     return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)
 
 
