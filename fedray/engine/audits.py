@@ -51,11 +51,11 @@ def audit(rounds: Rounds, initial: ServerState, progress: Progress, folder: RunF
         before, after = _losses(rounds, initial, 0), _losses(rounds, progress.state, progress.round)
         scores = {name: before[name] - after[name] for name in inside}
     folder.write_table(TABLE, [{"client": name, "inside": int(inside[name]), "score": scores[name]} for name in inside])
-    split = (np.array([scores[name] for name in inside if inside[name] is taken]) for taken in (True, False))
+    members, others = (np.array([scores[name] for name in inside if inside[name] is taken]) for taken in (True, False))
     delta = 0.0 if private is None else private.mechanism.settings.delta
     claimed = None if private is None else private.claimed(progress.round)
     try:
-        found = findings(settings, *split, delta, claimed)
+        found = findings(settings, members, others, delta, claimed)
     except ValueError as error:
         raise RunError(f"audit: {error}") from error
     return {"audit": {"kind": kind_of(settings, AUDITS), **found}}

@@ -44,7 +44,7 @@ class PrivateRounds:
             raise RunError(str(error)) from error
         sent = None
         if encoding is not None and isinstance(settings, Skellam):
-            sent = mechanism.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
+            sent = settings.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
         return Guard(settings.clip, bounds, size, encoding, sent, self.seed, progress.round)
 
     def insert(

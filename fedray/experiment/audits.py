@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from fedray.algorithms import ALGORITHMS
 from fedray.core.parallel import Parallel
-from fedray.core.privacy.audits import Audit, Canaries, Directions
+from fedray.core.privacy.audits import Audit, Canaries, Directions, Speakers
 from fedray.core.privacy.settings import Private
 from fedray.data.federation.audited import check_candidates
 from fedray.data.federation.canaries import add_canaries
@@ -33,18 +32,18 @@ def check_audit(config: Config) -> None:
             )
         if config.cohort.sampling == "weighted":
             raise ValueError("directions have no utterances, by which weighted cohorts are drawn: choose poisson")
-        return
     if isinstance(audit, Canaries) and algorithm.makes_labels:
         raise ValueError(
             f"algorithm.kind {kind} makes its own labels, so that a canary's words teach nothing: set audit.kind to "
             "speakers or directions, or choose fedavg"
         )
-    check_candidates(audit, config.data)
+    if isinstance(audit, Canaries | Speakers):
+        check_candidates(audit, config.data)
 
 
 def with_canaries(
-    splits: Mapping[str, Manifest], config: Config, cache: Path, parallel: Parallel
-) -> tuple[Mapping[str, Manifest], DataSettings]:
+    splits: dict[str, Manifest], config: Config, cache: Path, parallel: Parallel
+) -> tuple[dict[str, Manifest], DataSettings]:
     """A corpus' splits with canaries among the clients, and the settings that divide them further."""
     if not isinstance(config.audit, Canaries):
         return splits, config.data

@@ -33,7 +33,9 @@ class AuditedSpeech(SpeechData):
 
     def fingerprint(self, part: str = "all") -> str:
         whole = super().fingerprint(part)
-        return whole if part == "server" else key([whole, self.candidates, self._judged])
+        return (
+            whole if part == "server" else key({"data": whole, "candidates": self.candidates, "judged": self._judged})
+        )
 
 
 def audited(data: SpeechData, settings: Canaries | Speakers, seed: int) -> AuditedSpeech:
