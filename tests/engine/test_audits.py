@@ -115,6 +115,7 @@ class Still(Toy):
         return Update(np.zeros(SIZE, np.float32), {"examples": 1.0})
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_a_run_writes_what_its_audit_finds_with_the_same_bits(tmp_path: Path) -> None:
     options: dict[str, Any] = {

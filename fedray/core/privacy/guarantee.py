@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.accounting import MOST_TIGHT, Account, Sampling
 from fedray.core.privacy.settings import Local, Private
 
 LEAST, MOST = 1e-2, 1e4  # noise multipliers between which one is looked for
@@ -76,23 +76,23 @@ def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
     epsilon = settings.epsilon
     assert epsilon is not None
 
-    def above(logarithm: float, spent: Callable[[Account], float]) -> float:
+    def above(logarithm: float, spent: Callable[[Account], float], sampling: Sampling) -> float:
         """log(epsilon of this noise / the wanted epsilon), which falls as the noise grows."""
         found = spent(Account(settings, math.exp(logarithm), sampling, rounds))
         return math.log(min(max(found, 1e-9), 1e9) / epsilon)
 
-    least, most = math.log(LEAST), math.log(MOST)
-    if above(most, Account.epsilon) > 0:
+    # First by the account that costs next to nothing.
+    cheap, least, most = (Account.epsilon, replace(sampling, limit=None)), math.log(LEAST), math.log(MOST)
+    if above(most, *cheap) > 0:
         raise ValueError(
             f"no noise multiplier up to {MOST:g} gives epsilon {epsilon:g} over {rounds:,} rounds: raise "
             "privacy.epsilon, play fewer rounds, or draw a smaller share of the clients"
         )
-    if above(least, Account.epsilon) < 0:
+    if above(least, *cheap) < 0:
         return LEAST
-    rough = brentq(above, least, most, (Account.epsilon,), xtol=1e-5, rtol=1e-5)
-    if Account(settings, math.exp(rough), sampling, rounds).tight() is None:
-        return math.exp(rough)
-    return math.exp(_nearby(lambda logarithm: above(logarithm, Account.guarantee), rough))
+    rough = brentq(above, least, most, cheap, xtol=1e-3)
+    spent = Account.guarantee if epsilon < MOST_TIGHT / 2 else Account.epsilon
+    return math.exp(_nearby(lambda logarithm: above(logarithm, spent, sampling), rough))
 
 
 def _nearby(falling: Callable[[float], float], start: float) -> float:
