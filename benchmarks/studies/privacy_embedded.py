@@ -1,7 +1,7 @@
 """What privacy costs on the embedded corpus: epsilon against WER over 4,000 clients, and what the bounds' layers give.
 
     python -m benchmarks.studies.privacy_embedded [--only epsilon layers cohorts] [--seeds 0 1 2] [--rounds 60]
-                                                  [--methods FedAvg FedLoRA] [--small] [--runs DIR]
+                                                  [--methods FedAvg FedLoRA] [--epsilons 8 4 2 1] [--small] [--runs DIR]
 
 `epsilon`: FedAvg and FedLoRA with 100 of 4,000 clients a round; no privacy, and epsilon 1, 2, 4, 8, as if a round had
 25,000 of 1,000,000 clients and as simulated. `layers`: one bound against bounds by dimension, with SGD and LAMB on the
@@ -25,7 +25,7 @@ from fedray.report.bootstrap import Counts, rate, recovered
 FEDAVG, FEDLORA = "configs/privacy/embedded.yaml", "configs/privacy/fedlora.yaml"
 CONFIGS = {"FedAvg": FEDAVG, "FedLoRA": FEDLORA}
 NONE = "no privacy"
-EPSILONS = (8, 4, 2, 1)
+EPSILONS = (8.0, 4.0, 2.0, 1.0)
 SIMULATED = ("privacy.as_if={cohort: null, population: null}", "privacy.delta=1e-5")
 COUNTED = ("privacy.clip.count_noise=20",)  # with the default the counts of all layers spend more than epsilon 1
 LAYERS_EPSILON = 2
@@ -49,17 +49,17 @@ class Arm:
     overrides: tuple[str, ...]
 
 
-def arms(part: str, methods: Sequence[str]) -> dict[str, Arm]:
+def arms(part: str, methods: Sequence[str], epsilons: Sequence[float]) -> dict[str, Arm]:
     """Name -> arm. The names of a part are those of its table's rows."""
     if part == "epsilon":
         found = {}
         for method in methods:
             config = CONFIGS[method]
             found[f"{method}, {NONE}"] = Arm(config, ("privacy.kind=none",))
-            for epsilon in EPSILONS:
-                claim = f"privacy.epsilon={epsilon}"
-                found[f"{method}, epsilon {epsilon} as if of a million"] = Arm(config, (claim,))
-                found[f"{method}, epsilon {epsilon} as simulated"] = Arm(config, (claim, *SIMULATED, *COUNTED))
+            for epsilon in epsilons:
+                claim = f"privacy.epsilon={epsilon:g}"
+                found[f"{method}, epsilon {epsilon:g} as if of a million"] = Arm(config, (claim,))
+                found[f"{method}, epsilon {epsilon:g} as simulated"] = Arm(config, (claim, *SIMULATED, *COUNTED))
         return found
     if part == "layers":
         given, optimisers = f"privacy.epsilon={LAYERS_EPSILON}", {"SGD": (), "LAMB": (LAMB,)}
@@ -170,6 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rounds", type=int, help="of every run (default: the configuration's)")
     parser.add_argument("--methods", nargs="+", choices=list(CONFIGS), default=list(CONFIGS), help="of `epsilon`")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS, help="of `epsilon`")
     parser.add_argument("--small", action="store_true", help="a few clients; writes no page")
     parser.add_argument(
         "--runs", type=Path, default=study.ROOT / "runs" / "study-privacy", help="where the run folders are kept"
@@ -177,9 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     texts, numbers = [ABOUT], {}
     for part in chosen.only:
-        found: dict[str, list[dict[str, Any]]] = {name: [] for name in arms(part, chosen.methods)}
+        played = arms(part, chosen.methods, chosen.epsilons)
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in played}
         for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
-            for name, arm in arms(part, chosen.methods).items():
+            for name, arm in played.items():
                 found[name].append(play(name, arm, seed, chosen, part))
         text, changes = section(part, found)
         texts.append(text)

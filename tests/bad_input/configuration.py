@@ -163,11 +163,11 @@ CASES = (
     Case(
         "audit: canaries whose words nobody learns",
         "makes its own labels, so that a canary's words teach nothing",
-        command=f"{DRY} audit.kind=canaries",
+        command=f"{DRY} algorithm.kind=fednst audit.kind=canaries",
     ),
     Case(
         "audit: a candidate among others",
         "a candidate is a client by itself",
-        command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}' data.labelled.clients=0",
+        command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}'",
     ),
 )
