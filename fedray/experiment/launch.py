@@ -19,8 +19,8 @@ from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import Share, share
-from fedray.engine.rounds import Plan
 from fedray.engine.telemetry.trackers import Card
 from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
@@ -178,7 +178,7 @@ def assign(
     together = config.engine.together(shares.gpus > 0)
     privacy = mechanism(config, program.algorithm, program.data)
     clock = build_clock(config, program.data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock, config.audit)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(plain(config)), tags=tags)

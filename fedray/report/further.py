@@ -1,4 +1,4 @@
-"""Further tables of a report: devices, and what runs spend until they reach a target."""
+"""Further tables of a report: what runs spend until they reach a target, devices, audits, bounds by layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from fedray.report import devices, targets
+from fedray.report import devices, privacy, targets
 from fedray.report.comparison import Comparison
 from fedray.report.groups import Group
 from fedray.report.tables import fitted
@@ -40,7 +40,7 @@ class Further:
 
 
 def tables(comparison: Comparison) -> list[Further]:
-    """The tables that a report has beside that of scores; none for runs without devices and without a target."""
+    """The tables that a report has beside that of scores, of what the runs have numbers for."""
     found, target = [], comparison.target
     if target is not None:
         rows = targets.rows(comparison.groups, target, comparison.baseline)
@@ -54,6 +54,9 @@ def tables(comparison: Comparison) -> list[Further]:
             "counted is 1 where all clients are equal, and 1 / clients where it is always the same one."
         )
         found.append(Further("Devices", [_row(group) for group in with_devices], caption, ("virtual hours",)))
+    audited, layers = privacy.audits(comparison.groups), privacy.layers(comparison.groups)
+    found += [Further("Audit", audited, privacy.AUDIT, ("AUROC",))] * bool(audited)
+    found += [Further("Bounds by layer", layers, privacy.LAYERS, ("bound", "clipped (%)"))] * bool(layers)
     return found
 
 

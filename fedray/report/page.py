@@ -19,6 +19,7 @@ from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
 from fedray.report.errors import Errors
 from fedray.report.figures import (
+    Audits,
     Bars,
     Curves,
     Fairness,
@@ -209,6 +210,8 @@ def _standard(comparison: Comparison) -> list[Figure]:
         found.append(Speakers(comparison.metric))
     if comparison.metric.startswith("personal/") and any(run.personal is not None for run in comparison.runs):
         found.append(Personal(comparison.metric))
+    if any(run.audit is not None for run in comparison.runs):
+        found.append(Audits())
     if "time/round_s" in has:
         found.append(Phases())
     if any(run.clients is not None and len(run.clients) for run in comparison.runs):

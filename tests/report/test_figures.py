@@ -13,6 +13,7 @@ import pytest
 from fedray import report
 from fedray.report import (
     KINDS,
+    Audits,
     Bars,
     Curves,
     Fairness,
@@ -55,6 +56,7 @@ FIGURES: list[Figure] = [
     Fairness(),
     Curves(("dev/wer",), over="hours"),
     Personal("personal/dev/wer"),
+    Audits(),
 ]
 
 
@@ -66,6 +68,7 @@ def remember(run: Path, best: float) -> None:
         f"dev/k={k} lambda={share:g} T={t:g}": best + (k, share, t).__ne__((8, 0.3, 10)) * 5.0 for k, share, t in grid
     }
     (run / "results.json").write_text(json.dumps(results | {"personal": costs}))
+    (run / "audit.tsv").write_text(f"client\tinside\tscore\nann\t1\t{best}\nbob\t0\t1.5\n")
     (run / "personal.tsv").write_text(f"client\tsplit\twer\nann\tdev\t{best}\nbob\tdev\t{best + 1}\n")
 
 
