@@ -29,7 +29,7 @@ from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.devices import build_clock
-from fedray.experiment.memory import actor_bytes
+from fedray.experiment.memory import actor_bytes, check_models
 from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
@@ -136,6 +136,7 @@ def start(
     new: bool = False,
 ) -> Result:
     """Hand a run to a driver, and show its progress. `new`: its folder must be new or empty."""
+    check_models(config.clock, program, session.resources())
     shares = _fitting(config, program, shares)
     assignment = replace(assign(config, program, shares, where, described), new=new)
     if detach:
