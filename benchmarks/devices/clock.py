@@ -173,7 +173,7 @@ the devices.
 
 {table(found["speeds"])}
 """
-    write("clock", page, found, "python -m benchmarks.devices.clock", [0])
+    write("clock", page, found, "python -m benchmarks.devices.clock", list(range(DRAWS)))
 
 
 if __name__ == "__main__":

@@ -223,6 +223,8 @@ def _numbers(table: pa.Table, column: str, path: str) -> npt.NDArray[np.float64]
 
 def _typed(table: pa.Table, column: str, type: pa.DataType, what: str, path: str) -> pa.ChunkedArray:
     values = table[column]
+    if pa.types.is_dictionary(values.type):
+        values = pc.cast(values, values.type.value_type)
     wrong = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     if wrong != (what == "strings") or values.null_count:
         how = f"has {values.null_count} empty values" if values.null_count else f"holds {values.type}"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.core.seeds import derive, numpy_generator, seed_all, torch_generator
+from fedray.core.seeds import derive, numpy_generator, seed_all, share, torch_generator
 
 
 def test_a_seed_is_the_hash_of_its_names() -> None:
@@ -35,6 +35,14 @@ def test_generators_follow_their_names() -> None:
     assert numpy_generator(0, "a").random() == numpy_generator(0, "a").random() != numpy_generator(0, "b").random()
     first, again, other = (torch.rand(4, generator=torch_generator(0, name)) for name in ("a", "a", "b"))
     assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_shares_follow_their_names_and_are_uniform() -> None:
+    """10,000 shares: the mean within five deviations, a tenth of them in each tenth."""
+    shares = np.array([share(0, "x", number) for number in range(10_000)])
+    assert share(0, "x", 3) == shares[3] == (derive(0, "x", 3) >> 10) / 2**53 and shares.min() >= 0 and shares.max() < 1
+    assert abs(shares.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 10_000)
+    assert np.abs(np.bincount((shares * 10).astype(int)) - 1000).max() < 5 * np.sqrt(900)
 
 
 def test_seed_all_reaches_every_global_generator() -> None:

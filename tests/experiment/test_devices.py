@@ -134,7 +134,8 @@ def test_a_column_of_the_manifest_names_the_class(folder: Path) -> None:
 
 
 def test_devices_from_a_table(folder: Path) -> None:
-    given = {"kind": "table", "file": write(folder, "phones.parquet", **TABLE, **{"class": ["x", "y", "y"]})}
+    classes = pa.array(["x", "y", "y"]).dictionary_encode()
+    given = {"kind": "table", "file": write(folder, "phones.parquet", **TABLE, **{"class": classes})}
     config, data = built(folder, given)
     assert config.devices.file == str(folder / "phones.parquet")
     devices = build_devices(config, data)

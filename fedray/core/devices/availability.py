@@ -65,7 +65,7 @@ class Anytime(Availability):
 
 @dataclass(frozen=True)
 class Windows(Availability):
-    """Windows that repeat with a period. Devices have windows, and each client has a device.
+    """Windows that repeat with a period. A device has one or more, and each client has a device.
 
     Windows stand device by device, sorted by their start. Those of a device neither overlap nor touch.
     """
@@ -79,8 +79,6 @@ class Windows(Availability):
     def until(self, client: int, now: int) -> int | None:
         device = self.device[client]
         low, high = self.first[device], self.first[device + 1]
-        if high == low:
-            return None
         if high - low == 1:
             window = low
         else:  # the last window that has begun; before the first one it is the last of the period before

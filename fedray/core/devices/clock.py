@@ -83,6 +83,11 @@ class Clock:
         return self._rule if state.oort is None else Oort(self.seed, len(self.ids), state.oort, number)
 
 
+def at_least(clients: float) -> int:
+    """The whole number of clients that is not below a product such as 1.1 x 10, whose last bits are of rounding."""
+    return math.ceil(clients - 1e-9)
+
+
 class _Play:
     """One step, while it is played."""
 
@@ -101,12 +106,11 @@ class _Play:
     def round(self, settings: RoundsClock) -> Step:
         """Choose, and wait until the cohort is full, the deadline passes or nobody is left to wait for."""
         size = self.clock.size
-        wanted = min(math.ceil(settings.over * size), len(self.clock.ids))
-        least = max(1, math.ceil(settings.quorum * size))
-        while len(chosen := self.choose(wanted)) < least:
+        wanted, quorum = min(at_least(settings.over * size), len(self.clock.ids)), at_least(settings.quorum * size)
+        while len(chosen := self.choose(wanted)) < max(1, quorum):
             self.candidates.taken.difference_update(chosen)
             if (wake := self.wake()) is None:
-                raise ValueError(self.nobody(least))
+                raise ValueError(self.nobody(max(1, quorum)))
             self.now = wake[0]
         limit = None if settings.deadline is None else round(settings.deadline * SECOND)
         for client in chosen:
@@ -120,7 +124,7 @@ class _Play:
         decided = {trip.client for trip in arriving + self.lost}
         late = [trip.stopped(closed, LATE) for trip in self.open if trip.client not in decided]
         self.open, self.now = [], closed
-        return self.step(settings.server_seconds, len(arriving) >= settings.quorum * size, late=late)
+        return self.step(settings.server_seconds, len(arriving) >= quorum, late=late)
 
     def buffered(self, settings: BufferedClock) -> Step:
         """Keep trips open until enough have arrived, and then stop those that would be too far behind."""

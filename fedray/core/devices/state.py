@@ -54,7 +54,9 @@ class Step:
     number: int  # from 0; also the version of the model that trips of this step start from
     started: int  # us; the moment at which the step before ended
     ended: int  # us; the moment at which the next model is there
-    begun: tuple[Trip, ...]  # trips that start in this step, in their order: these clients get the model
+    # trips that start in this step, in their order, with the ends they have if nobody stops them: to these clients the
+    # model goes
+    begun: tuple[Trip, ...]
     arrived: tuple[Trip, ...]  # in order of arrival: these clients are trained
     lost: tuple[Trip, ...]  # their devices gave up, or left
     late: tuple[Trip, ...]  # stopped when the round ended

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedray.core.devices.availability import Anytime, Nightly
 from fedray.core.devices.candidates import Candidates
+from fedray.core.devices.clock import _Play
 from fedray.core.devices.selection import Uniform, Weighted
 from fedray.core.devices.settings import BufferedClock, RoundsClock
 from fedray.core.devices.state import ClockState
@@ -31,6 +33,18 @@ def test_the_same_trips_from_a_stored_state(settings: RoundsClock | BufferedCloc
     fresh = clock(settings, of, 6, **options)
     for step in played(fresh, 25)[::-1][:3]:  # a clock that has played other steps since
         assert step == steps[step.number]
+
+
+def test_who_becomes_a_candidate_is_found_without_a_search_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 clients that are seldom available, 12 of them at work: most of the time trips are missing."""
+    of = spread(30, 1.0, availability=Nightly(start=3.0, hours=1.5).windows(0, 30), lost=0.3, seconds=900.0)
+    steps, search = played(clock(BufferedClock(12, 4), of), 60), _Play.fill
+    monkeypatch.setattr(_Play, "fill", lambda play, settings, fresh=None: search(play, settings))
+    searched = played(clock(BufferedClock(12, 4), of), 60)
+    assert [replace(step, begun=tuple(sorted(step.begun))) for step in steps] == [
+        replace(step, begun=tuple(sorted(step.begun))) for step in searched
+    ]
+    assert any(len(step.begun) > len(step.arrived) + 3 for step in steps)
 
 
 def test_a_state_is_vectors_of_two_types() -> None:

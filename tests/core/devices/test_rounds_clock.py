@@ -45,6 +45,15 @@ def test_a_deadline_ends_a_round_and_a_quorum_decides_whether_it_counts(quorum: 
     assert second.arrived[0].start == 2.75 * SECOND and second.arrived[0].version == 1
 
 
+def test_rounding_neither_chooses_nor_asks_for_one_more() -> None:
+    """1.1 x 10 is above 11 by 2e-15, and 0.55 x 100 above 55 by 7e-15."""
+    (step,) = played(clock(RoundsClock(over=1.1), devices([1.0] * 20), size=10), 1)
+    assert len(step.begun) == 11
+    settings = RoundsClock(deadline=2.0, quorum=0.55)
+    (step,) = played(clock(settings, devices([1.0] * 55 + [3.0] * 45), size=100), 1)
+    assert len(step.arrived) == 55 and step.complete
+
+
 def test_who_arrives_at_the_deadline_has_arrived_and_a_full_cohort_does_not_wait_for_it() -> None:
     (step,) = played(clock(RoundsClock(deadline=3.0), devices(FOUR), size=4), 1)
     assert clients(step.arrived) == [0, 1, 2] and step.ended == 3 * SECOND
