@@ -37,7 +37,6 @@ def convert(path: Path, missing: Missing) -> Converted:
         "down": rate,
         "up": rate,
     }
-    return tables.devices(path, lines, given, missing)
 
 
 def _windows(path: Path, lines: Sequence[str], trace: Mapping[Any, Any]) -> Converted:
