@@ -127,8 +127,8 @@ def draw(found: Rehearsal) -> Drawing:
         trips, available = found.trips, found.available
         classes = members(found)
         largest = sorted(classes, key=lambda name: -len(classes[name]))[: len(canvas.COLOURS)]
-        for name, colour in zip(largest, canvas.COLOURS, strict=False):
-            clients = classes[name]
+        shown = [(name, clients) for name, clients in classes.items() if name in largest]
+        for (name, clients), colour in zip(shown, canvas.COLOURS, strict=False):
             _cumulative(left, trips[clients], name, colour)
             share = 100 * available[:, clients].mean(axis=1)
             right.step(range(DAY + 1), [*share, share[-1]], where="post", label=name, color=colour)

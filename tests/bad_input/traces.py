@@ -29,7 +29,12 @@ def table(name: str, old: str, new: str, *says: str) -> Case:
 CASES = (
     convert("a pickle that runs a command", "fedscale", HOSTILE, "trace: byte 0: GLOBAL calls or imports code"),
     convert("a pickle that is cut", "fedscale", pickle.dumps(TRACE)[:-9], "trace: is no whole pickle"),
-    convert("a pickle that is text", "fedscale", PHONES, "trace: byte 0: a mark is missing: fetch the file again"),
+    convert(
+        "a pickle that is text",
+        "fedscale",
+        PHONES,
+        "trace: byte 0: a mark is missing: the file is damaged, or no pickle",
+    ),
     fedscale("a set", {1}, "trace: byte 11: EMPTY_SET builds no plain value"),
     fedscale("a list", [1], "trace holds no dictionary of devices"),
     fedscale("other keys", {1: {"speed": 1}}, "trace: device 1 does not have the keys of FedScale's traces"),

@@ -30,13 +30,9 @@ def convert(path: Path, missing: Missing) -> Converted:
         return _windows(path, lines, trace)
     columns = _columns(path, lines, records, CAPACITY)
     milliseconds = tables.numbers(path, lines, "computation", columns["computation"])
-    rate = 1e3 * tables.numbers(path, lines, "communication", columns["communication"])
-    given: Mapping[str, Any] = {
-        "device": _names(trace),
-        "seconds": PASSES * milliseconds / 1e3,
-        "down": rate,
-        "up": rate,
-    }
+    rates = (1e3 * tables.numbers(path, lines, "communication", columns["communication"])).tolist()
+    seconds = (PASSES * milliseconds / 1e3).tolist()
+    given = {"device": _names(trace), "seconds": seconds, "down": rates, "up": rates}
     return tables.devices(path, lines, given, missing)
 
 

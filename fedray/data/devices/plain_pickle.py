@@ -32,6 +32,7 @@ EMPTY = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 CALLS = {"GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"}
 CALLS |= {"PERSID", "BINPERSID"}
+DAMAGED = "the file is damaged, or no pickle: fetch it again"
 REMEDY = "write it anew with dictionaries, lists, text and numbers alone, or as a table for --convert table"
 
 
@@ -55,7 +56,7 @@ def read(path: Path) -> Any:
             raise ValueError(f"{path}: byte {at:,}: {problem}") from None
     if len(machine.stack) != 1 or machine.marks:
         count = len(machine.stack)
-        raise ValueError(f"{path}: byte {at:,}: the pickle ends with {count} values, not one: fetch it again")
+        raise ValueError(f"{path}: byte {at:,}: the pickle ends with {count} values, not one: {DAMAGED}")
     return machine.stack[0]
 
 
@@ -146,11 +147,11 @@ class _Machine:
         """The last values, or with None those behind the last mark, and how deep the deepest is nested."""
         if count is None:
             if not self.marks:
-                raise _Refused("a mark is missing: fetch the file again")
+                raise _Refused(f"a mark is missing: {DAMAGED}")
             count = len(self.stack) - self.marks.pop()
         start = len(self.stack) - count
         if start < (self.marks[-1] if self.marks else 0):
-            raise _Refused("values are missing: fetch the file again")
+            raise _Refused(f"values are missing: {DAMAGED}")
         items, depths = self.stack[start:], self.depths[start:]
         del self.stack[start:], self.depths[start:]
         return items, max(depths, default=0)
@@ -158,7 +159,7 @@ class _Machine:
     def _extend(self, kind: type, items: Sequence[Any], depth: int) -> None:
         """Add the items to the list or dictionary on top."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0) or not isinstance(self.stack[-1], kind):
-            raise _Refused(f"there is no {kind.__name__} to add to: fetch the file again")
+            raise _Refused(f"there is no {kind.__name__} to add to: {DAMAGED}")
         target: Any = self.stack[-1]
         if id(target) in self.shared:
             raise _Refused(f"a {kind.__name__} grows after it was referred to, or holds itself: {REMEDY}")
@@ -168,7 +169,7 @@ class _Machine:
             target.extend(items)
             return
         if len(items) % 2:
-            raise _Refused("a key has no value: fetch the file again")
+            raise _Refused(f"a key has no value: {DAMAGED}")
         try:
             target.update(zip(items[::2], items[1::2], strict=True))
         except TypeError as error:
@@ -182,7 +183,7 @@ class _Machine:
 
     def _recall(self, index: int) -> None:
         if index not in self.memo:
-            raise _Refused(f"it refers to value {index}, which it does not hold: fetch the file again")
+            raise _Refused(f"it refers to value {index}, which it does not hold: {DAMAGED}")
         value = self.memo[index]
         if not isinstance(value, list | dict | tuple):
             self._push(value)

@@ -105,7 +105,7 @@ def test_the_clock_takes_the_windows(tmp_path: Path) -> None:
         (HOURS.replace("end_h", "end"), ":1: the column 'end' does not name its unit: call it end_s or end_h"),
         (PHONES.replace("400", "fast"), ":3: milliseconds must be a number, 0 or more and at most 1e15, not 'fast'"),
         (PHONES.replace("400", "0"), ":3: seconds must be a number, above 0"),
-        (PHONES.replace("0.5", "-1"), ":3: radio_w must be a number, 0 or more"),
+        (PHONES.replace(",0.5", ",-1"), ":3: radio_w must be a number, 0 or more"),
         (PHONES.replace("400", "inf"), ":3: milliseconds must be a number"),
         (PHONES.replace("bob", "ann"), ":3: the device 'ann' has two rows"),
         (PHONES.replace("bob", ""), ":3: the device is missing"),
