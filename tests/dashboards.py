@@ -63,17 +63,24 @@ def shown(answers: dict[str, list[dict[str, Any]]]) -> int:
 
 
 def play(folder: Path) -> None:
-    """A run on a new Ray; one client kills its actor once in each round that it takes part in."""
+    """A run on a new Ray, with devices; one client kills its actor once in each round that it takes part in."""
     import ray
 
+    from fedray.core.devices.availability import Anytime
+    from fedray.core.devices.clock import Clock
+    from fedray.core.devices.settings import ClassDevices, DeviceClass, RoundsClock
+    from fedray.core.devices.table import of_classes
     from fedray.engine import session
     from tests.engine import toys
 
     session.connect()
     session.ship(toys)
     trouble = {"trouble": "die once", "troubled": ("client-03",), "folder": str(folder)}
-    settings = toys.ToySettings(seconds=CLIENT_SECONDS, **trouble)
-    toys.run(folder / "runs" / "toy", rounds=ROUNDS, actors=2, settings=settings, cohort=8, replacements=50)
+    settings, ids = toys.ToySettings(seconds=CLIENT_SECONDS, **trouble), toys.ToyData().client_ids()
+    phones = ClassDevices({"phone": DeviceClass(seconds=60.0, down=1e6, up=1e6)}, spread=1.0)
+    clock = Clock(RoundsClock(), of_classes(phones, 7, len(ids), Anytime()), ids, 7, 8)
+    options: dict[str, Any] = {"settings": settings, "cohort": 8, "replacements": 50, "clock": clock}
+    toys.run(folder / "runs" / "toy", rounds=ROUNDS, actors=2, **options)
     ray.shutdown()
 
 

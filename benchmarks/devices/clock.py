@@ -6,7 +6,7 @@ python -m benchmarks.devices.clock        # about a minute
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from statistics import fmean
 
@@ -21,7 +21,7 @@ from fedray.core.devices.table import Devices, of_classes
 from fedray.core.devices.trips import SECOND, Load
 
 POPULATION = 1_000_000
-REPEATS = 5
+REPEATS = 5  # of making the devices
 PHONE = DeviceClass(seconds=0.2, down=2e7, up=5e6, latency=0.1)
 LOAD = Load(4_000_000, 4_000_000, 3 * 50)  # bytes down, bytes up, passes x utterances
 CLIENTS, DRAWS, ARRIVALS = 60, 20, 2400  # of the second table
@@ -35,8 +35,17 @@ def devices(population: int, sigma: float, availability: Availability, seed: int
 
 def memory(of: Devices) -> int:
     """Bytes of the vectors of devices and of their availability."""
-    found = [*vars(of).values(), *of.columns.values(), *vars(of.availability).values()]
-    return sum(array.nbytes for array in found if isinstance(array, np.ndarray))
+    of.availability.share(0)  # makes those that are made at their first use
+    return sum(vector.nbytes for vector in vectors(of))
+
+
+def vectors(value: object) -> Iterator[np.ndarray]:
+    """The arrays in an object."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Mapping) or hasattr(value, "__dict__"):
+        for inner in value.values() if isinstance(value, Mapping) else vars(value).values():
+            yield from vectors(inner)
 
 
 def steps(clock: Clock, load: Load = LOAD) -> Iterator[Step]:
@@ -58,14 +67,16 @@ def tables() -> list[dict[str, str]]:
         for seed in range(REPEATS):
             since = time.process_time()
             of = devices(POPULATION, 1.0, Nightly().windows(seed, POPULATION) if name == "nightly" else Anytime(), seed)
+            size = memory(of)
             spent.append(time.process_time() - since)
-        rows.append({"available": name, "s": f"{np.median(spent):.2f}", "MB": f"{memory(of) / 1e6:.0f}"})
+        rows.append({"available": name, "s": f"{np.median(spent):.2f}", "MB": f"{size / 1e6:.0f}"})
     return rows
 
 
 def arrivals(name: str, settings: Settings, sampling: str, of: Devices, ids: list[str], days: float) -> dict[str, str]:
     """Microseconds of processor an arrival, for at least 5,000 arrivals and so many virtual days."""
     clock = Clock(settings, of, ids, 0, 100, sampling, lambda client: 1.0 + client % 10)
+    of.availability.share(0)
     since, count, tried = time.process_time(), 0, 0
     for step in steps(clock):
         count, tried = count + len(step.arrived), tried + len(step.begun)

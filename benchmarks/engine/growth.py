@@ -33,8 +33,8 @@ from fedray.core.types import Client, Evaluation, Received, Update
 from fedray.engine import driver as drivers
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import share
-from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore

@@ -26,8 +26,8 @@ from fedray.data.features.dataset import Utterances
 from fedray.engine import driver as drivers
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import share
-from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.models import MODELS
 from fedray.runs.client_states import ClientStore

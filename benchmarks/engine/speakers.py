@@ -10,8 +10,8 @@ from benchmarks.engine.runs import Played
 from fedray import experiment
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import share
-from fedray.engine.rounds import Plan
 from fedray.runs.folder import RunFolder
 
 CONFIG = study.ROOT / "configs" / "fednst" / "baselines" / "sfl.yaml"

@@ -19,8 +19,8 @@ from fedray.core.parameters import FlatModel
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import share
-from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore

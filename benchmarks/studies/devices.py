@@ -1,13 +1,14 @@
 """FedNST on slow and fast phones: virtual hours to a target, synchronous, with over-selection and with FedBuff.
 
-    python -m benchmarks.studies.devices [--only modes oort] [--seeds 0 1 2] [--draws 0 1]
+    python -m benchmarks.studies.devices [--only modes oort dialect] [--seeds 0 1 2] [--draws 0 1]
 
 `modes`: rounds of six clients; rounds of eight chosen, of whom the six fastest count; FedBuff with eight at work and a
 step at every three arrivals, twice as many steps, each with half of the server's utterances. The seconds of a phone are
 log-normal with sigma = 1. The target is the best dev WER of the synchronous run of the same seed, plus half a point.
 A draw gives other phones to the clients; synchronous rounds train the same model whatever the phones, so that their
-hours at another draw follow from the trips alone. `oort`: Oort's selection against uniform. Writes
-benchmarks/results/devices_<part>.md and .json. The same command resumes; finished runs are kept.
+hours at another draw follow from the trips alone. `oort`: Oort's selection against uniform. `dialect`:
+slow phones speak one dialect; who loses. Writes benchmarks/results/devices_<part>.md and .json. The same command
+resumes; finished runs are kept.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ MODES = {
 }
 SELECTIONS = {"uniform": [], "Oort": ["cohort={size: 6, sampling: oort}"]}
 BASE = ["algorithm.server_scheduled=true"]
+SLOW = "en-gb-scotland"  # the dialect of slow phones
 
 
-def play(name: str, overrides: Sequence[str], seed: int, draw: int, runs: Path) -> Path:
-    """The folder of a run, which is played, resumed or there already."""
+def play(name: str, config: str, overrides: Sequence[str], seed: int, draw: int, runs: Path) -> Path:
+    """The folder of a run of a configuration, which is played, resumed or there already."""
     out = (
         runs / f"seed-{seed}" / f"draw-{draw}" / "".join(letter if letter.isalnum() else "-" for letter in name.lower())
     )
     print(f"seed {seed}, draw {draw}, {name}: {out}", flush=True)
-    given = [f"seed={seed}", f"data.seed={seed}", DEVICES, f"devices.draw={draw}", *BASE, *overrides]
-    study.run("configs/fednst/embedded.yaml", given, out)
+    study.run(config, [f"seed={seed}", f"data.seed={seed}", *BASE, *overrides, f"devices.draw={draw}"], out)
     return out
 
 
@@ -115,7 +116,7 @@ def measured(arms: dict[str, list[str]], reference: str, seeds: Sequence[int], d
                 if arm == SYNCHRONOUS and draw != draws[0]:
                     points, out = at_draw(first, draw), first
                 else:
-                    out = play(arm, overrides, seed, draw, runs)
+                    out = play(arm, "configs/fednst/embedded.yaml", [DEVICES, *overrides], seed, draw, runs)
                     points = curve(out)
                 if arm == reference and draw == draws[0]:
                     target, first = min(wer for _, wer in points) + ABOVE, out
@@ -176,7 +177,46 @@ WER of the uniform run of the same seed, plus {ABOVE} points.
     return text, found
 
 
-PARTS = {"modes": modes, "oort": oort}
+def dialect(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str, Any]:
+    found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
+    for seed in seeds:
+        for mode, overrides in MODES.items():
+            settings = overrides or ["clock={kind: rounds, over: 1.0}"]
+            out = play(mode, "configs/devices/fednst_dialect.yaml", settings, seed, draws[0], runs / "dialect")
+            used = Counter(trip["class"] for trip in RunFolder(out).each("trips.jsonl") if trip["used"])
+            one = {"seed": seed, "hours": study.rounds(out)[-1]["virtual/hours"], "fairness": fairness(out)}
+            one["used"] = {name: count / used.total() for name, count in used.items()}
+            one["wer"] = {model: by_label(study.predictions(out, model)) for model in ("seed", "best")}
+            found[mode].append(one)
+    rows = []
+    for mode, played in found.items():
+        cells = {"arm": mode, "virtual hours": study.spread([one["hours"] for one in played])}
+        for label, name in (("en", "fast"), (SLOW, "slow")):
+            cells[f"updates of the {name} dialect (%)"] = study.spread([100 * one["used"][label] for one in played])
+            before, after = (study.spread([one["wer"][model][label] for one in played]) for model in ("seed", "best"))
+            cells[f"test WER of the {name} dialect"] = f"{before} → {after}"
+        rows.append(cells | {"Jain": f"{mean(one['fairness'] for one in played):.2f}"})
+    text = f"""# Slow phones that speak one dialect
+
+`configs/devices/fednst_dialect.yaml`: half of the clients speak Scottish English, on phones that are eight times as
+slow as those of the others (`devices.by: label`). Test WER (greedy) of each dialect's new speakers, from the seed model
+to the best round; mean ± SD over {len(seeds)} seeds.
+
+{study.table(rows)}
+"""
+    return text, found
+
+
+def by_label(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Label -> word error rate in percent."""
+    words, errors = Counter[str](), Counter[str]()
+    for row in rows:
+        words[row["label"]] += row["words"]
+        errors[row["label"]] += row["errors"]
+    return {label: 100 * errors[label] / words[label] for label in words}
+
+
+PARTS = {"modes": modes, "oort": oort, "dialect": dialect}
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ from benchmarks.engine import runs as engine_runs
 from fedray import experiment
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import share
-from fedray.engine.rounds import Plan
 from fedray.runs.folder import RunFolder
 
 CONFIG = "configs/fedmlac/embedded.yaml"

@@ -6,7 +6,7 @@ A new algorithm derives from `FederatedSGD` and writes `client_train`; `scaffold
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -176,12 +176,14 @@ class TaskAlgorithm(Algorithm):
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
         return self.task.evaluate(received.params, data, received.assets, received.device, final)
 
+    def losses(self, data: Any, received: Received) -> Sequence[float]:
+        return self.task.losses(received.params, data, received.device)
+
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
         """Scores of the global model after the client's training, which is repeated for it [ours]."""
-        params = self.client_train(client, received).model.params()
-        return personal_scores(self.task, params, received, data, final)
+        return personal_scores(self.task, self.client_train(client, received).model.params(), received, data, final)
 
     def export(self, state: ServerState, folder: Path) -> None:
         self.task.export(state.params, folder)
@@ -267,9 +269,8 @@ def server_pass(task: Task, server: Server, received: Received, settings: Server
     model = LocalModel(task, received.params, received.device, buffers == "frozen")
     local = ClientSettings(lr=settings.lr, batch=settings.batch, epochs=1, clip=settings.clip)
     metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
-    return Update(
-        model.delta(), {"examples": len(data)}, metrics + Metrics(lr=(settings.lr, 1), steps=(model.steps, 1))
-    )
+    scores = metrics + Metrics(lr=(settings.lr, 1), steps=(model.steps, 1))
+    return Update(model.delta(), {"examples": len(data)}, scores)
 
 
 def mixed(change: Change, alpha: float) -> Vector:

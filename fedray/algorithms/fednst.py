@@ -62,6 +62,7 @@ class FedNST(MixedSGD):
     task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model", "algorithm.relabel")
     prepare_passes = 1.0  # the encoder once, and the search
+    makes_labels = True
 
     @classmethod
     def check_setup(cls, settings: FedNSTSettings, setup: Setup) -> None:

@@ -99,6 +99,7 @@ class FedSTAR(FederatedSGD):
     Settings = FedSTARSettings
     settings: FedSTARSettings
     task: Classification
+    makes_labels = True
 
     @classmethod
     def check_setup(cls, settings: FedSTARSettings, setup: Setup) -> None:

@@ -180,7 +180,7 @@ def _report(options: argparse.Namespace) -> int:
     asked = {name: getattr(options, name) for name in ("baseline", "metric", "group_by", "target")}
     found = report.read(options.paths, **asked)
     console = _console()
-    for table in (found.table(console), *found.further_tables()):
+    for table in (found.table(console), *found.further_tables(console)):
         console.print(table)
     print(f"report: {found.save(options.out)}")
     return 0

@@ -17,9 +17,11 @@ from rich.table import Table
 from fedray import experiment
 from fedray.config.source import Source
 from fedray.core.privacy.accounting import Account
+from fedray.core.privacy.audits import Audit
 from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.settings import Private
 from fedray.experiment import Config
+from fedray.experiment.audits import population
 from fedray.experiment.checks import corpus_reader, most_clients
 from fedray.experiment.private import guarantee_of
 from fedray.report import canvas
@@ -53,7 +55,9 @@ def show(options: argparse.Namespace, console: Console) -> int:
 
 def _population(config: Config, source: Source) -> int:
     most = most_clients(config.data, corpus_reader(config.data, source))
-    return most if most is not None else len(experiment.read_federation(config, source)[1])
+    if most is None or isinstance(config.audit, Audit):
+        most = len(experiment.read_federation(config, source)[1])
+    return population(config, most)
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -76,6 +76,7 @@ class Algorithm(ABC):
     central: ClassVar[bool] = False  # trains in one place, on a population of one client
     personal_only: ClassVar[bool] = False  # trains no shared model: only personal scores of all clients show its effect
     sends_more: ClassVar[bool] = False  # clients send vectors beside their updates, which `privacy` does not cover
+    makes_labels: ClassVar[bool] = False  # clients train on labels that the algorithm makes
     files: ClassVar[tuple[str, ...]] = ()  # names of settings that hold the path of a file, or None
     best: tuple[str, str] = ("dev/loss", "min")  # the metric that picks the best round; "min" or "max"
 
@@ -180,6 +181,10 @@ class Algorithm(ABC):
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
         """Score the global model on a shard of a split. `final`: with beam search and the rows of predictions.tsv."""
         return Evaluation(Metrics())
+
+    def losses(self, data: Any, received: Received) -> Sequence[float]:
+        """The loss of the global model on each item of a client's data, by which an audit guesses who took part."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses, which audits need")
 
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool

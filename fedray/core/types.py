@@ -181,3 +181,13 @@ class FederatedData(Protocol):
     def splits(self) -> Sequence[str]:
         """The names of the splits that are scored."""
         ...
+
+
+class AuditedData(FederatedData, Protocol):
+    """A federation with candidates of an audit. Those outside are not among `client_ids`."""
+
+    candidates: Mapping[str, bool]  # by name, whether the candidate is inside
+
+    def judged(self, client: str) -> Any:
+        """The data by which a candidate is judged, whether or not it is a client."""
+        ...

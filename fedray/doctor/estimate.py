@@ -26,8 +26,8 @@ from fedray.doctor.speed import duration, words
 from fedray.engine import cohort as cohorts
 from fedray.engine import session, work
 from fedray.engine.downlink import deliver
+from fedray.engine.plan import Plan
 from fedray.engine.resources import Share, share
-from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.experiment import Config, build_data, build_program, mechanism
 from fedray.experiment.devices import build_clock

@@ -24,8 +24,8 @@ from fedray.engine.downlink import Posted
 from fedray.engine.jobs import Evaluate, Init, Job, ServerFinish, ServerTrain
 from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
+from fedray.engine.plan import Plan
 from fedray.engine.resources import Share
-from fedray.engine.rounds import Plan
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder

@@ -27,10 +27,11 @@ from fedray.engine.deaths import Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.holding import scratch
 from fedray.engine.jobs import Init
+from fedray.engine.plan import Plan
 from fedray.engine.play import Play
 from fedray.engine.pool import Pool, Stopped, Wish
 from fedray.engine.resources import DRIVER_CPUS, Share
-from fedray.engine.rounds import Plan, Rounds
+from fedray.engine.rounds import Rounds
 from fedray.engine.telemetry.events import Event, Events
 from fedray.engine.telemetry.trackers import Card, Nothing, Tracker
 from fedray.engine.telemetry.tracking import Tracking

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fedray.core.types import Evaluation
-from fedray.engine import personal
+from fedray.engine import audits, personal
 from fedray.engine.jobs import Init
 from fedray.engine.lanes import Failure, LaneResult
 from fedray.engine.outcome import Outcome
+from fedray.engine.plan import Plan
 from fedray.engine.pool import Pool, Wish
 from fedray.engine.records import summary
-from fedray.engine.rounds import Plan, Rounds
+from fedray.engine.rounds import Rounds
 from fedray.engine.telemetry.gauges import Gauges
 from fedray.engine.telemetry.scalars import Scalars
 from fedray.engine.telemetry.tracking import Tracking
@@ -264,6 +265,7 @@ class Play:
         progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(rounds.pool)
         results |= summary(progress) | self._formula(progress)
         results["time/total_s"] = progress.totals["seconds"] + watch()
+        results |= audits.audit(rounds, initial.state, progress, self.folder)
         results |= rounds.private.summary(progress.round) if rounds.private is not None else {}
         results |= rounds.virtual.finish(self.folder) if rounds.virtual is not None else {}
         if signatures := dict(self.algorithm.signatures):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from fedray.core.packing import Packing
-from fedray.core.privacy.clipping import Bounds, Clipping
+from fedray.core.privacy import audits
+from fedray.core.privacy.clipping import Bounds, Clipping, Flags
 from fedray.core.privacy.mechanism import Gathered, Mechanism
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Broadcast, Layer, RunError
 from fedray.engine.guard import Guard
+from fedray.engine.lanes import LaneResult
 from fedray.engine.outcome import Outcome
 from fedray.engine.soundness import sizes
 from fedray.runs.folder import Progress
@@ -42,8 +44,38 @@ class PrivateRounds:
             raise RunError(str(error)) from error
         sent = None
         if encoding is not None and isinstance(settings, Skellam):
-            sent = mechanism.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
+            sent = settings.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
         return Guard(settings.clip, bounds, size, encoding, sent, self.seed, progress.round)
+
+    def insert(
+        self,
+        progress: Progress,
+        outcome: Outcome,
+        broadcast: Broadcast,
+        log_weight: Callable[[Mapping[str, float]], float],
+    ) -> None:
+        """Add what the round's canaries send to the sum, by the rules for any other client."""
+        if not outcome.canaries:
+            return
+        guard = self.guard(progress, broadcast, outcome.cohort)
+        guarded = guard.held_to(self.layers)
+        bound, flags = float(np.sqrt(np.square(guard.bounds).sum())), list[Flags]()
+        for name in outcome.canaries:
+            update = audits.sent(name, guard.size, bound, self.seed)
+            delta, clipped = guarded.protect(update, name)
+            outcome.partial.updates.add(delta, log_weight(update.report))
+            flags.append(clipped)
+        outcome.lanes.append(LaneResult(counted=len(flags), clipped=np.sum(flags, axis=0, dtype=np.int64)))
+
+    def size(self, broadcast: Broadcast) -> int:
+        """The numbers of an update."""
+        return self._cut(broadcast).size
+
+    def claimed(self, rounds: int) -> float | None:
+        """The epsilon of what was played, not of what `as_if` stands for; None: no account, or no end of it."""
+        guarantee = self.mechanism.guarantee
+        spent = math.inf if guarantee is None else guarantee.simulated.guarantee(rounds)
+        return spent if math.isfinite(spent) else None
 
     def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
         """Put the mean with noise in the place of the plain mean. Noise is released even where nobody answered."""

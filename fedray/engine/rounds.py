@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from fedray.core.devices.clock import Clock
 from fedray.core.metrics import Metrics
-from fedray.core.privacy.mechanism import Mechanism
+from fedray.core.privacy.audits import Directions
 from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
@@ -25,10 +24,10 @@ from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTra
 from fedray.engine.lane_training import PrepareLane, TrainLane
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.outcome import Draw, Outcome
+from fedray.engine.plan import Plan
 from fedray.engine.pool import Lost, Pool
 from fedray.engine.private import PrivateRounds
 from fedray.engine.records import record
-from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.soundness import check_state
 from fedray.engine.telemetry.watches import Phases
 from fedray.engine.virtual import VirtualRounds, under_way
@@ -40,19 +39,6 @@ SERVER = "server"  # the key of what the server trains, beside the numbers of th
 PREPARED = 32  # clients in a lane that only prepares
 LOSSES = 10  # in one piece of work, until the run ends
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The settings of a run that the engine reads itself."""
-
-    rounds: int
-    cohort: CohortSettings
-    engine: EngineSettings
-    evaluation: EvaluationSettings
-    together: int = 1  # clients of a lane that are trained side by side, of `engine.vectorise`
-    privacy: Mechanism | None = None
-    clock: Clock | None = None  # with `devices`
 
 
 class Rounds:
@@ -72,7 +58,8 @@ class Rounds:
         self.aggregation = aggregation_of(program.algorithm.strategy)
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
-        self.private = PrivateRounds(plan.privacy, self.layers, program.seed) if plan.privacy is not None else None
+        self.private = None if plan.privacy is None else PrivateRounds(plan.privacy, self.layers, program.seed)
+        self.canaries = dict.fromkeys(plan.audit.inside(program.seed) if isinstance(plan.audit, Directions) else ())
         self.virtual = VirtualRounds(plan.clock, program) if plan.clock is not None else None
         self.earlier = EarlierModels(program.states, self.algorithm, program.download)
         self.first: Reference = None  # the broadcast of round 0, in the object store
@@ -144,25 +131,29 @@ class Rounds:
         posted = self.put(progress.state, t)
         server = results.get(SERVER)
         assert server is None or isinstance(server, Update)
-        answered = sum(len(lane.clients) for lane in draw.lanes)
+        answered = sum(len(lane.clients) for lane in draw.lanes) + len(draw.canaries)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
         passed, ended = draw.passed, len(draw.chosen)
         if self.virtual is not None and passed is not None:
             passed = self.virtual.done(passed, progress, lanes)
             ended = len(passed.trips)
-        return Outcome(partial, aggregate, lanes, server, ended, ended - answered, down, settings, passed)
+        dropped = ended - answered
+        return Outcome(partial, aggregate, lanes, server, ended, dropped, down, settings, draw.canaries, passed)
 
     def _draw(self, progress: Progress) -> Draw:
         """The cohort of a round, and the lanes of the clients that answer."""
         t, data, settings = progress.round, self.program.data, self.plan.cohort
         if self.virtual is not None:
             return self._arrivals(self.virtual, progress)
-        chosen = cohorts.sample(data.client_ids(), settings, data.cost, self.program.seed, t)
+        ids = [*data.client_ids(), *self.canaries] if self.canaries else data.client_ids()
+        chosen = cohorts.sample(ids, settings, data.cost, self.program.seed, t)
         answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
+        canaries = [client for client in answering if client in self.canaries]
         guard = None
         if self.private is not None:
             guard = self.private.guard(progress, self.put(progress.state, t).broadcast, len(chosen))
-        return Draw(chosen, [replace(lane, guard=guard) for lane in self._lanes(progress, answering)])
+        lanes = self._lanes(progress, [client for client in answering if client not in self.canaries])
+        return Draw(chosen, [replace(lane, guard=guard) for lane in lanes], canaries)
 
     def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
         """The clients that start under the clock, and the lanes of those that arrive: each trains from one model."""
@@ -173,7 +164,7 @@ class Rounds:
         for group in virtual.groups(passed.step):
             cut = self._lanes(progress, group.clients, len(lanes))
             lanes += [replace(lane, model=group.model, factor=group.factor, work=group.work) for lane in cut]
-        return Draw([virtual.ids[trip.client] for trip in passed.step.begun], lanes, passed)
+        return Draw([virtual.ids[trip.client] for trip in passed.step.begun], lanes, passed=passed)
 
     def _lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
         """These clients, cut into lanes; `number`: of the first lane."""
@@ -238,7 +229,9 @@ class Rounds:
         if outcome.lost:
             return progress.state
         if self.private is not None:
-            self.private.release(progress, outcome, self.put(progress.state, progress.round).broadcast)
+            broadcast = self.put(progress.state, progress.round).broadcast
+            self.private.insert(progress, outcome, broadcast, self.aggregation.log_weight)
+            self.private.release(progress, outcome, broadcast)
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
         counted = sum(lane.counted for lane in outcome.lanes)

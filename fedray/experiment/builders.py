@@ -11,7 +11,9 @@ from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.parallel import Parallel
+from fedray.core.privacy.audits import Canaries, Speakers
 from fedray.core.types import OWN
+from fedray.data.federation.audited import audited, candidates, within
 from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import partition
@@ -19,6 +21,7 @@ from fedray.data.federation.speech_data import DataSettings, SpeechData, divide,
 from fedray.data.manifest import Manifest, Rows
 from fedray.engine import session
 from fedray.engine.work import Program
+from fedray.experiment.audits import with_canaries
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
@@ -43,13 +46,16 @@ def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest]
 
     No audio is read. Raises ValueError where a run would refuse the configuration or the corpus.
     """
-    data = config.data
-    server, mine, scored = divide(read_corpus(data, source), data)
+    splits, data = with_canaries(read_corpus(config.data, source), config, cache_root() / "corpora", session.parallel)
+    server, mine, scored = divide(splits, data)
     clients = partition(mine, data.clients, data.seed, shared_rows(mine, data.labelled, data.seed))
     clients, held = hold_out(mine, clients, data.own_share, data.seed)
     if held:
         scored = scored | {OWN: mine.take(np.sort(np.concatenate(list(held.values()))))}
     clients = kept_rows(mine, clients, labelled_rows(mine, clients, data.labelled, data.seed), data.labelled, data.seed)
+    if isinstance(config.audit, Canaries | Speakers):
+        inside = within(list(clients), candidates(list(clients), config.audit, data.seed))
+        clients = {client: clients[client] for client in inside}
     return ({"server": server} if server is not None else {}) | {"clients": mine} | scored, clients
 
 
@@ -58,12 +64,16 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
 
     ConfigError: the cohort is larger than the population, found before features are computed.
     """
+    parallel = parallel or session.parallel
     check = functools.partial(check_population, config, source)
     target = TASKS[config.task.kind].column(config.task.settings)  # `data.corruption` puts wrong labels in it
     splits = read_corpus(config.data, source, parallel)
-    return federate(
-        splits, config.data, config.features, cache_root() / "features", parallel or session.parallel, check, target
-    )
+    splits, divided = with_canaries(splits, config, cache_root() / "corpora", parallel)
+    data, broken = federate(splits, divided, config.features, cache_root() / "features", parallel, check, target)
+    if isinstance(config.audit, Canaries | Speakers):
+        data = audited(data, config.audit, divided.seed)
+        check(len(data.client_ids()))
+    return data, broken
 
 
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:

@@ -16,6 +16,7 @@ from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.speech_data import DataSettings
+from fedray.experiment.audits import check_audit
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
 from fedray.experiment.devices import check_clients, check_clock, check_devices, with_paths
@@ -70,6 +71,8 @@ def check_setup(config: Config, source: Source) -> None:
         check_devices(config)
     with _at(source, "clock.kind"):
         check_clock(config)
+    with _at(source, "audit.kind"):
+        check_audit(config)
 
 
 def _check_algorithm(config: Config, most: int | None) -> None:

@@ -20,6 +20,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
 from fedray.core.compression.settings import DOWNLOADS, UPLOADS, Upload
 from fedray.core.devices.settings import CLOCKS, DEVICES
+from fedray.core.privacy.audits import AUDITS
 from fedray.core.privacy.settings import PRIVACY
 from fedray.core.ranges import Count
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
@@ -68,6 +69,7 @@ class Config:
     privacy: Any = kinds(PRIVACY, "none")  # differential privacy: bounds of updates, noise, and the guarantee
     devices: Any = kinds(DEVICES, "none")  # the clients' devices: speed, network, power, and when they can take part
     clock: Any = kinds(CLOCKS, "rounds")  # how the server waits for devices: in rounds, or for every few arrivals
+    audit: Any = kinds(AUDITS, "none")  # candidates, by whom the released models' leaks are measured
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results

@@ -138,12 +138,12 @@ def _available(settings: Any, seed: int, population: int, names: list[str] | Non
     assert isinstance(settings, TableAvailability)
     known, windows = read_windows(settings)
     if names is None:
-        return replace(windows, device=rows_of(seed, population, len(known), True, "").astype(np.int64))
+        return replace(windows, device=rows_of(seed, population, len(known), True, ""))
     places = {name: place for place, name in enumerate(known)}
     for name in names:
         if name not in places:
             raise ValueError(f"{settings.file}: there are no windows of device {name!r}, which a client has")
-    return replace(windows, device=np.array([places[name] for name in names], np.int64))
+    return replace(windows, device=np.array([places[name] for name in names], np.int32))
 
 
 def column_of_clients(data: SpeechData, column: str) -> list[str]:

@@ -19,8 +19,8 @@ from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import Share, share
-from fedray.engine.rounds import Plan
 from fedray.engine.telemetry.trackers import Card
 from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
@@ -29,7 +29,7 @@ from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.devices import build_clock
-from fedray.experiment.memory import actor_bytes
+from fedray.experiment.memory import actor_bytes, check_models
 from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
@@ -136,6 +136,7 @@ def start(
     new: bool = False,
 ) -> Result:
     """Hand a run to a driver, and show its progress. `new`: its folder must be new or empty."""
+    check_models(config.clock, program, session.resources())
     shares = _fitting(config, program, shares)
     assignment = replace(assign(config, program, shares, where, described), new=new)
     if detach:
@@ -178,7 +179,7 @@ def assign(
     together = config.engine.together(shares.gpus > 0)
     privacy = mechanism(config, program.algorithm, program.data)
     clock = build_clock(config, program.data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock)
+    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock, config.audit)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(plain(config)), tags=tags)

@@ -1,9 +1,13 @@
-"""How much memory a client actor of a run needs at least, from what is known before the run."""
+"""How much memory a run needs at least, from what is known before it: a client actor, and models of earlier rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from fedray.core.devices.settings import BufferedClock
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.resources import ACTOR_BYTES
+from fedray.engine.resources import ACTOR_BYTES, Node
 from fedray.engine.work import Program
 from fedray.training.task import Task
 
@@ -24,3 +28,20 @@ def actor_bytes(program: Program, together: int = 1) -> float:
         largest = data.load(max(data.client_ids(), key=data.cost))
         needed += 2 * int(largest.lengths.sum()) * largest.features.bins
     return needed
+
+
+def check_models(clock: Any, program: Program, nodes: Sequence[Node]) -> None:
+    """ValueError: the models that clients under way train from do not fit beside the driver.
+
+    The driver has each one in its memory, and once more in Ray's.
+    """
+    task, here = program.algorithm.task, next((node for node in nodes if node.driver), None)
+    if not isinstance(clock, BufferedClock) or not isinstance(task, Task) or here is None or here.memory is None:
+        return
+    models = min(clock.concurrency, clock.most + 1)
+    needed = models * 2 * 4.0 * task.layout.size
+    if needed > here.memory:
+        raise ValueError(
+            f"clock: {models:,} models of earlier rounds need {needed / 1e9:,.1f} GB, and Ray has "
+            f"{here.memory / 1e9:,.1f} GB on the driver's machine: lower clock.concurrency or clock.most"
+        )

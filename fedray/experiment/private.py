@@ -14,6 +14,7 @@ from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.privacy.settings import Correlated, NoPrivacy, Private
 from fedray.core.strategies import Uniform
 from fedray.core.types import FederatedData
+from fedray.experiment.audits import population
 from fedray.experiment.config import Config
 
 
@@ -56,10 +57,10 @@ def paced_by(config: Config, algorithm: Algorithm) -> str | None:
 
 def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mechanism | None:
     """The mechanism of a run; None: it is not private. ValueError: the guarantee is empty, or cannot be given."""
-    settings, population = config.privacy, len(data.client_ids())
+    settings, clients = config.privacy, population(config, len(data.client_ids()))
     if not isinstance(settings, Private):
         return None
-    claimed = settings.as_if.population or population
+    claimed = settings.as_if.population or clients
     if settings.delta >= 1 / claimed:
         raise ValueError(
             f"privacy.delta must be below 1 / population, {1 / claimed:.2g}: otherwise a mechanism that publishes one "
@@ -72,13 +73,13 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
             "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
             "algorithm.buffers=frozen"
         )
-    guarantee = guarantee_of(config, settings, population)
+    guarantee = guarantee_of(config, settings, clients)
     weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)
-    return Mechanism(settings, guarantee.noise, config.cohort.expected(population), weights, guarantee)
+    return Mechanism(settings, guarantee.noise, config.cohort.expected(clients), weights, guarantee)
 
 
-def guarantee_of(config: Config, privacy: Private, population: int) -> Guarantee:
+def guarantee_of(config: Config, privacy: Private, clients: int) -> Guarantee:
     """The guarantee of a run over so many clients. ValueError: no noise gives it, or its cohorts have no account."""
     cohort = config.cohort
-    sampling = Sampling(cohort.sampling, cohort.expected(population), population, cohort.limit)
+    sampling = Sampling(cohort.sampling, cohort.expected(clients), clients, cohort.limit)
     return Guarantee.of(privacy, sampling, config.rounds)

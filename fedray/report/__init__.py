@@ -8,6 +8,7 @@ found.save("report")  # report.html, report.md, report.csv, figures/
 
 from fedray.report.figures import (
     KINDS,
+    Audits,
     Bars,
     Curves,
     Fairness,
@@ -27,6 +28,7 @@ from fedray.report.report import Report, read, write
 
 __all__ = [
     "KINDS",
+    "Audits",
     "Bars",
     "Curves",
     "Fairness",

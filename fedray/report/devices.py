@@ -34,9 +34,8 @@ class Ends:
         return 100 * self.trips[end] / self.trips.total()
 
     @property
-    def hours(self) -> float:
-        """The hours of a trip, the mean over the trips."""
-        return self.seconds / self.trips.total() / 3600
+    def seconds_a_trip(self) -> float:
+        return self.seconds / self.trips.total()
 
 
 def trips(runs: Sequence[Run]) -> pa.Table | None:
@@ -52,7 +51,7 @@ def ends(group: Group) -> dict[str, Ends]:
         return found
     keys = ["class", "fate", "used"]
     lasted = table.select(keys).append_column("s", pc.subtract(table["end_s"], table["start_s"]))
-    for row in lasted.group_by(keys).aggregate([("s", "sum"), ("s", "count")]).to_pylist():
+    for row in lasted.group_by(keys, use_threads=False).aggregate([("s", "sum"), ("s", "count")]).to_pylist():
         of_class = found.setdefault(row["class"], Ends())
         end = row["fate"] if row["fate"] != ARRIVES else USED if row["used"] else UNUSED
         of_class.trips[end] += row["s_count"]
@@ -107,7 +106,7 @@ def _fairness(run: Run) -> Fairness | None:
 
 
 def _counted(table: pa.Table, key: str) -> list[dict[str, Any]]:
-    return list(table.group_by(key).aggregate([("client", "count")]).to_pylist())
+    return list(table.group_by(key, use_threads=False).aggregate([("client", "count")]).to_pylist())
 
 
 def ordered(runs: Sequence[Run], classes: Collection[str]) -> list[str]:

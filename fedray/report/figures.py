@@ -172,6 +172,13 @@ class Retrievals(Figure):
     title: str = ""
 
 
+@dataclass(frozen=True)
+class Audits(Figure):
+    """What an attacker guesses: the rate of true positives over that of false ones, by `audit`."""
+
+    title: str = ""
+
+
 KINDS: dict[str, type[Figure]] = {
     "curves": Curves,
     "trend": Trend,
@@ -186,6 +193,7 @@ KINDS: dict[str, type[Figure]] = {
     "staleness": Staleness,
     "fairness": Fairness,
     "retrievals": Retrievals,
+    "audits": Audits,
 }
 
 

@@ -1,16 +1,17 @@
-"""Further tables of a report: devices, and what runs spend until they reach a target."""
+"""Further tables of a report: what runs spend until they reach a target, devices, audits, bounds by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from rich.console import Console
 from rich.table import Table
 
-from fedray.core.texts import rich_text
-from fedray.report import devices, targets
+from fedray.report import devices, privacy, targets
 from fedray.report.comparison import Comparison
 from fedray.report.groups import Group
+from fedray.report.tables import fitted
 from fedray.report.words import number
 
 SPENT = {  # column title -> metric, whose value is multiplied
@@ -29,24 +30,22 @@ class Further:
     title: str
     rows: Sequence[dict[str, str]]
     caption: str
+    most: Collection[str]  # columns that a narrow terminal shows
 
-    def for_terminal(self) -> Table:
-        """The table, to print with rich."""
-        table = Table(title=rich_text(self.title), title_justify="left", caption=rich_text(self.caption))
-        table.caption_justify = "left"
-        for name in self.rows[0]:
-            table.add_column(rich_text(name), justify="right" if name else "left", overflow="fold")
-        for row in self.rows:
-            table.add_row(*map(rich_text, row.values()))
-        return table
+    def on(self, console: Console) -> Table:
+        """The table to print with rich, no wider than the console, if it can be."""
+        names = [name for name in self.rows[0] if name]
+        spare = [name for name in names if name not in self.most]
+        return fitted(self.title, self.caption, self.rows, names, spare, console)
 
 
 def tables(comparison: Comparison) -> list[Further]:
-    """The tables that a report has beside that of scores; none for runs without devices and without a target."""
+    """The tables that a report has beside that of scores, of what the runs have numbers for."""
     found, target = [], comparison.target
     if target is not None:
         rows = targets.rows(comparison.groups, target, comparison.baseline)
-        found.append(Further(f"Until {target.words}", rows, targets.note(target, comparison.baseline)))
+        hours = [name for name in rows[0] if "virtual hours" in name]
+        found.append(Further(f"Until {target.words}", rows, targets.note(target, comparison.baseline), hours))
     with_devices = [group for group in comparison.groups if group.score("virtual/hours") is not None]
     if with_devices:
         caption = (
@@ -54,7 +53,10 @@ def tables(comparison: Comparison) -> list[Further]:
             "many rounds the model of an update was behind. Jain's index of how often the update of each client "
             "counted is 1 where all clients are equal, and 1 / clients where it is always the same one."
         )
-        found.append(Further("Devices", [_row(group) for group in with_devices], caption))
+        found.append(Further("Devices", [_row(group) for group in with_devices], caption, ("virtual hours",)))
+    audited, layers = privacy.audits(comparison.groups), privacy.layers(comparison.groups)
+    found += [Further("Audit", audited, privacy.AUDIT, ("AUROC",))] * bool(audited)
+    found += [Further("Bounds by layer", layers, privacy.LAYERS, ("bound", "clipped (%)"))] * bool(layers)
     return found
 
 

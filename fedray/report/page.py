@@ -13,12 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
-from fedray.report import clips, devices, errors, further, tables, translations
+from fedray.report import clips, errors, further, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
 from fedray.report.errors import Errors
 from fedray.report.figures import (
+    Audits,
     Bars,
     Curves,
     Fairness,
@@ -209,6 +210,8 @@ def _standard(comparison: Comparison) -> list[Figure]:
         found.append(Speakers(comparison.metric))
     if comparison.metric.startswith("personal/") and any(run.personal is not None for run in comparison.runs):
         found.append(Personal(comparison.metric))
+    if any(run.audit is not None for run in comparison.runs):
+        found.append(Audits())
     if "time/round_s" in has:
         found.append(Phases())
     if any(run.clients is not None and len(run.clients) for run in comparison.runs):
@@ -222,7 +225,7 @@ def _of_devices(comparison: Comparison) -> list[Figure]:
     by_label = [run for run in comparison.runs if run.settings.get("devices.by") == "label"]
     if errors.of_labels(by_label, comparison.metric, "best"):
         found.append(Labels(comparison.metric))
-    if devices.trips(comparison.runs) is not None:
+    if any(run.trips is not None and len(run.trips) for run in comparison.runs):
         found.append(Trips())
     if any(row.get("virtual/staleness_most") for run in comparison.runs for row in run.rows):
         found.append(Staleness())

@@ -129,6 +129,12 @@ class Run:
         clients: Mapping[str, int] = (self.results or {}).get("devices", {})
         return clients
 
+    @functools.cached_property
+    def audit(self) -> pa.Table | None:
+        """A row per candidate of the audit: client, inside (0 or 1), score. None without an audit."""
+        options = ParseOptions(delimiter="\t"), ConvertOptions(column_types=TEXTS)
+        return self._table("audit.tsv", lambda file: read_csv(file, None, *options))
+
     def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table]) -> pa.Table | None:
         if not self.folder.exists(name):
             return None

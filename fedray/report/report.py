@@ -40,9 +40,9 @@ class Report(Comparison):
         """A table to print with rich, no wider than `console` (default: the terminal)."""
         return tables.rich_table(self, console or Console())
 
-    def further_tables(self) -> list[Table]:
+    def further_tables(self, console: Console | None = None) -> list[Table]:
         """Tables of devices, and of what runs spend until they reach a target, where there are some."""
-        return [found.for_terminal() for found in further.tables(self)]
+        return [found.on(console or Console()) for found in further.tables(self)]
 
     def save(self, out: str | Path | None = None) -> str:
         """Write report.html, report.md, report.csv and figures/ to `out`, a path or URI (default: `place`).

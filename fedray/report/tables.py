@@ -80,32 +80,40 @@ def _plain_change(before: float | None, after: float | None, metric: str) -> str
 def rich_table(comparison: Comparison, console: Console) -> Table:
     """A table no wider than the console. The caption names the columns without room; further scores go first."""
     cells = rows(comparison)
-    names = list(cells[0])
     spare = ["best round", "rounds", "time", "traffic (GB)"]
     spare += ["failed clients"] if all(row["failed clients"] == "0" for row in cells) else []
     spare += [with_unit(metric) for metric in scores(comparison.runs, comparison.metric)]
     short = ["runs", with_unit(comparison.metric), "failed clients", *spare]
-    left_out: list[str] = []
-    while True:
-        table = _rich_table(comparison, cells, names, short, left_out)
+    return fitted(comparison.title, comparison.caption, cells, short, spare, console)
+
+
+def fitted(
+    title: str,
+    caption: str,
+    cells: Sequence[Mapping[str, str]],
+    short: Sequence[str],
+    spare: Sequence[str],
+    console: Console,
+) -> Table:
+    """A table no wider than the console, if it can be: it leaves out `spare` columns, the last one first.
+
+    The cells of `short` columns stay on one line.
+    """
+    for kept in range(len(spare), -1, -1):
+        table = _rich_table(title, caption, cells, short, spare[kept:])
         width = Measurement.get(console, console.options.update(width=10_000), table).maximum
-        if not spare or width <= console.width:
-            return table
-        left_out.insert(0, spare.pop())
-        names.remove(left_out[0])
+        if width <= console.width:
+            break
+    return table
 
 
 def _rich_table(
-    comparison: Comparison,
-    cells: Sequence[Mapping[str, str]],
-    names: Sequence[str],
-    short: Sequence[str],
-    left_out: Sequence[str],
+    title: str, caption: str, cells: Sequence[Mapping[str, str]], short: Sequence[str], left_out: Sequence[str]
 ) -> Table:
-    """The columns `names`; the cells of `short` columns stay on one line."""
     words = f" No room here for {', '.join(left_out)}: see report.html." if left_out else ""
-    caption = rich_text(comparison.caption + words)
-    table = Table(title=rich_text(comparison.title), title_justify="left", caption=caption, caption_justify="left")
+    below = rich_text(caption + words)
+    table = Table(title=rich_text(title), title_justify="left", caption=below, caption_justify="left")
+    names = [name for name in cells[0] if name not in left_out]
     for name in names:
         header = rich_text(textwrap.fill(name, HEADER, break_long_words=False))
         table.add_column(header, justify="right" if name else "left", no_wrap=name in short, overflow="fold")

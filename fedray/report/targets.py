@@ -101,9 +101,10 @@ def _row(group: Group, target: Target, axes: Sequence[str], baseline: Group | No
         values = [value for run in group.runs if (value := target.spent(run, axis)) is not None]
         says = any(_says(run, axis) for run in group.runs)
         cells[AMOUNTS[axis][0]] = _range(values, mean) if reached or not says else "not reached"
-    for axis in axes if baseline is not None else ():
-        ratios = [] if group is baseline else _ratios(group, target, axis, baseline)
-        cells[f"times {AMOUNTS[axis][1]} than {baseline.label}"] = _range(ratios, geometric_mean)
+    if baseline is not None:
+        for axis in axes:
+            ratios = [] if group is baseline else _ratios(group, target, axis, baseline)
+            cells[f"times {AMOUNTS[axis][1]} than {baseline.label}"] = _range(ratios, geometric_mean)
     return cells
 
 

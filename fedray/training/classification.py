@@ -143,6 +143,12 @@ class Classification(Task):
                 of_clips[batch.positions] = logits if clips is None else mean_of_windows(logits, clips)
         return of_clips
 
+    def losses(self, params: Vector, data: Utterances, device: str) -> list[float]:
+        """The cross-entropy of each clip, of the mean logits over its windows."""
+        logits = torch.from_numpy(self.logits(params, data, device)).double()
+        found: list[float] = cross_entropy(logits, torch.from_numpy(self.targets(data)), reduction="none").tolist()
+        return found
+
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:

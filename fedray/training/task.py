@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedray.core.parameters import FlatModel, Layout
 from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
-from fedray.data.features.dataset import Batch, Utterances
+from fedray.data.features.dataset import Batch, Utterances, collate
 from fedray.data.features.log_mel import FLOOR, FeatureSettings, fft_size
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Rows
@@ -179,6 +179,18 @@ class Task(ABC):
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
         """The mean loss of a batch. `targets`: those of the batch's utterances, in its order."""
+
+    def losses(self, params: Vector, data: Utterances, device: str) -> list[float]:
+        """The loss of each utterance by itself, without masks and dropout."""
+        flat, targets = self.flat(device), self.targets(data)
+        flat.load(params)
+        flat.model.eval()
+        found = []
+        with torch.no_grad():
+            for position in range(len(data)):
+                batch = collate(data, np.array([position]))
+                found.append(float(self.loss(flat.model, batch.to(device), targets_at(targets, batch.positions))))
+        return found
 
     @abstractmethod
     def evaluate(

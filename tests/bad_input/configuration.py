@@ -153,4 +153,21 @@ CASES = (
         "its account needs cohort.sampling poisson or uniform",
         command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=weighted",
     ),
+    line("audit: unknown kind", "audit: spies", LAST, "known kinds: none, canaries, speakers, directions"),
+    line("audit: too few candidates", "audit: {kind: canaries, clients: 3}", LAST, "at least 4, two on each side"),
+    Case(
+        "audit: directions without a bound",
+        "directions are as long as the bound of privacy.clip: set privacy",
+        command=f"{DRY} audit.kind=directions",
+    ),
+    Case(
+        "audit: canaries whose words nobody learns",
+        "makes its own labels, so that a canary's words teach nothing",
+        command=f"{DRY} algorithm.kind=fednst audit.kind=canaries",
+    ),
+    Case(
+        "audit: a candidate among others",
+        "a candidate is a client by itself",
+        command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}'",
+    ),
 )

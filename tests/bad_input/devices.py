@@ -107,7 +107,11 @@ CASES = (
         parquet(**{name: values for name, values in ROW.items() if name != "up"}),
         "there is no column up; there are device, seconds, down, latency, watts, radio",
     ),
-    phones("a table without devices", parquet(**{name: values[:0] for name, values in ROW.items()}), "holds no device"),
+    phones(
+        "a table without devices",
+        parquet(**{name: pa.array(values)[:0] for name, values in ROW.items()}),
+        "holds no device",
+    ),
     phones("a device twice", parquet(**ROW | {"device": ["a", "a"]}), "device 'a' stands there twice"),
     phones("a device without speed", parquet(**ROW | {"seconds": [0.1, 0.0]}), "seconds of device 'b' must be above 0"),
     phones("a speed that is not finite", parquet(**ROW | {"up": [float("nan"), 1.0]}), "row 1 of up is not finite"),

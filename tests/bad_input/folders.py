@@ -154,6 +154,19 @@ CASES = (
         run(clients__parquet=b"PAR1" + b"\xff" * 20 + b"\x0c\x00\x00\x00PAR1"),
         REPORT,
     ),
+    Case(
+        "report: trips.jsonl with another row",
+        ("done/trips.jsonl:1", "is no row of a trip"),
+        run(trips__jsonl='{"round": 1}\n'),
+        REPORT,
+    ),
+    Case(
+        "report: trips.parquet that is no Parquet file",
+        ("done/trips.parquet", "is damaged"),
+        run(trips__parquet="PAR1"),
+        REPORT,
+    ),
+    Case("report: a target that nothing can reach", "has a dev score", run(), f"{REPORT} --target 40"),
     Case("report: metrics.jsonl in Latin-1", "done/metrics.jsonl", run(metrics__jsonl=b"\xe9\n"), REPORT),
     Case(
         "report: predictions.tsv without rows",

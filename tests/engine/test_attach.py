@@ -135,6 +135,7 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
     )
     display.show(Event(7, "round", {"row": row(7), "rounds": 9}))
     display.show(Event(8, "round", {"row": row(8), "rounds": 9}))
+    display.show(Event(9, "round", {"row": row(9) | {"virtual/hours": 1.25}, "rounds": 9}))
     rounds = [f"round {round}/9  train/loss 1.00  1.5 clients/s" for round in range(3, 9)]
     assert said.getvalue().splitlines() == [
         "(2 rounds before)",
@@ -142,6 +143,7 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
         "/runs/[x] is written",
         "training: 2 of 8",
         rounds[5],
+        "round 9/9  train/loss 1.00  1.25 virtual hours  1.5 clients/s",
     ]
 
 

@@ -127,10 +127,7 @@ def test_lanes_of_equal_clients_and_small_cohorts() -> None:
         ({"size": 3, "fraction": 0.5}, "set either size"),
         ({"size": 0}, "size must be at least 1, not 0"),
         ({"fraction": 1.5}, r"fraction must lie in \(0, 1\], not 1.5"),
-        (
-            {"size": 3, "sampling": "best"},
-            "sampling must be one of uniform, weighted, poisson, cyclic, oort, not 'best'",
-        ),
+        ({"size": 3, "sampling": "best"}, "must be one of uniform, weighted, poisson, cyclic, oort, not 'best'"),
         ({"size": 3, "availability": 0.0}, "availability lies in"),
         ({"size": 3, "dropout": 1.0}, "dropout in"),
     ],

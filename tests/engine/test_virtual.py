@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from fedray.core.compression.settings import TopKUpload
@@ -207,6 +208,8 @@ def test_who_arrives_and_what_it_costs(tmp_path: Path) -> None:
     wasted = [seconds for seconds, trip in zip(spent, trips, strict=True) if not trip["used"]]
     assert table[-1]["virtual/device_hours"] == pytest.approx(sum(spent) / 3600)
     assert table[-1]["virtual/wasted_share"] == pytest.approx(sum(wasted) / sum(spent))
+    assert pq.read_table(tmp_path / "trips.parquet").to_pylist() == trips
+    assert RunFolder(tmp_path).read_json("results.json")["devices"] == {"phone": ToyData().clients}
 
 
 def test_only_the_models_of_clients_under_way_are_kept(buffered: Path) -> None:

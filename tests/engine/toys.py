@@ -17,6 +17,7 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.compression.codes import Float32
 from fedray.core.compression.settings import NoUpload
 from fedray.core.metrics import Metrics
+from fedray.core.privacy.audits import NoAudit
 from fedray.core.seeds import numpy_generator
 from fedray.core.strategies import ByExamples, LayerwisePruning
 from fedray.core.types import (
@@ -35,8 +36,8 @@ from fedray.core.types import (
 )
 from fedray.engine import session
 from fedray.engine.driver import Assignment
+from fedray.engine.plan import Plan
 from fedray.engine.resources import Share
-from fedray.engine.rounds import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
@@ -230,6 +231,7 @@ def assignment(
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     privacy, clock = changes.pop("privacy", None), changes.pop("clock", None)
+    audit = changes.pop("audit", NoAudit())
     codes = changes.pop("upload", NoUpload()), changes.pop("download", Float32())
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
@@ -244,7 +246,7 @@ def assignment(
     states = ClientStore(RunFolder(folder).storage.child("states"))
     program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
-    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock)
+    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock, audit=audit)
     return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)
 
 

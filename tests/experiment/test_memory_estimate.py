@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedray.core.devices.settings import BufferedClock
 from fedray.engine.resources import ACTOR_BYTES, Node, Share
 from fedray.experiment import builders, launch
-from fedray.experiment.memory import actor_bytes
+from fedray.experiment.memory import actor_bytes, check_models
 from fedray.runs.folder import RunFolder
 from tests import speech
 
@@ -41,3 +42,13 @@ def test_a_run_takes_fewer_actors_and_says_so(
     found = launch._fitting(config, program, Share(4, 0.9975, 0.0))
     assert found.actors == 2
     assert "2 client actors instead of 4: each needs about 34" in capsys.readouterr().err
+
+
+def test_models_of_earlier_rounds_that_do_not_fit_are_refused(made: tuple) -> None:
+    """Eight clients at work train from at most four models: the newest, and those up to three steps behind."""
+    _, program = made
+    clock, needed = BufferedClock(concurrency=8, buffer=2, most=3), 4 * 2 * 4 * program.algorithm.task.layout.size
+    check_models(clock, program, [Node(2.0, 0.0, needed, driver=True)])
+    check_models(clock, program, [Node(2.0, 0.0, needed - 1, driver=False)])
+    with pytest.raises(ValueError, match=r"4 models of earlier rounds need .* lower clock.concurrency or clock.most"):
+        check_models(clock, program, [Node(2.0, 0.0, needed - 1, driver=True)])

@@ -7,7 +7,6 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedray import cli, report
@@ -41,8 +40,8 @@ def test_how_trips_end(alone: report.Report) -> None:
     assert list(found) == ["slow", "fast"], "as in the configuration"
     assert dict(found["fast"].trips) == {"used": 3, "unused": 1}
     assert dict(found["slow"].trips) == {"late": 1, "used": 1, "lost": 1, "aborted": 1}
-    assert found["fast"].share("unused") == 25 and found["fast"].hours == (0.5 + 1.5 + 0.5 + 0.5) / 4
-    assert found["slow"].hours == (0.5 + 2.5 + 0.5 + 0.5) / 4
+    assert found["fast"].share("unused") == 25 and found["fast"].seconds_a_trip == 3600 * (0.5 + 1.5 + 0.5 + 0.5) / 4
+    assert found["slow"].seconds_a_trip == 3600 * (0.5 + 2.5 + 0.5 + 0.5) / 4
 
 
 def test_arrivals_have_a_staleness(alone: report.Report) -> None:
@@ -92,6 +91,15 @@ def test_figures_of_devices_stand_in_the_report_of_a_run_that_has_them(alone: re
     for figure in (Trips(), Staleness(), Fairness()):
         with pytest.raises(ValueError, match="devices"):
             draw(figure, without)
+
+
+def test_of_many_classes_the_largest_are_drawn(tmp_path: Path) -> None:
+    sizes = {f"class-{place:02}": place for place in range(1, 15)}
+    trips = [trip(1, f"{name}-{place}", name) for name, size in sizes.items() for place in range(size)]
+    found = report.read(add_devices(write(tmp_path / "run", config()), trips, sizes))
+    for figure in (Trips(), Fairness()):
+        svg = draw(figure, found).svg
+        assert "the 12 largest of 14" in svg and "class-03" in svg and "class-02" not in svg
 
 
 def test_efforts_begin_with_virtual_hours(tmp_path: Path) -> None:
@@ -208,5 +216,5 @@ def test_the_last_row_of_a_run_without_arrivals(tmp_path: Path) -> None:
     found = report.read(run)
     fair = devices.fairness(found.groups[0])
     assert fair is not None and fair.updates == {"slow": 0, "fast": 0} and fair.jain == 1
-    assert len(devices.staleness(found.groups[0])) == 0 and np.isfinite(devices.ends(found.groups[0])["fast"].hours)
+    assert len(devices.staleness(found.groups[0])) == 0 and devices.ends(found.groups[0])["fast"].share("lost") == 100
     found.save(tmp_path / "out")

@@ -13,23 +13,28 @@ import pytest
 from fedray import report
 from fedray.report import (
     KINDS,
+    Audits,
     Bars,
     Curves,
+    Fairness,
     Figure,
+    Labels,
     Participation,
     Personal,
     Phases,
     Retrievals,
     Scatter,
     Speakers,
+    Staleness,
     Trend,
+    Trips,
 )
 from fedray.report.canvas import INK
 from fedray.report.drawing.draw import draw
 from fedray.report.drawing.retrievals import settings_scores
 from fedray.report.drawing.rounds import over_effort, over_rounds, smoothed
 from fedray.report.figures import from_description
-from tests.report.folders import config, write
+from tests.report.folders import add_devices, config, trip, write
 
 FIGURES: list[Figure] = [
     Curves(("dev/wer", "train/loss"), smooth=0.8, last=2, log=True, baseline="seed"),
@@ -45,7 +50,13 @@ FIGURES: list[Figure] = [
     Phases(),
     Participation(),
     Retrievals(),
+    Labels(),
+    Trips(),
+    Staleness(),
+    Fairness(),
+    Curves(("dev/wer",), over="hours"),
     Personal("personal/dev/wer"),
+    Audits(),
 ]
 
 
@@ -57,6 +68,7 @@ def remember(run: Path, best: float) -> None:
         f"dev/k={k} lambda={share:g} T={t:g}": best + (k, share, t).__ne__((8, 0.3, 10)) * 5.0 for k, share, t in grid
     }
     (run / "results.json").write_text(json.dumps(results | {"personal": costs}))
+    (run / "audit.tsv").write_text(f"client\tinside\tscore\nann\t1\t{best}\nbob\t0\t1.5\n")
     (run / "personal.tsv").write_text(f"client\tsplit\twer\nann\tdev\t{best}\nbob\tdev\t{best + 1}\n")
 
 
@@ -68,6 +80,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
             for seed in (0, 1):
                 settings = config(algorithm__alpha=alpha, algorithm__client__lr=lr, seed=seed)
                 run = write(folder / f"{alpha}-{lr}-{seed}", settings, played=3 if seed == 0 or lr == 0.1 else 2)
+                add_devices(run, [trip(1, "ann", "fast"), trip(2, "bob", "slow", model=0)], {"fast": 1, "slow": 2})
                 if lr == 0.1:
                     remember(run, 10 * alpha + seed)
     return report.read(folder)

@@ -39,8 +39,12 @@ class Availability(ABC):
         """The clients with a window that overlaps [start, end), in order; None: everybody."""
 
     @abstractmethod
-    def following(self, now: int, without: Container[int]) -> int | None:
-        """The next moment after `now` at which a window begins, of a client that is not among `without`."""
+    def share(self, now: int) -> float:
+        """About the share of the clients that can take part."""
+
+    @abstractmethod
+    def following(self, now: int, without: Container[int]) -> tuple[int, list[int]] | None:
+        """The next moment after `now` at which windows of clients begin that are not among `without`; these clients."""
 
 
 class Anytime(Availability):
@@ -51,6 +55,9 @@ class Anytime(Availability):
 
     def within(self, start: int, end: int) -> None:
         return None
+
+    def share(self, now: int) -> float:
+        return 1.0
 
     def following(self, now: int, without: Container[int]) -> None:
         return None
@@ -63,8 +70,8 @@ class Windows(Availability):
     Windows stand device by device, sorted by their start. Those of a device neither overlap nor touch.
     """
 
-    device: Integers  # of each client
-    first: Integers  # the position of each device's first window; one more number: the windows in all
+    device: npt.NDArray[np.int32]  # of each client
+    first: npt.NDArray[np.int32]  # the position of each device's first window; one more number: the windows in all
     start: Integers  # us of each window, in [0, period)
     length: Integers  # us of each window, above 0
     period: int = FOREVER  # us
@@ -86,30 +93,64 @@ class Windows(Availability):
         return now + length - since if since < length else None
 
     def within(self, start: int, end: int) -> Integers:
-        since = (start - self.start) % self.period
-        here = (since < self.length) | (self.period - since < end - start)
-        counts = np.concatenate([[0], np.cumsum(here)])
-        some = counts[self.first[1:]] > counts[self.first[:-1]]
-        return np.flatnonzero(some[self.device])
+        low = start % self.period
+        high, ends = low + end - start, self.start + self.length
+        here = (self.start < high) & (ends > low)
+        here |= (ends > low + self.period) | (self.start + self.period < high)  # of the period before, and the next
+        if len(here) >= len(self.first):  # several windows a device
+            counts = np.concatenate([[0], np.cumsum(here)])
+            here = counts[self.first[1:]] > counts[self.first[:-1]]
+        return np.flatnonzero(here[self.device])
 
-    def following(self, now: int, without: Container[int]) -> int | None:
-        starts, owners, clients, places = self._sorted
+    def share(self, now: int) -> float:
+        starts, ends, at = self._sorted.starts, self._sorted.ends, now % self.period
+        begun, ended = int(starts.searchsorted(at, "right")), int(ends.searchsorted(at, "right"))
+        return (begun - ended + self._sorted.wrapped) / (len(self.first) - 1)
+
+    def following(self, now: int, without: Container[int]) -> tuple[int, list[int]] | None:
+        starts, owners = self._sorted.starts, self._sorted.owners
         base, here = now - now % self.period, int(starts.searchsorted(now % self.period, "right"))
-        for turn in (0, 1) if self.period < FOREVER else (0,):
-            for position in range(here, len(starts)) if not turn else range(here):
-                device = owners[position]
-                if any(int(client) not in without for client in clients[places[device] : places[device + 1]]):
-                    return base + turn * self.period + int(starts[position])
+        turns = ((0, range(here, len(starts))), (self.period if self.period < FOREVER else None, range(here)))
+        for turn, positions in turns:
+            if turn is None:
+                break
+            moment, found = -1, list[int]()
+            for position in positions:
+                if found and int(starts[position]) != moment:
+                    break
+                moment = int(starts[position])
+                found += [client for client in self._clients_of(int(owners[position])) if client not in without]
+            if found:
+                return base + turn + moment, found
         return None
 
+    def _clients_of(self, device: int) -> list[int]:
+        places = self._sorted.places
+        clients: list[int] = self._sorted.clients[places[device] : places[device + 1]].tolist()
+        return clients
+
     @cached_property
-    def _sorted(self) -> tuple[Integers, Integers, Integers, Integers]:
-        """The starts of windows, sorted, and their devices; the clients by device, and where each device's begin."""
+    def _sorted(self) -> _Sorted:
         order = np.argsort(self.start, kind="stable")
-        owners = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))[order]
-        clients = np.argsort(self.device, kind="stable")
-        places = self.device[clients].searchsorted(np.arange(len(self.first)))
-        return self.start[order], owners, clients, places
+        owners = np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), np.diff(self.first))[order]
+        clients = np.argsort(self.device, kind="stable").astype(np.int32)
+        places = self.device[clients].searchsorted(np.arange(len(self.first), dtype=np.int32)).astype(np.int32)
+        ends = self.start + self.length
+        wrapped = int((ends > self.period).sum())
+        ends[ends > self.period] -= self.period
+        return _Sorted(self.start[order], owners, np.sort(ends), wrapped, clients, places)
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """Windows by their start and by their end, and the clients of each device."""
+
+    starts: Integers
+    owners: npt.NDArray[np.int32]  # the devices of `starts`
+    ends: Integers
+    wrapped: int  # windows that reach into the next period
+    clients: npt.NDArray[np.int32]  # by device
+    places: npt.NDArray[np.int32]  # where the clients of each device begin; one more number: the clients in all
 
 
 @dataclass(frozen=True)
@@ -132,8 +173,8 @@ class Nightly:
         start = self.start + self.spread * generator.standard_normal(population)
         hours = self.hours + self.hours_spread * generator.standard_normal(population)
         return Windows(
-            device=np.arange(population),
-            first=np.arange(population + 1),
+            device=np.arange(population, dtype=np.int32),
+            first=np.arange(population + 1, dtype=np.int32),
             start=np.rint(start * HOUR).astype(np.int64) % DAY,
             length=np.rint(np.clip(hours, 1 / 60, 24) * HOUR).astype(np.int64),
             period=DAY,
@@ -174,10 +215,10 @@ def windows_of(
     check((start < 0) | (start >= period), f"must begin at 0 s or later, and before the period ends ({period_s} s)")
     order = np.lexsort((start, owner))
     owner, start, end = owner[order].astype(np.int64), start[order], end[order]
-    first = owner.searchsorted(np.arange(len(devices) + 1))
+    first = owner.searchsorted(np.arange(len(devices) + 1)).astype(np.int32)
     following = np.roll(start, -1)
     last = first[1:] - 1
     following[last] = start[first[:-1]] + period
     alone = np.diff(first)[owner] == 1
     check((end >= following) & ~(alone & (end == following)), "overlaps or touches the next one: join them")
-    return devices.tolist(), Windows(np.arange(len(devices)), first, start, end - start, period)
+    return devices.tolist(), Windows(np.arange(len(devices), dtype=np.int32), first, start, end - start, period)

@@ -7,33 +7,37 @@ import numpy as np
 from fedray.core.devices.availability import HOUR, Availability
 from fedray.core.drawing import Clients
 
-SLOT = HOUR // 4  # us; the clients with a window in the same quarter of an hour are found at once
+DENSE = 0.1  # share of the clients that can take part, from which a draw from all clients soon finds one
 
 
 class Candidates:
-    """The candidates at the moment `now`, which the clock moves. `taken`: clients at work or served already."""
+    """The candidates at the moment `now`, which the clock moves. `taken`: clients that may not be chosen."""
 
     def __init__(self, availability: Availability, population: int) -> None:
         self.availability, self.population = availability, population
         self.now = 0
         self.taken = set[int]()
-        self._slot: tuple[int, Clients] | None = None
+        self._near: tuple[int, Clients | None] | None = None
 
     def __contains__(self, client: int) -> bool:
         return client not in self.taken and self.availability.until(client, self.now) is not None
 
-    def near(self) -> Clients:
-        """The clients that can take part at some moment of this quarter of an hour, in order."""
-        slot = self.now // SLOT
-        if self._slot is None or self._slot[0] != slot:
-            here = self.availability.within(slot * SLOT, (slot + 1) * SLOT)
-            self._slot = slot, np.arange(self.population) if here is None else here
-        return self._slot[1]
+    def pool(self) -> Clients | None:
+        """Clients among whom candidates are easy to find: everybody (None), or those available in this hour."""
+        return None if self.availability.share(self.now) >= DENSE else self._in_this_hour()
 
     def all(self) -> Clients:
-        """All candidates, in order. This takes time in proportion to `near`."""
-        return np.array([client for client in self.near().tolist() if client in self], np.int64)
+        """All candidates, in order. This takes time in proportion to those who are available in this hour."""
+        near = self._in_this_hour()
+        clients = range(self.population) if near is None else near.tolist()
+        return np.array([client for client in clients if client in self], np.int64)
 
-    def next(self) -> int | None:
-        """The next moment at which somebody becomes available who is not taken; None: never."""
+    def next(self) -> tuple[int, list[int]] | None:
+        """The next moment at which clients become available who are not taken, and these clients; None: never."""
         return self.availability.following(self.now, self.taken)
+
+    def _in_this_hour(self) -> Clients | None:
+        hour = self.now // HOUR
+        if self._near is None or self._near[0] != hour:
+            self._near = hour, self.availability.within(hour * HOUR, (hour + 1) * HOUR)
+        return self._near[1]

@@ -74,6 +74,10 @@ class Clock:
             return state
         return replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
 
+    def factor(self, step: Step, trip: Trip) -> float:
+        """How much the update of an arrival counts: its delta is multiplied by this, exactly 1 for the newest model."""
+        return self.settings.staleness.factor(step.behind(trip)) if isinstance(self.settings, BufferedClock) else 1.0
+
     def rule(self, state: ClockState, number: int) -> Selection:
         """How clients are chosen in step `number`."""
         return self._rule if state.oort is None else Oort(self.seed, len(self.ids), state.oort, number)
@@ -103,7 +107,7 @@ class _Play:
             self.candidates.taken.difference_update(chosen)
             if (wake := self.wake()) is None:
                 raise ValueError(self.nobody(least))
-            self.now = wake
+            self.now = wake[0]
         limit = None if settings.deadline is None else round(settings.deadline * SECOND)
         for client in chosen:
             self.begin(client, limit if settings.late == "partial" else None)
@@ -120,41 +124,50 @@ class _Play:
 
     def buffered(self, settings: BufferedClock) -> Step:
         """Keep trips open until enough have arrived, and then stop those that would be too far behind."""
-        short = self.fill(settings)
+        missing = self.fill(settings)
         while len(self.arrived) < settings.buffer:
-            wake = self.wake() if short else None
-            if wake is not None and not (self.open and self.open[0].end <= wake):
-                self.now = wake
+            wake = self.wake() if missing else None
+            if wake is not None and not (self.open and self.open[0].end < wake[0]):
+                self.now, fresh = wake
             elif self.open:
-                self.end(self.open.pop(0))
+                fresh = [self.end(self.open.pop(0))]
             elif self.begun:
                 break  # everybody who is available has had a trip from this version
             else:
                 raise ValueError(self.nobody(1))
             if len(self.arrived) < settings.buffer:
-                short = self.fill(settings)
+                missing = self.fill(settings, fresh if missing else None)
         oldest = self.number + 1 - settings.most
         aborted = [trip.stopped(self.now, ABORTED) for trip in self.open if trip.version < oldest]
         self.open = [trip for trip in self.open if trip.version >= oldest]
         return self.step(settings.server_seconds, bool(self.arrived), aborted=aborted)
 
-    def fill(self, settings: BufferedClock) -> bool:
-        """Begin the trips that are missing; whether some are still missing."""
+    def fill(self, settings: BufferedClock, fresh: list[int] | None = None) -> int:
+        """Begin the trips that are missing; how many are still missing.
+
+        `fresh`: where there was no candidate left, those that may have become candidates since.
+        """
         wanted = settings.concurrency - (len(self.arrived) if settings.refill == "step" else 0) - len(self.open)
-        chosen = self.choose(wanted) if wanted > 0 else []
+        if fresh is not None and len(fresh) <= wanted:
+            self.candidates.now = self.now
+            chosen = [client for client in fresh if client in self.candidates and self.rule.allows(client)]
+            self.candidates.taken.update(chosen)
+        else:
+            chosen = self.choose(wanted) if wanted > 0 else []
         for client in chosen:
             self.begin(client)
-        return len(chosen) < wanted
+        return max(0, wanted - len(chosen))
 
     def choose(self, count: int) -> list[int]:
         """At most so many clients that are candidates now."""
         self.candidates.now = self.now
         return self.rule.choose(self.number, len(self.begun), count, self.candidates)
 
-    def wake(self) -> int | None:
-        """The next moment at which another client becomes available; None: not in seven days."""
+    def wake(self) -> tuple[int, list[int]] | None:
+        """The next moment at which other clients become available, and these clients; None: not in seven days."""
+        self.candidates.now = self.now
         wake = self.candidates.next()
-        return wake if wake is not None and wake <= self.since + PATIENCE else None
+        return wake if wake is not None and wake[0] <= self.since + PATIENCE else None
 
     def nobody(self, wanted: int) -> str:
         """What to say where the server waits in vain."""
@@ -188,8 +201,8 @@ class _Play:
         insort(self.open, trip)
         self.begun.append(trip)
 
-    def end(self, trip: Trip) -> None:
-        """A trip ends. What ended while the server was busy is seen when it is done.
+    def end(self, trip: Trip) -> int:
+        """End a trip; its client. What ended while the server was busy is seen when it is done.
 
         A client that arrives stays taken until the next step: it is trained once a step. One that is lost may be chosen
         again, unless it started in this step.
@@ -198,6 +211,7 @@ class _Play:
         (self.arrived if trip.fate == ARRIVES else self.lost).append(trip)
         if trip.fate == LOST and trip.version < self.number:
             self.candidates.taken.discard(trip.client)
+        return trip.client
 
     def step(
         self, server_seconds: float, complete: bool, late: Sequence[Trip] = (), aborted: Sequence[Trip] = ()

@@ -9,8 +9,9 @@ are explored uniformly, since nobody knows the speed of their devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from fedray.core import seeds
 from fedray.core.devices.candidates import Candidates
-from fedray.core.devices.selection import Uniform
+from fedray.core.devices.selection import TRIES, Uniform
 from fedray.core.devices.trips import Trip
 from fedray.core.drawing import Clients, drawn
 from fedray.core.seeds import numpy_generator
@@ -99,50 +100,53 @@ class Oort(Uniform):
 
     def __init__(self, seed: int, population: int, state: OortState, number: int) -> None:
         super().__init__(seed, population)
-        self.known, self.scores = state.clients, state.scores(number)
-        self.order = np.argsort(-self.scores, kind="stable")  # of equal scores the first client
+        self.known, scores = state.clients, state.scores(number)
+        order = np.argsort(-scores, kind="stable")  # of equal scores the first client
+        self.ranked, self.scores = self.known[order], scores[order]
+        self.until = np.cumsum(self.scores)
 
-    def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
-        if not len(self.known):
-            return super().first(version, count, candidates)
-        chosen = self.best(version, 0, int(count * (1 - explored(version))), candidates)
-        fresh = set[int]()
-        for serial in range(len(chosen), count):
-            one = self.explore(version, serial, candidates, fresh)
-            if one is None:
-                break
-            fresh.add(one)
-        return chosen + sorted(fresh)
+    def choose(self, version: int, before: int, count: int, candidates: Candidates) -> list[int]:
+        """The best clients and fresh ones, in their shares; one by one where clients are at work."""
+        if not len(self.known) or candidates.taken:
+            return super().choose(version, before, count, candidates)
+        chosen = self.best(version, before, int(count * (1 - explored(version))), candidates)
+        candidates.taken.update(chosen)
+        while len(chosen) < count and (one := self.explore(version, before + len(chosen), candidates)) is not None:
+            candidates.taken.add(one)
+            chosen.append(one)
+        return chosen + super().choose(version, before + len(chosen), count - len(chosen), candidates)
 
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         if seeds.share(self.seed, "cohort", version, serial, "known") < explored(version):
-            client = self.explore(version, serial, candidates, ())
+            client = self.explore(version, serial, candidates)
             if client is not None:
                 return client
         best = self.best(version, serial, 1, candidates)
         return best[0] if best else self.any(candidates, version, serial)
 
-    def explore(self, version: int, serial: int, candidates: Candidates, without: Container[int]) -> int | None:
-        """A candidate that was never heard of, and is not among `without`."""
+    def explore(self, version: int, serial: int, candidates: Candidates) -> int | None:
+        """A candidate that was never heard of."""
         if len(self.known) == self.population:
             return None
 
         def fits(client: int) -> bool:
             place = int(self.known.searchsorted(client))
-            return client not in without and (place == len(self.known) or int(self.known[place]) != client)
+            return place == len(self.known) or int(self.known[place]) != client
 
         return self.any(candidates, version, serial, "explored", fits=fits)
 
     def best(self, version: int, serial: int, count: int, candidates: Candidates) -> list[int]:
         """`count` candidates, drawn by their scores from those that reach 95 % of the score of the best so many."""
-        pool: list[int] = []  # positions in `known`
-        for place in self.order if count else ():
-            if len(pool) >= count and self.scores[place] < CUT * self.scores[pool[count - 1]]:
-                break
-            if int(self.known[place]) in candidates:
-                pool.append(int(place))
-        clients = self.known[pool]
-        if len(pool) > count:
-            generator = numpy_generator(self.seed, "cohort", version, serial, "best")
-            clients = drawn(generator, clients, count, self.scores[pool])
-        return [int(client) for client in clients]
+        fitting = (rank for rank, client in enumerate(self.ranked) if int(client) in candidates)
+        ranks = list(islice(fitting, count))
+        if not ranks:
+            return []
+        end = int((-self.scores).searchsorted(-CUT * self.scores[ranks[-1]], "right"))
+        seed = seeds.derive(self.seed, "cohort", version, serial, "best")
+        for turn in range(TRIES if count == 1 else 0):  # sooner than a list of all of them
+            total = seeds.share(seed, turn) * self.until[end - 1]
+            client = int(self.ranked[self.until[: end - 1].searchsorted(total, "right")])
+            if client in candidates:
+                return [client]
+        pool = [rank for rank in range(end) if int(self.ranked[rank]) in candidates]
+        return [int(client) for client in drawn(numpy_generator(seed), self.ranked[pool], count, self.scores[pool])]

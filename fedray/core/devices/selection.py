@@ -1,8 +1,9 @@
 """How clients are chosen among the candidates of a moment.
 
-The first choice from a version of the model is the draw of a cohort, by the generator that draws cohorts without
-devices. Of its clients those stay that are candidates. Others are drawn one by one until one is a candidate, by names:
-the version, and how many clients have been chosen from it. So a choice takes no time in proportion to the population.
+Where no client is taken, the first choice is the draw of a cohort, by the generator that draws cohorts without devices;
+of its clients those stay that can take part. All others are drawn one by one, by the names of the version and of the
+number of clients chosen from it, until one is a candidate. So a choice of one takes no time in proportion to the
+population.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import numpy.typing as npt
 
 from fedray.core import seeds
 from fedray.core.devices.candidates import Candidates
-from fedray.core.drawing import drawn
+from fedray.core.drawing import Clients, drawn
 from fedray.core.seeds import Name, numpy_generator
 
-Floats = npt.NDArray[np.float64]
-TRIES = 64  # draws of one client from all clients; as many from those near; then from a list of all candidates
+TRIES = 100  # draws of one client, until it is drawn from a list of all candidates
 
 
 class Selection(ABC):
@@ -33,11 +33,9 @@ class Selection(ABC):
 
         `before`: how many clients have been chosen from this version already.
         """
-        chosen: list[int] = []
-        for client in self.first(version, count, candidates) if not before and count else ():
-            if client in candidates:
-                candidates.taken.add(client)
-                chosen.append(client)
+        first = self.first(version, count) if count and not candidates.taken else []
+        chosen = [client for client in first if client in candidates]
+        candidates.taken.update(chosen)
         while len(chosen) < count:
             one = self.one(version, before + len(chosen), candidates)
             if one is None:
@@ -46,39 +44,47 @@ class Selection(ABC):
             chosen.append(one)
         return chosen
 
-    @abstractmethod
-    def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
-        """The first choice from a version: `count` clients or fewer, whether they are candidates or not."""
-
-    @abstractmethod
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         """A candidate; None: there is none."""
-
-
-class Uniform(Selection):
-    """Each candidate is as likely as the next."""
-
-    def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
-        return cohort(self.seed, version, self.population, count)
-
-    def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
         return self.any(candidates, version, serial)
 
     def any(
         self, candidates: Candidates, *names: Name, fits: Callable[[int], bool] = lambda client: True
     ) -> int | None:
-        """A candidate that fits, each as likely as the next; None: there is none."""
+        """A candidate that fits; None: there is none."""
+        pool, seed = candidates.pool(), seeds.derive(self.seed, "cohort", *names)
         for turn in range(TRIES):
-            client = seeds.derive(self.seed, "cohort", *names, turn) % self.population
+            client = self.draw(pool, seeds.share(seed, turn))
+            if client is None:
+                return None
             if client in candidates and fits(client):
                 return client
-        near = candidates.near()
-        for turn in range(TRIES, 2 * TRIES) if len(near) else ():
-            client = int(near[seeds.derive(self.seed, "cohort", *names, turn) % len(near)])
-            if client in candidates and fits(client):
-                return client
-        left = list(filter(fits, candidates.all().tolist()))
-        return left[seeds.derive(self.seed, "cohort", *names, 2 * TRIES) % len(left)] if left else None
+        left = np.array(list(filter(fits, candidates.all().tolist())), np.int64)
+        return self.draw(left, seeds.share(seed, TRIES))
+
+    @abstractmethod
+    def first(self, version: int, count: int) -> list[int]:
+        """A cohort drawn from all clients, whether they can take part or not."""
+
+    @abstractmethod
+    def draw(self, among: Clients | None, share: float) -> int | None:
+        """One of some clients (None: of all), by a number in [0, 1); None: there is nobody to draw."""
+
+    def allows(self, client: int) -> bool:
+        """Whether a client can be drawn at all."""
+        return True
+
+
+class Uniform(Selection):
+    """Each candidate is as likely as the next."""
+
+    def first(self, version: int, count: int) -> list[int]:
+        return cohort(self.seed, version, self.population, count)
+
+    def draw(self, among: Clients | None, share: float) -> int | None:
+        if among is None:
+            return int(share * self.population)
+        return int(among[int(share * len(among))]) if len(among) else None
 
 
 class Weighted(Selection):
@@ -87,28 +93,31 @@ class Weighted(Selection):
     def __init__(self, seed: int, population: int, cost: Callable[[int], float]) -> None:
         super().__init__(seed, population)
         self.costs = np.array([cost(client) for client in range(population)], np.float64)
-        self._until = np.cumsum(self.costs)
+        self._everybody = np.cumsum(self.costs)
+        self._newest: tuple[Clients, npt.NDArray[np.float64]] | None = None  # clients, and the sums of their costs
 
-    def first(self, version: int, count: int, candidates: Candidates) -> list[int]:
+    def first(self, version: int, count: int) -> list[int]:
         return cohort(self.seed, version, self.population, count, self.costs)
 
-    def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
-        for turn in range(TRIES):
-            client = self._at(self._until, seeds.share(self.seed, "cohort", version, serial, turn))
-            if client in candidates and self.costs[client] > 0:
-                return client
-        everyone = candidates.all()
-        until = np.cumsum(self.costs[everyone])
+    def draw(self, among: Clients | None, share: float) -> int | None:
+        until = self._everybody if among is None else self._until(among)
         if not len(until) or not until[-1]:
             return None
-        return int(everyone[self._at(until, seeds.share(self.seed, "cohort", version, serial, TRIES))])
+        place = min(int(until.searchsorted(share * until[-1], "right")), len(until) - 1)
+        return place if among is None else int(among[place])
 
-    @staticmethod
-    def _at(until: Floats, share: float) -> int:
-        return min(int(until.searchsorted(share * until[-1], "right")), len(until) - 1)
+    def allows(self, client: int) -> bool:
+        return bool(self.costs[client] > 0)
+
+    def _until(self, among: Clients) -> npt.NDArray[np.float64]:
+        if self._newest is None or self._newest[0] is not among:
+            self._newest = among, np.cumsum(self.costs[among])
+        return self._newest[1]
 
 
-def cohort(seed: int, version: int, population: int, count: int, costs: Floats | None = None) -> list[int]:
+def cohort(
+    seed: int, version: int, population: int, count: int, costs: npt.NDArray[np.float64] | None = None
+) -> list[int]:
     """The cohort of a round, drawn from the whole population."""
     found: list[int] = drawn(numpy_generator(seed, "cohort", version), population, count, costs).tolist()
     return found

@@ -41,9 +41,7 @@ class ClockState:
         columns = {name: arrays[OPEN + name].tolist() for name in Trip._fields}
         columns["fate"] = [FATES[fate] for fate in columns["fate"]]
         trips = tuple(map(Trip, *columns.values()))
-        oort: dict[str, Any] = {
-            name: arrays[OORT + name] for name in OortState.__dataclass_fields__ if OORT + name in arrays
-        }
+        oort: dict[str, Any] = {name.removeprefix(OORT): arrays[name] for name in arrays if name.startswith(OORT)}
         if oort:
             oort |= {"percent": float(oort["percent"][0]), "gains": tuple(oort["gains"].tolist())}
         return cls(int(arrays["now"][0]), trips, OortState(**oort) if oort else None)

@@ -88,7 +88,8 @@ def of_classes(
         else np.broadcast_to(1.0, population)
         for name in ("compute", "network")
     ]
-    columns = {column: np.array([getattr(one, column) for one in classes], np.float64) for column in COLUMNS}
+    rows = [(one.seconds, one.down, one.up, one.latency, one.watts, one.radio, one.lost) for one in classes]
+    columns = dict(zip(COLUMNS, np.array(rows, np.float64).T, strict=True))
     own = np.arange(len(names), dtype=np.int32)
     return Devices(row, factors[0], factors[1], columns, names, own, availability)
 

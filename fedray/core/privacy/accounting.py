@@ -121,8 +121,8 @@ class Account:
         rough = _epsilon(rounds * self._poisson, self._delta)
         if rough > MOST_TIGHT:
             return None
-        # As fine as epsilon needs, and no finer than dp-accounting's default: it then costs a second or less.
-        accountant = _library().pld.PLDAccountant(value_discretization_interval=min(max(rough * 1e-4, 1e-4), 1e-3))
+        # As fine as epsilon needs: a step rounds epsilon up, by less than 1e-4 of it, and costs half a second or less.
+        accountant = _library().pld.PLDAccountant(value_discretization_interval=min(max(rough * 5e-4, 1e-4), 1e-3))
         return float(accountant.compose(self._event(), rounds).get_epsilon(self._delta))
 
     def guarantee(self, rounds: int | None = None) -> float:

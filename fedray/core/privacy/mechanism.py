@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from fedray.core.privacy.clipping import Bounds, Clipping
 from fedray.core.privacy.guarantee import Guarantee, scaled
-from fedray.core.privacy.secure_aggregation import SecureAggregation
 from fedray.core.privacy.settings import Local, Private, Skellam
 from fedray.core.privacy.skellam import Encoding, Numbers, Signs, planned
 from fedray.core.seeds import Name, numpy_generator
@@ -93,18 +92,13 @@ class Mechanism:
             return None
         return planned(skellam, self.simulated_noise(1), size, cohort)
 
-    def secure(self, cohort: int) -> SecureAggregation:
-        """Skellam: the secure aggregation of a round."""
-        assert isinstance(self.settings, Skellam)
-        return SecureAggregation(cohort, self.settings.neighbours, self.settings.threshold)
-
     def release(self, gathered: Gathered, clipping: Clipping, bounds: Bounds, seed: Name, round: int) -> Released:
         """The mean of a round's updates, with noise. `seed`: of the run; with the round it names the noise."""
         answered = gathered.answered
         row = shown("bound", clipping.names, bounds)
         row |= shown("clipped", clipping.names, gathered.clipped / max(answered, 1))
         if isinstance(self.settings, Skellam):
-            mean, more = self._opened(gathered, self.encoding(clipping.size, gathered.cohort), seed, round)
+            mean, more = self._opened(self.settings, gathered, clipping.size, seed, round)
         else:
             mean, more = self._noisy(gathered, clipping.size, bounds, seed, round)
         return Released(mean, self.adapted(bounds, answered - gathered.clipped, answered, seed, round), more | row)
@@ -115,29 +109,28 @@ class Mechanism:
         deviation = self.deviation(bounds, gathered.answered)
         noise: Vector = np.float32(deviation) * self.draw(size, seed, round)
         signal = np.zeros_like(noise) if gathered.total is None else gathered.total.astype(np.float32, copy=False)
-        return (signal + noise) / np.float32(self.cohort), self._row(deviation, signal)
+        norm = float(np.sqrt(np.square(signal, dtype=np.float64).sum()))
+        return (signal + noise) / np.float32(self.cohort), self._row(deviation, norm, size)
 
     def _opened(
-        self, gathered: Gathered, encoding: Encoding | None, seed: Name, round: int
+        self, settings: Skellam, gathered: Gathered, size: int, seed: Name, round: int
     ) -> tuple[Vector | None, dict[str, float]]:
         """The mean of whole numbers that secure aggregation has opened. The clients' noise is one draw."""
+        encoding, secure = self.encoding(size, gathered.cohort), settings.secure(gathered.cohort)
         here = np.arange(gathered.cohort) < gathered.answered  # who that is makes no difference on a random ring
         ring = numpy_generator(seed, "privacy ring", round)
-        if encoding is None or gathered.total is None or not self.secure(gathered.cohort).opens(here, ring):
+        if encoding is None or gathered.total is None or not secure.opens(here, ring):
             return None, {"privacy/opened": 0.0}
         total = gathered.total.astype(np.int64)
         noise = encoding.noise_of(gathered.answered, numpy_generator(seed, "privacy noise", round))
         signs = rotation(encoding, seed, round)
-        row = self._row(encoding.deviation(gathered.answered), encoding.decode(total, signs))
+        row = self._row(encoding.deviation(gathered.answered), encoding.norm(total), size)
         return encoding.decode(total + noise, signs) / np.float32(self.cohort), row | {"privacy/opened": 1.0}
 
-    def _row(self, deviation: float, signal: Vector) -> dict[str, float]:
-        """Of a round: the noise in each number of the mean, and the norm of the signal over that of the noise."""
+    def _row(self, deviation: float, norm: float, size: int) -> dict[str, float]:
+        """Of a round: the noise in each of `size` numbers of the mean, and the signal's norm over that of the noise."""
         row = {"privacy/noise_std": deviation / self.cohort}
-        if deviation:
-            norm = float(np.sqrt(np.square(signal, dtype=np.float64).sum()))
-            row["privacy/snr"] = norm / (deviation * math.sqrt(signal.size))
-        return row
+        return row | {"privacy/snr": norm / (deviation * math.sqrt(size))} if deviation else row
 
     def deviation(self, bounds: Bounds, answered: int) -> float:
         """The standard deviation of the noise in the sum's numbers. Local: each client that answered adds noise."""

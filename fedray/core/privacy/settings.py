@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from fedray.core.privacy.secure_aggregation import SecureAggregation
 from fedray.core.ranges import Amount, Count, Part, Positive
 from fedray.core.settings import positive
 
@@ -126,6 +127,10 @@ class Skellam(Private):
         super().__post_init__()
         if not 2 <= self.bits <= 32:
             raise ValueError(f"bits must be from 2 to 32, not {self.bits}")
+
+    def secure(self, cohort: int) -> SecureAggregation:
+        """The secure aggregation of a round of `cohort` clients."""
+        return SecureAggregation(cohort, self.neighbours, self.threshold)
 
 
 PRIVACY: dict[str, type] = {

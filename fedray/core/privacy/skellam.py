@@ -24,7 +24,6 @@ import numpy.typing as npt
 import scipy.fft
 from scipy.optimize import brentq
 
-from fedray.core.privacy.secure_aggregation import SecureAggregation
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
 
@@ -119,16 +118,23 @@ class Encoding:
 
     def decode(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger], signs: Signs) -> Vector:
         """The sum of updates, float32 [size], of a sum of encoded updates and noise; both may have wrapped around."""
-        centred = self._modulo(total + self.half).astype(np.float64) - self.half
-        rotated = scipy.fft.idct(centred / self.scale, norm="ortho", overwrite_x=True) * signs
+        rotated = scipy.fft.idct(self._centred(total) / self.scale, norm="ortho", overwrite_x=True) * signs
         decoded: Vector = rotated[: self.size].astype(np.float32)
         return decoded
+
+    def norm(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> float:
+        """The Euclidean norm of a sum, which the rotation leaves as it is."""
+        return math.sqrt(_squares(self._centred(total))) / self.scale
 
     def divergence(self, order: int) -> float:
         """`renyi` of this order for one client, in a round where `shares` clients answer; infinite without noise."""
         two = self.rounded_bound
         one = min(math.sqrt(self.length) * two, two**2)  # |x| <= x^2 for whole numbers
         return float(renyi(order, two, one, (self.noise * two) ** 2)) if self.noise else math.inf
+
+    def _centred(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> npt.NDArray[np.float64]:
+        """The sum from -half to half - 1, float64 [length]."""
+        return self._modulo(total + self.half).astype(np.float64) - self.half
 
     def _modulo(self, numbers: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> Numbers:
         mask = numbers.dtype.type(2 * self.half - 1)
@@ -151,7 +157,7 @@ class Encoding:
 
 def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding:
     """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum."""
-    enough = SecureAggregation(cohort, settings.neighbours, settings.threshold).fewest
+    enough = settings.secure(cohort).fewest
     return Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
 
 

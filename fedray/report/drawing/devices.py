@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
@@ -21,23 +24,28 @@ SHADES = dict(zip(ENDS, (COLOURS[2], GREY, COLOURS[1], COLOURS[3], COLOURS[4]), 
 
 def trips(figure: Trips, comparison: Comparison) -> Canvas:
     """A bar for each class of devices of each group, whose parts are the ends of trips."""
+    groups = [group for group, colour in coloured(comparison).items() if colour != GREY]
+    found = {group: devices.ends(group) for group in groups}
+    sizes: Counter[str] = Counter()
+    for ends in found.values():
+        sizes += Counter({name: each.trips.total() for name, each in ends.items()})
+    classes = largest(sizes)
     bars: list[tuple[str, Ends]] = []
-    several = sum(colour != GREY for colour in coloured(comparison).values()) > 1
-    for group, colour in coloured(comparison).items():
-        ends = devices.ends(group) if colour != GREY else {}
-        largest = sorted(ends, key=lambda name: -ends[name].trips.total())[:MOST]
-        bars += [(f"{group.label}, {name}" if several else name, ends[name]) for name in ends if name in largest]
+    for group, ends in found.items():
+        words = f"{group.label}, " if len(groups) > 1 else ""
+        bars += [(f"{words}{name}", ends[name]) for name in classes if name in ends]
     if not bars:
         raise ValueError("no run has trips: they need devices")
-    drawn, axes = canvas.new(figure.title or "How trips end, by class of devices", 0.9 + ROW * len(bars))
+    heading = figure.title or f"How trips end, by class of devices{_rest(sizes)}"
+    drawn, axes = canvas.new(heading, 0.9 + ROW * len(bars))
     before = np.zeros(len(bars))
     for end in ENDS:
-        shares = np.array([ends.share(end) for _, ends in bars])
+        shares = np.array([each.share(end) for _, each in bars])
         if shares.any():
             axes.barh(range(len(bars)), shares, 0.62, left=before, color=SHADES[end], label=WORDS[end])
             before += shares
-    for row, (_, ends) in enumerate(bars):
-        words = f"{duration([3600 * ends.hours])} a trip"
+    for row, (_, each) in enumerate(bars):
+        words = f"{duration([each.seconds_a_trip])} a trip"
         axes.annotate(words, (100, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
     canvas.label_rows(drawn, axes, [label for label, _ in bars])
     axes.set_xlim(0, 100)
@@ -71,11 +79,19 @@ def fairness(figure: Fairness, comparison: Comparison) -> Canvas:
     if not known:
         raise ValueError("no finished run has devices")
     sizes = {name: size for *_, fair in known for name, size in fair.devices.items()}
-    largest = sorted(sizes, key=lambda name: -sizes[name])[:MOST]
-    classes = [name for name in sizes if name in largest]
     series = []
     for group, colour, fair in known:
         words = (f"{group.label}, " if len(known) > 1 else "") + f"Jain's index {fair.jain:.2f}"
         series.append(Series(words, colour, fair.updates, fair.devices))
-    words = figure.title or "Whose updates count, by class of devices"
-    return side_by_side(words, classes, series, "share of the devices", "share of the updates that count (%)")
+    heading = figure.title or f"Whose updates count, by class of devices{_rest(sizes)}"
+    return side_by_side(heading, largest(sizes), series, "share of the devices", "share of the updates that count (%)")
+
+
+def largest(sizes: Mapping[str, float]) -> list[str]:
+    """The `MOST` largest classes, in their order."""
+    chosen = sorted(sizes, key=lambda name: -sizes[name])[:MOST]
+    return [name for name in sizes if name in chosen]
+
+
+def _rest(sizes: Mapping[str, float]) -> str:
+    return f": the {MOST} largest of {len(sizes)}" if len(sizes) > MOST else ""

@@ -7,12 +7,14 @@ from matplotlib.figure import Figure as Canvas
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
 from fedray.report.comparison import Comparison
+from fedray.report.drawing.audits import audits
 from fedray.report.drawing.clients import labels, participation, personal, speakers
 from fedray.report.drawing.devices import fairness, staleness, trips
 from fedray.report.drawing.results import bars, scatter, trend
 from fedray.report.drawing.retrievals import retrievals
 from fedray.report.drawing.rounds import curves, phases
 from fedray.report.figures import (
+    Audits,
     Bars,
     Curves,
     Fairness,
@@ -64,4 +66,6 @@ def _canvas(figure: Figure, comparison: Comparison) -> Canvas:
             return fairness(figure, comparison)
         case Retrievals():
             return retrievals(figure, comparison)
+        case Audits():
+            return audits(figure, comparison)
     raise AssertionError(f"no function draws {type(figure).__name__}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedray.core.devices.availability import DAY, FOREVER, HOUR, Anytime, Nightly, Windows, windows_of
-from fedray.core.devices.candidates import SLOT, Candidates
+from fedray.core.devices.candidates import Candidates
 from fedray.core.devices.trips import SECOND
 from tests.core.devices.worlds import windows
 
@@ -35,6 +35,7 @@ def test_windows_against_a_search(period: float | None) -> None:
         assert [of.until(client, at) for client in range(4)] == [None if end is None else end * SECOND for end in ends]
         here = [client for client in range(4) if any(inside(client, now + step / 2, period) for step in range(6))]
         assert of.within(at, at + 3 * SECOND).tolist() == here
+        assert of.share(at) == sum(end is not None for end in ends) / 4
         for without in (set(), {1, 3}):
             begun = [
                 start + turn * (period or 0)
@@ -44,15 +45,20 @@ def test_windows_against_a_search(period: float | None) -> None:
                 if client not in without
             ]
             later = [start for start in begun if start > now]
-            assert of.following(at, without) == (min(later) * SECOND if later else None)
+            found = of.following(at, without)
+            assert (found and found[0]) == (min(later) * SECOND if later else None)
+            if found is not None:
+                there = [client for client in range(4) if of.until(client, found[0]) != of.until(client, found[0] - 1)]
+                assert found[1] == [client for client in there if of.until(client, found[0]) and client not in without]
 
 
 def test_several_clients_with_the_windows_of_one_device() -> None:
     one = windows([(3, 5)], [(8, 12)])
-    of = Windows(np.array([1, 0, 1]), one.first, one.start, one.length, one.period)
+    of = Windows(np.array([1, 0, 1], np.int32), one.first, one.start, one.length, one.period)
     assert [of.until(client, 4 * SECOND) for client in range(3)] == [None, 5 * SECOND, None]
     assert of.within(9 * SECOND, 10 * SECOND).tolist() == [0, 2]
-    assert of.following(0, {1}) == of.following(0, {0, 1}) == 8 * SECOND and of.following(0, {0, 2}) == 3 * SECOND
+    assert of.following(0, {1}) == (8 * SECOND, [0, 2]) and of.following(0, {0, 1}) == (8 * SECOND, [2])
+    assert of.following(0, {0, 2}) == (3 * SECOND, [1])
     assert of.following(0, {0, 1, 2}) is None
 
 
@@ -74,7 +80,7 @@ def test_a_night_goes_over_midnight_and_comes_again() -> None:
         assert of.until(0, day * DAY) == day * DAY + 6 * HOUR
         assert of.until(0, day * DAY + 6 * HOUR) is of.until(0, day * DAY + 23 * HOUR - 1) is None
         assert of.until(0, day * DAY + 23 * HOUR) == (day + 1) * DAY + 6 * HOUR
-        assert of.following(day * DAY, ()) == day * DAY + 23 * HOUR
+        assert of.following(day * DAY, ()) == (day * DAY + 23 * HOUR, [0])
     whole = Nightly(spread=0.0, hours=24.0, hours_spread=0.0).windows(0, 1)
     assert whole.until(0, 5 * HOUR) == FOREVER
 
@@ -82,7 +88,7 @@ def test_a_night_goes_over_midnight_and_comes_again() -> None:
 def test_candidates_are_idle_and_available() -> None:
     of = Nightly().windows(0, 500)
     candidates = Candidates(of, 500)
-    for now in (0, 7 * SLOT + 5, 4 * DAY + 30 * SLOT):
+    for now in (0, 7 * HOUR + 5, 4 * DAY + 15 * HOUR):
         candidates.now, candidates.taken = now, {1, 2, 3}
         assert candidates.all().tolist() == [
             client for client in range(500) if of.until(client, now) is not None and client not in (1, 2, 3)

@@ -40,6 +40,15 @@ def test_staleness_with_equal_devices_refilled_at_arrivals() -> None:
         assert [trip.version for trip in step.begun] == [step.number] * len(step.begun)
 
 
+def test_stale_updates_count_less() -> None:
+    player = clock(BufferedClock(8, 3), spread(60, 1.0))
+    step = played(player, 9)[-1]
+    assert [player.factor(step, trip) for trip in step.arrived] == [(1 + n) ** -0.5 for n in behind([step])]
+    player = clock(RoundsClock(), spread(60, 1.0), size=6)
+    step = played(player, 1)[0]
+    assert [player.factor(step, trip) for trip in step.arrived] == [1.0] * 6
+
+
 def test_staleness_with_equal_devices_refilled_by_steps() -> None:
     """Each step replaces the two that arrived before it: versions v, v, v + 1, v + 1 end in steps v + 1 and v + 2."""
     steps = played(clock(BufferedClock(4, 2, refill="step"), devices([1.0] * 40)), 20)

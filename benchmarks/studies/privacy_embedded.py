@@ -1,0 +1,199 @@
+"""What privacy costs on the embedded corpus: epsilon against WER over 4,000 clients, and what the bounds' layers give.
+
+    python -m benchmarks.studies.privacy_embedded [--only epsilon layers cohorts] [--seeds 0 1 2] [--rounds 60]
+                                                  [--methods FedAvg FedLoRA] [--epsilons 8 4 2 1] [--small] [--runs DIR]
+
+`epsilon`: FedAvg and FedLoRA with 100 of 4,000 clients a round; no privacy, and epsilon 1, 2, 4, 8, as if a round had
+25,000 of 1,000,000 clients and as simulated. `layers`: one bound against bounds by dimension, with SGD and LAMB on the
+server, at the noise of epsilon 2. `cohorts`: 100 clients with the noise of 400 and of 1,600, against real cohorts of
+these sizes; a real cohort has 4 and 16 times the clients, so this part takes longest. The server trains the seed model
+on its labelled speech. `--small` plays a few clients, to see that all works, and writes no page. The same command
+resumes; finished runs are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import study
+from fedray.report.bootstrap import Counts, rate, recovered
+
+FEDAVG, FEDLORA = "configs/privacy/embedded.yaml", "configs/privacy/fedlora.yaml"
+CONFIGS = {"FedAvg": FEDAVG, "FedLoRA": FEDLORA}
+NONE = "no privacy"
+EPSILONS = (8.0, 4.0, 2.0, 1.0)
+SIMULATED = ("privacy.as_if={cohort: null, population: null}", "privacy.delta=1e-5")
+COUNTED = ("privacy.clip.count_noise=20",)  # with the default the counts of all layers spend more than epsilon 1
+LAYERS_EPSILON = 2
+# The multiplier z of all cohorts, from which their means have the noise z C / n.
+FIXED = ("privacy.epsilon=null", "privacy.noise=1.0", "privacy.clip={kind: fixed, norm: 1.0}")
+COHORTS, CLIENTS = (400, 1600), 4000
+LAMB = "server_optimizer={kind: lamb, lr: 0.006}"
+SMALL = [
+    "data.options={client_speakers: 60, client_utterances: 4, server_speakers: 6, server_utterances: 6, "
+    "dev_speakers: 2, dev_utterances: 4, test_speakers: 3, test_utterances: 4, test_server_speakers: 0}",
+    "model={kind: conformer, d_model: 32, ffn: 64, layers: 1}",
+    "algorithm.pretrain.steps=20",
+]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method of a part: its configuration, and what differs from it."""
+
+    config: str
+    overrides: tuple[str, ...]
+
+
+def arms(part: str, methods: Sequence[str], epsilons: Sequence[float]) -> dict[str, Arm]:
+    """Name -> arm. The names of a part are those of its table's rows."""
+    if part == "epsilon":
+        found = {}
+        for method in methods:
+            config = CONFIGS[method]
+            found[f"{method}, {NONE}"] = Arm(config, ("privacy.kind=none",))
+            for epsilon in epsilons:
+                claim = f"privacy.epsilon={epsilon:g}"
+                found[f"{method}, epsilon {epsilon:g} as if of a million"] = Arm(config, (claim,))
+                found[f"{method}, epsilon {epsilon:g} as simulated"] = Arm(config, (claim, *SIMULATED, *COUNTED))
+        return found
+    if part == "layers":
+        given, optimisers = f"privacy.epsilon={LAYERS_EPSILON}", {"SGD": (), "LAMB": (LAMB,)}
+        return {
+            f"{layers}, {optimiser}": Arm(FEDAVG, (given, f"privacy.clip.layers={layers}", *more))
+            for optimiser, more in optimisers.items()
+            for layers in ("global", "uniform", "dim")
+        }
+    return {
+        f"{cohort:,} clients, {how}": Arm(FEDAVG, (*FIXED, *overrides))
+        for cohort in COHORTS
+        for how, overrides in {
+            "from 100": (f"privacy.as_if={{cohort: {cohort}, population: {10 * CLIENTS}}}",),
+            "real": (f"cohort.fraction={cohort / CLIENTS}", "cohort.limit=null", *SIMULATED),
+        }.items()
+    }
+
+
+def play(name: str, arm: Arm, seed: int, chosen: argparse.Namespace, part: str) -> dict[str, Any]:
+    """Scores, spent epsilon, and words and errors by speaker of test, with the seed model and at the end."""
+    place = chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-")
+    print(f"{part}, seed {seed}, {name}: {place}", flush=True)
+    overrides = [*arm.overrides, f"seed={seed}", f"data.seed={seed}"]
+    if chosen.rounds is not None:
+        overrides.append(f"rounds={chosen.rounds}")
+    results = study.run(arm.config, [*overrides, *SMALL] if chosen.small else overrides, place)
+    rows = study.rounds(place)
+    snr = [row["privacy/snr"] for row in rows if row.get("privacy/snr") is not None]
+    return {
+        "seed": results["seed"]["test/wer"],
+        "best": results["best"]["test/wer"],
+        "round": results["best"]["round"],
+        "epsilon": results.get("privacy", {}).get("epsilon"),
+        "noise": results.get("privacy", {}).get("noise"),
+        "snr": sum(snr) / len(snr) if snr else None,
+        "counts": {model: study.by_speaker(study.predictions(place, model)) for model in ("seed", "best")},
+    }
+
+
+Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of each seed
+
+
+def counts(results: Sequence[dict[str, Any]], model: str = "best") -> list[Counts]:
+    return [one["counts"][model] for one in results]
+
+
+def table(found: Found) -> str:
+    """A row for each arm. The gain is that of the same method without privacy, where this was played."""
+    rows = []
+    for name, results in found.items():
+        before, after = counts(results, "seed"), counts(results)
+        reference = found.get(f"{name.partition(',')[0]}, {NONE}")
+        share = recovered(before, after, counts(reference)) if reference not in (None, results) else None
+        row = {"": name, "test WER (%)": str(rate(after)), "against the seed model": str(study.change(before, after))}
+        if any(name.endswith(NONE) for name in found):
+            row["share of the gain (%)"] = "" if share is None else str(share)
+        row["z"] = _mean(results, "noise", 3)
+        row["signal to noise"] = _mean(results, "snr", 2)
+        rows.append(row | {"best round": study.spread([one["round"] for one in results])})
+    return study.table(rows)
+
+
+def _mean(results: Sequence[dict[str, Any]], name: str, digits: int) -> str:
+    values = [one[name] for one in results if one[name] is not None]
+    return f"{sum(values) / len(values):.{digits}f}" if values else ""
+
+
+def pairs(part: str, found: Found) -> dict[str, tuple[str, str]]:
+    """What a part compares: words -> (before, after)."""
+    if part == "layers":
+        return {
+            "one bound with SGD -> by dimension with LAMB": ("global, SGD", "dim, LAMB"),
+            "one bound with LAMB -> by dimension with LAMB": ("global, LAMB", "dim, LAMB"),
+            "one bound with SGD -> by dimension with SGD": ("global, SGD", "dim, SGD"),
+        }
+    if part == "cohorts":
+        return {f"{n:,}: from 100 -> real": (f"{n:,} clients, from 100", f"{n:,} clients, real") for n in COHORTS}
+    return {}
+
+
+def section(part: str, found: Found) -> tuple[str, dict[str, Any]]:
+    """The tables of a part, and its changes."""
+    changes = {
+        words: study.change(counts(found[one]), counts(found[other]))
+        for words, (one, other) in pairs(part, found).items()
+    }
+    text = f"## {TITLES[part]}\n\n{table(found)}"
+    if changes:
+        text += "\n\n" + study.table([{"change": words, "of test WER": str(one)} for words, one in changes.items()])
+    return text, {words: asdict(one) for words, one in changes.items()}
+
+
+TITLES = {
+    "epsilon": "Epsilon against WER",
+    "layers": f"Bounds by layer and LAMB, at the noise of epsilon {LAYERS_EPSILON}",
+    "cohorts": "Does a small cohort stand for a large one?",
+}
+ABOUT = """# Privacy on the embedded corpus
+
+100 of 4,000 clients a round, from a seed model; the greedy word error rate on new speakers in the best round by dev,
+the mean over seeds with its 95 % interval (paired bootstrap over speakers). *As if of a million* is the epsilon of
+25,000 of 1,000,000 clients a round, whose noise the mean of 100 gets; *as simulated* that of the 4,000 clients."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rounds", type=int, help="of every run (default: the configuration's)")
+    parser.add_argument("--methods", nargs="+", choices=list(CONFIGS), default=list(CONFIGS), help="of `epsilon`")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS, help="of `epsilon`")
+    parser.add_argument("--small", action="store_true", help="a few clients; writes no page")
+    parser.add_argument(
+        "--runs", type=Path, default=study.ROOT / "runs" / "study-privacy", help="where the run folders are kept"
+    )
+    chosen = parser.parse_args(arguments)
+    texts, numbers = [ABOUT], {}
+    for part in chosen.only:
+        played = arms(part, chosen.methods, chosen.epsilons)
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in played}
+        for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
+            for name, arm in played.items():
+                found[name].append(play(name, arm, seed, chosen, part))
+        text, changes = section(part, found)
+        texts.append(text)
+        shown = {name: [{**one, "counts": None} for one in results] for name, results in found.items()}
+        numbers[part] = {"found": shown, "changes": changes}
+    text = "\n\n".join(texts)
+    if not chosen.small:
+        command = f"python -m benchmarks.studies.privacy_embedded --only {' '.join(chosen.only)}"
+        command += "" if chosen.rounds is None else f" --rounds {chosen.rounds}"
+        study.write("privacy_embedded", text, numbers, command, chosen.seeds)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The section `audit` of a configuration: candidates for the federation, of whom an attacker guesses who took part.
+
+A fair coin each decides who is inside. At the end of a run each candidate has a score, from which `findings` computes
+what an attacker knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedray.core.privacy import auditing
+from fedray.core.privacy.auditing import Scores
+from fedray.core.ranges import Count, Positive
+from fedray.core.seeds import Name, derive, numpy_generator
+from fedray.core.types import Update, Vector
+
+PREFIX = "canary-"  # begins the names of canaries, and of their utterances
+FASTEST = 4.0  # times the usual speed of speech
+# A direction leaves its client so many times as long as its bound, from a client with so many examples: who forgets to
+# clip, or weighs by examples, is found.
+LENGTH, EXAMPLES = 100.0, 1e4
+FALSE_POSITIVES = 0.01  # at which the rate of true ones is told
+
+
+@dataclass(frozen=True)
+class NoAudit:
+    """Nothing is audited."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What all audits share."""
+
+    clients: Count = 100  # candidates, each of whom a fair coin puts inside the federation or outside
+
+    def __post_init__(self) -> None:
+        if self.clients < 4:
+            raise ValueError(f"clients must be at least 4, two on each side, not {self.clients}")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of canaries."""
+        return [f"{PREFIX}{index:04d}" for index in range(self.clients)]
+
+
+@dataclass(frozen=True)
+class Canaries(Audit):
+    """Made-up clients who say random words too fast: what a model knows of them, it has learnt by heart.
+
+    Their score is the drop of their loss since the seed model. Wang, Thakkar, Mathews. Unintended Memorization in Large
+    ASR Models, and How to Mitigate It. ICASSP 2024.
+    """
+
+    utterances: Count = 4  # of a canary
+    repeat: Count = 8  # how often each utterance is among its canary's training data
+    speed: Positive = 2.0  # how much faster than usual a canary speaks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.5 <= self.speed <= FASTEST:
+            raise ValueError(f"speed must be from 0.5 to {FASTEST:g}, not {self.speed}")
+
+
+@dataclass(frozen=True)
+class Speakers(Audit):
+    """Random clients, of whom those outside do not train. Their score is the drop of the loss of their speech."""
+
+    utterances: Count = 10  # of a client, by which it is judged
+
+
+@dataclass(frozen=True)
+class Directions(Audit):
+    """Clients without data: each sends a random direction that is its own, as long as the bound of `privacy.clip`.
+
+    Their score is the product of their direction with the change of the model. Andrew et al. One-shot Empirical Privacy
+    Estimation for Federated Learning. ICLR 2024.
+    """
+
+    def inside(self, seed: Name) -> list[str]:
+        """The canaries that are clients of the run with this seed."""
+        return [name for name, taken in coins(self.names, seed).items() if taken]
+
+
+AUDITS: dict[str, type] = {
+    "none": NoAudit,
+    "canaries": Canaries,
+    "speakers": Speakers,
+    "directions": Directions,
+}
+
+
+def coins(names: Iterable[str], seed: Name) -> dict[str, bool]:
+    """Candidate -> whether it is inside. ValueError: they leave fewer than two on a side."""
+    found = {name: bool(numpy_generator(seed, "audit", name, "coin").random() < 0.5) for name in names}
+    count = sum(found.values())
+    if min(count, len(found) - count) < 2:
+        raise ValueError(
+            f"of {len(found)} candidates {count} take part, and an audit needs two or more inside and outside: raise "
+            "audit.clients, or take another seed"
+        )
+    return found
+
+
+def drawn(clients: Iterable[str], settings: Speakers, seed: Name) -> list[str]:
+    """The candidates among the clients. A client's name decides. ValueError: there are too few clients."""
+    ranked = sorted(clients, key=lambda client: derive(seed, "audit", client, "candidate"))
+    if len(ranked) < settings.clients:
+        raise ValueError(f"the federation has {len(ranked)} clients, fewer than audit.clients ({settings.clients})")
+    return ranked[: settings.clients]
+
+
+def direction(name: str, size: int, seed: Name) -> Vector:
+    """The unit vector of a canary, float32 [size]."""
+    return auditing.direction(size, numpy_generator(seed, "audit", name, "direction"))
+
+
+def sent(name: str, size: int, bound: float, seed: Name) -> Update:
+    """What a canary sends before it is clipped to a bound, whatever the round."""
+    delta: Vector = np.float32(LENGTH * bound) * direction(name, size, seed)
+    return Update(delta, {"examples": EXAMPLES, "loss": 1.0})
+
+
+def findings(settings: Audit, inside: Scores, outside: Scores, delta: float, claimed: float | None) -> dict[str, Any]:
+    """What an attacker knows, as results.json has it. `claimed`: the epsilon that the run guarantees; None: none.
+
+    Lower bounds hold with 95 % confidence each; that of `separation` where scores are normal.
+    """
+    rate = auditing.true_positives(inside, outside, FALSE_POSITIVES)
+    found: dict[str, Any] = {
+        "inside": len(inside),
+        "outside": len(outside),
+        "auroc": auditing.auroc(inside, outside),
+        "true_positives": rate.rate,
+        "true_positives_low": rate.low,
+        "true_positives_high": rate.high,
+        "false_positives_high": rate.false,
+        "delta": delta,
+        "epsilon_low": auditing.one_run(inside, outside, delta),
+    }
+    if isinstance(settings, Directions) and delta:
+        apart = auditing.separation(inside, outside)
+        estimate, low = apart.epsilon(delta)
+        found |= {"mu": apart.mu, "epsilon_estimated": estimate, "epsilon_low": max(found["epsilon_low"], low)}
+    return found | {"epsilon_claimed": claimed, "refuted": claimed is not None and found["epsilon_low"] > claimed}

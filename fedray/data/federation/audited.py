@@ -1,0 +1,76 @@
+"""A federation with candidates of an audit: those outside are no clients, and their speech is judged all the same."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedray.core.privacy.audits import Canaries, Speakers, coins, drawn
+from fedray.data.features.dataset import Utterances
+from fedray.data.federation.partition import PartitionSettings
+from fedray.data.federation.speech_data import DataSettings, SpeechData
+from fedray.storage.cache import key
+
+
+class AuditedSpeech(SpeechData):
+    """A federation whose clients, candidates included, are those of `data`: a fedray.core.types.AuditedData."""
+
+    def __init__(self, data: SpeechData, candidates: Mapping[str, bool], utterances: int) -> None:
+        """`utterances`: of a candidate, by which it is judged; its first ones."""
+        vars(self).update(data.__getstate__())
+        self.candidates, self._judged, self._everybody = dict(candidates), utterances, self._ids
+        self._ids = within(self._everybody, candidates)
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {client: place for place, client in enumerate(self._everybody)}
+
+    def judged(self, client: str) -> Utterances:
+        data = self.load(client)
+        return data.take(np.arange(min(self._judged, len(data))))
+
+    def fingerprint(self, part: str = "all") -> str:
+        whole = super().fingerprint(part)
+        return (
+            whole if part == "server" else key({"data": whole, "candidates": self.candidates, "judged": self._judged})
+        )
+
+
+def audited(data: SpeechData, settings: Canaries | Speakers, seed: int) -> AuditedSpeech:
+    """The federation of an audit. `data`: with all candidates among its clients.
+
+    ValueError: there are too few clients, or too few candidates on a side.
+    """
+    return AuditedSpeech(data, candidates(data.client_ids(), settings, seed), settings.utterances)
+
+
+def candidates(clients: Sequence[str], settings: Canaries | Speakers, seed: int) -> dict[str, bool]:
+    """Candidate -> whether it is inside."""
+    names = settings.names if isinstance(settings, Canaries) else drawn(clients, settings, seed)
+    return coins(names, seed)
+
+
+def within(clients: Sequence[str], candidates: Mapping[str, bool]) -> list[str]:
+    """The clients without candidates outside."""
+    return [client for client in clients if candidates.get(client, True)]
+
+
+def check_candidates(settings: Canaries | Speakers, data: DataSettings) -> None:
+    """ValueError: the data's settings would mix a candidate's utterances with others, or leave some of them out."""
+    clients: PartitionSettings = data.clients
+    if clients.by != "speaker":
+        raise ValueError(f"audit needs data.clients.by=speaker, not {clients.by}: a candidate is a client by itself")
+    if data.own_share:
+        raise ValueError("data.own_share would keep back what a candidate is judged by: remove it, or remove audit")
+    if not isinstance(settings, Canaries):
+        return
+    if clients.count is not None:
+        raise ValueError("data.clients.count would leave some of the canaries out: remove it, or remove audit")
+    size = settings.utterances * settings.repeat
+    if clients.min_utterances > size or (clients.max_utterances or size) < size:
+        raise ValueError(
+            f"a canary has {settings.utterances} x {settings.repeat} utterances, which data.clients.min_utterances or "
+            "data.clients.max_utterances leaves out: change them, or audit.utterances"
+        )

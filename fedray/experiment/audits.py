@@ -1,0 +1,60 @@
+"""From the section `audit` of a configuration to a federation with candidates; what makes no sense is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedray.algorithms import ALGORITHMS
+from fedray.core.parallel import Parallel
+from fedray.core.privacy.audits import Audit, Canaries, Directions, Speakers
+from fedray.core.privacy.settings import Private
+from fedray.data.federation.audited import check_candidates
+from fedray.data.federation.canaries import add_canaries
+from fedray.data.federation.speech_data import DataSettings, ServerDataSettings, divide
+from fedray.data.manifest import Manifest
+from fedray.experiment.config import Config
+
+
+def check_audit(config: Config) -> None:
+    """ValueError: the audit would measure nothing, or something else."""
+    audit, kind = config.audit, config.algorithm.kind
+    if not isinstance(audit, Audit):
+        return
+    algorithm = ALGORITHMS[kind]
+    if algorithm.central or algorithm.personal_only:
+        why = "trains in one place" if algorithm.central else "trains no shared model"
+        raise ValueError(f"algorithm.kind {kind} {why}: nothing is released whose clients could be guessed")
+    if isinstance(audit, Directions):
+        if not isinstance(config.privacy, Private):
+            raise ValueError(
+                "directions are as long as the bound of privacy.clip: set privacy, with noise=0 to audit without noise"
+            )
+        if config.cohort.sampling == "weighted":
+            raise ValueError("directions have no utterances, by which weighted cohorts are drawn: choose poisson")
+    if isinstance(audit, Canaries) and algorithm.makes_labels:
+        raise ValueError(
+            f"algorithm.kind {kind} makes its own labels, so that a canary's words teach nothing: set audit.kind to "
+            "speakers or directions, or choose fedavg"
+        )
+    if isinstance(audit, Canaries | Speakers):
+        check_candidates(audit, config.data)
+
+
+def with_canaries(
+    splits: dict[str, Manifest], config: Config, cache: Path, parallel: Parallel
+) -> tuple[dict[str, Manifest], DataSettings]:
+    """A corpus' splits with canaries among the clients, and the settings that divide them further."""
+    if not isinstance(config.audit, Canaries):
+        return splits, config.data
+    # Server, dev and test are taken out first: none of them may get a canary.
+    server, clients, scored = divide(splits, config.data)
+    found = {"clients": add_canaries(clients, config.audit, config.data.seed, cache, parallel), **scored}
+    divided = replace(config.data, dev_share=None, test_share=None, server=ServerDataSettings())
+    return found if server is None else {"server": server, **found}, divided
+
+
+def population(config: Config, clients: int) -> int:
+    """The clients of a run, from the clients with data: canaries that send directions come on top."""
+    audit = config.audit
+    return clients + len(audit.inside(config.seed)) if isinstance(audit, Directions) else clients

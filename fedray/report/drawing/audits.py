@@ -1,0 +1,41 @@
+"""The figure of audits: how many candidates an attacker finds, and how many it takes for clients that were none."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from fedray.report import canvas
+from fedray.report.canvas import GREY
+from fedray.report.comparison import Comparison
+from fedray.report.drawing.common import coloured
+from fedray.report.figures import Audits
+from fedray.report.recorded import Run
+
+
+def audits(figure: Audits, comparison: Comparison) -> Canvas:
+    """True positives over false ones at every threshold, a line for each run. Dashes: guesses at random."""
+    drawn, axes = canvas.new(figure.title or "Who took part: an attacker's true positives over false ones")
+    for group, colour in coloured(comparison).items():
+        label: str | None = group.label
+        for run in group.finished:
+            if colour != GREY and (found := rates(run)) is not None:
+                axes.plot(*found, color=colour, label=label, drawstyle="steps-post")
+                label = None
+    if not axes.lines:
+        raise ValueError("no finished run has an audit: set audit.kind")
+    axes.plot([0, 100], [0, 100], color=GREY, linestyle="--", linewidth=1.2, label="guesses at random")
+    axes.set_xlabel("false positives (%)")
+    axes.set_ylabel("true positives (%)")
+    return canvas.with_legend(drawn, axes)
+
+
+def rates(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
+    """False and true positives in percent, float64 [thresholds + 1], from none to all; None without an audit."""
+    if run.audit is None:
+        return None
+    inside, scores = run.audit["inside"].to_numpy() == 1, run.audit["score"].to_numpy()
+    thresholds = np.concatenate([[np.inf], np.unique(scores)[::-1]])
+    shares = ([np.mean(scores[side] >= one) for one in thresholds] for side in (~inside, inside))
+    false, true = (100 * np.array(share) for share in shares)
+    return false, true

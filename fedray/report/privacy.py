@@ -1,0 +1,70 @@
+"""The tables of private and of audited runs: what was spent, what an attacker finds, and the bounds of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedray.report.groups import Group
+from fedray.report.recorded import Run
+
+AUDIT = (
+    "A fair coin put each candidate inside the federation or outside. AUROC: the probability that the attacker tells "
+    "one of each apart. The rate at 1 % false positives and the lower bounds on epsilon hold with 95 % confidence. A "
+    "bound above the claimed epsilon refutes it; one below proves nothing."
+)
+LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."
+Row = dict[str, str]
+
+
+def audits(groups: Sequence[Group]) -> list[Row]:
+    """A row for each audited run."""
+    return [_audit(group, run) for group in groups for run in group.finished if _part(run, "audit")]
+
+
+def layers(groups: Sequence[Group]) -> list[Row]:
+    """A row for each layer with a bound of its own, in each group of private runs."""
+    return [row for group in groups for row in _layers(group)]
+
+
+def _audit(group: Group, run: Run) -> Row:
+    found = _part(run, "audit")
+    rate, low, high = (_percent(found.get(f"true_positives{end}")) for end in ("", "_low", "_high"))
+    return {
+        "": group.label,
+        "seed": str(run.settings.get("seed", "")),
+        "candidates": str(found.get("kind", "")),
+        "inside, outside": f"{found.get('inside')}, {found.get('outside')}",
+        "AUROC": _number(found.get("auroc"), 3),
+        "true positives at 1 % false ones (%)": f"{rate} ({low} to {high})",
+        "epsilon at least": _number(found.get("epsilon_low"), 2),
+        "epsilon claimed": _number(found.get("epsilon_claimed"), 2) or "none",
+        "refuted": "yes" if found.get("refuted") else "no",
+    }
+
+
+def _layers(group: Group) -> Iterator[Row]:
+    names = [name for run in group.runs for row in run.rows[:1] for name in row if name.startswith("privacy/bound|")]
+    for name in dict.fromkeys(names):
+        layer = name.partition("|")[2]
+        bound, clipped = (_mean(group, f"privacy/{what}|{layer}") for what in ("bound", "clipped"))
+        yield {"": group.label, "layer": layer, "bound": _number(bound, 4), "clipped (%)": _percent(clipped)}
+
+
+def _part(run: Run, name: str) -> dict[str, Any]:
+    part = (run.results or {}).get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _mean(group: Group, metric: str) -> float:
+    return float(np.nanmean(np.concatenate([run.column(metric) for run in group.runs])))
+
+
+def _number(value: object, digits: int) -> str:
+    return f"{value:.{digits}f}" if isinstance(value, int | float) else ""
+
+
+def _percent(value: object) -> str:
+    return f"{100 * value:.0f}" if isinstance(value, int | float) else ""

@@ -1,0 +1,57 @@
+"""Audits and bounds of layers in a report: a table of each, and an attacker's true positives over false ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedray import report
+from fedray.report.drawing.audits import rates
+from tests.report.folders import config, write
+
+FOUND = {"kind": "canaries", "inside": 2, "outside": 3, "auroc": 5 / 6, "true_positives": 0.5}
+FOUND |= {"true_positives_low": 0.013, "true_positives_high": 0.987, "epsilon_low": 0.25, "epsilon_claimed": None}
+SCORES = [(1, 3.0), (1, 1.0), (0, 2.0), (0, 0.5), (0, 0.0)]
+
+
+def audited(folder: Path, seed: int = 0) -> Path:
+    run = write(folder, config(seed=seed))
+    results = json.loads((run / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps(results | {"audit": FOUND}))
+    lines = [f"canary-{number}\t{inside}\t{score}" for number, (inside, score) in enumerate(SCORES)]
+    (run / "audit.tsv").write_text("\n".join(["client\tinside\tscore", *lines]) + "\n")
+    return run
+
+
+def test_a_report_shows_what_an_attacker_finds(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        audited(tmp_path / str(seed), seed)
+    found = report.read(tmp_path)
+    false, true = rates(found.runs[0]) or ([], [])
+    assert list(true) == [0, 50, 50, 100, 100, 100]
+    assert list(false) == pytest.approx([0, 0, 100 / 3, 100 / 3, 200 / 3, 100])
+    page = Path(found.save(tmp_path / "out"))
+    text = page.with_suffix(".md").read_text()
+    assert "## Audit" in text and text.count("| 0.833 | 50 (1 to 99) | 0.25 | none | no |") == 2
+    assert (tmp_path / "out" / "figures" / "audits.png").exists()
+    assert "<h2>Audit</h2>" in page.read_text()
+
+
+def test_layers_have_a_table(tmp_path: Path) -> None:
+    run = write(tmp_path / "run")
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row |= {"privacy/bound|encoder": 0.1 * row["round"], "privacy/clipped|encoder": 0.5}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = Path(report.read(run).save(tmp_path / "out")).with_suffix(".md").read_text()
+    assert "## Bounds by layer" in text and "| encoder | 0.2000 | 50 |" in text
+    assert "## Audit" not in text
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    run = audited(tmp_path / "run")
+    (run / "audit.tsv").write_text("client\tinside\tscore\nann\n")
+    with pytest.raises(ValueError, match=r"audit.tsv: is damaged"):
+        report.read(run).save(tmp_path / "out")
