@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fedray.data.devices import plain_pickle, tables
-from fedray.data.devices.tables import Converted, Missing, Vector, Window
+from fedray.data.devices.tables import Converted, Missing, Vector, Window, shown
 
 CAPACITY = ("computation", "communication")
 BEHAVIOUR = ("active", "inactive", "finish_time")
 PASSES = 3.0  # a training step takes as long as three inferences: FedScale's own factor
+MOST_KEY = 2**63
 KEYS = f"either {' and '.join(CAPACITY)}, or {', '.join(BEHAVIOUR)}"
 
 
@@ -24,7 +25,10 @@ def convert(path: Path, missing: Missing) -> Converted:
     trace = plain_pickle.read(path)
     if not isinstance(trace, dict) or not trace:
         raise ValueError(f"{path} holds no dictionary of devices: name client_device_capacity or client_behave_trace")
-    lines = [f" device {key!r:.60}" for key in trace]
+    lines = [f" device {shown(key)}" for key in trace]
+    for key, line in zip(trace, lines, strict=True):
+        if not isinstance(key, str | int) or isinstance(key, int) and abs(key) > MOST_KEY:
+            raise ValueError(f"{path}:{line}: the key of a device must be text or a whole number: correct it")
     records = list(trace.values())
     if isinstance(records[0], dict) and "active" in records[0]:
         return _windows(path, lines, trace)

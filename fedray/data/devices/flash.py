@@ -17,7 +17,7 @@ from typing import Any
 
 from fedray.core.texts import no_file
 from fedray.data.devices import tables
-from fedray.data.devices.tables import Converted, Missing, Window
+from fedray.data.devices.tables import Converted, Missing, Window, shown
 
 # What a message says -> (the condition, whether it holds). The battery's level, "83.0%", decides nothing.
 STATES = {
@@ -45,9 +45,9 @@ def convert(path: Path, missing: Missing) -> Converted:
     for user, record in _users(path):
         messages = record.get("messages") if isinstance(record, dict) else None
         if not isinstance(messages, str):
-            raise ValueError(f"{path}: user {user!r:.60} has no text under the key messages: fetch the file again")
-        spans, period = windows(messages, f"{path}: user {user!r:.60}")
-        rows += [Window(f" user {user!r:.60}", user, start, end, period) for start, end in spans]
+            raise ValueError(f"{path}: user {shown(user)} has no text under the key messages: fetch the file again")
+        spans, period = windows(messages, f"{path}: user {shown(user)}")
+        rows += [Window(f" user {shown(user)}", user, start, end, period) for start, end in spans]
         never += [] if spans else [user]
     return tables.windows(path, rows, never)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from fedray.core.texts import no_file
 
-# FedScale's largest trace has half a million devices of three values each. The limits keep a hostile file below 3 GB.
-MOST_BYTES = 1 << 30  # of a file
+# FedScale's largest trace has half a million devices and 15 MB. A hostile file takes 3 GB of memory or so at most.
+MOST_BYTES = 1 << 28  # of a file
 MOST_VALUES = 20_000_000  # a value that is referred to twice counts twice, with all that it holds
 MOST_CONTAINERS = 3_000_000  # and at most as many references
 MOST_DEPTH = 50

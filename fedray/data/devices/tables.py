@@ -199,9 +199,19 @@ def numbers(source: Path, lines: Lines, name: str, values: Sequence[Any]) -> Vec
     if not inside.all():
         row = int((~inside).argmax())
         rule = "above 0" if name in ABOVE_ZERO else "0 or more"
-        where, value = place(str(source), lines, row), f"{values[row]!r:.60}"
-        raise ValueError(f"{where}: {name} must be a number, {rule} and at most 1e15, not {value}: correct it")
+        where = place(str(source), lines, row)
+        raise ValueError(
+            f"{where}: {name} must be a number, {rule} and at most 1e15, not {shown(values[row])}: correct it"
+        )
     return found
+
+
+def shown(value: object) -> str:
+    """A value of a trace for a message, cut where it is long."""
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # an integer of thousands of digits
+        return "a number that is too long"
 
 
 def _check_names(source: Path, lines: Lines, what: str, names: Sequence[str]) -> None:

@@ -76,6 +76,16 @@ def but(value: dict[Any, Any], **changes: Any) -> dict[Any, Any]:
         (but(CAPACITY, computation=-1.0), " device 3: computation must be a number, 0 or more"),
         (but(CAPACITY, communication=float("nan")), " device 3: communication must be a number"),
         (but(CAPACITY, communication=10**400), " device 3: communication must be a number"),
+        (
+            but(CAPACITY, communication=10**5000),
+            "must be a number, 0 or more and at most 1e15, not a number that is too",
+        ),
+        (
+            {10**5000: CAPACITY[3]},
+            " device a number that is too long: the key of a device must be text or a whole number",
+        ),
+        ({2.5: CAPACITY[3]}, " device 2.5: the key of a device must be text or a whole number"),
+        ({(1, 2): BEHAVIOUR[7]}, " device (1, 2): the key of a device must be text or a whole number"),
         (but(CAPACITY, communication=True), " device 3: communication must be a number"),
         (but(CAPACITY, communication=[1]), " device 3: communication must be a number"),
         (CAPACITY | {"": CAPACITY[3]}, " device '': the device is missing"),
