@@ -40,8 +40,6 @@ from fedray.training.local import ClientSettings, LocalModel, PretrainSettings
 from fedray.training.seed_model import Gradient, Shard, seed_model, shard_gradient
 from fedray.training.task import Task
 
-BUFFERS = ("frozen", "averaged")
-
 
 @dataclass(frozen=True)
 class TaskSettings:
@@ -209,8 +207,8 @@ class FederatedSGD(TaskAlgorithm):
 
     def local_model(self, received: Received) -> LocalModel:
         """theta_i before training: theta_t on this device."""
-        frozen = self.settings.buffers == "frozen"
-        return LocalModel(self.task, received.params, received.device, frozen, received.work)
+        frozen, work = self.settings.buffers == "frozen", received.work
+        return LocalModel(self.task, received.params, received.device, frozen, work)
 
 
 class MixedSGD(FederatedSGD):
@@ -282,8 +280,8 @@ def mixed(change: Change, alpha: float) -> Vector:
 
 def check_buffers(buffers: str) -> None:
     """Raise ValueError for an unknown rule of batch norm's running statistics."""
-    if buffers not in BUFFERS:
-        raise ValueError(f"buffers (running statistics of batch norm) are {' or '.join(BUFFERS)}, not {buffers!r}")
+    if buffers not in ("frozen", "averaged"):
+        raise ValueError(f"buffers (running statistics of batch norm) are frozen or averaged, not {buffers!r}")
 
 
 def labelled_part(data: Utterances) -> Utterances:
