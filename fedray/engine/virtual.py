@@ -12,7 +12,6 @@ import numpy as np
 
 from fedray.core.compression.links import Link
 from fedray.core.devices.clock import Clock
-from fedray.core.devices.settings import BufferedClock
 from fedray.core.devices.state import ClockState, Step
 from fedray.core.devices.trips import ARRIVES, SECOND, Load, Trip
 from fedray.core.types import Broadcast, RunError
@@ -75,15 +74,12 @@ class VirtualRounds:
 
     def groups(self, step: Step) -> Iterator[Group]:
         """The clients that are trained, by the model that they start from, the oldest first."""
-        settings = self.clock.settings
         arrived = sorted(step.arrived, key=attrgetter("version")) if step.complete else ()
         for model, trips in groupby(arrived, attrgetter("version")):
             group = list(trips)
             clients = [self.ids[trip.client] for trip in group]
             work = {client: trip.work for client, trip in zip(clients, group, strict=True) if trip.work < 1}
-            behind = step.number - model
-            factor = settings.staleness.factor(behind) if isinstance(settings, BufferedClock) else 1.0
-            yield Group(model, clients, np.float32(factor), work)
+            yield Group(model, clients, np.float32(self.clock.factor(step, group[0])), work)
 
     def done(self, passed: Passed, progress: Progress, lanes: Sequence[LaneResult]) -> Passed:
         """The round with its row and its trips, and the clock after what the clients have reported."""

@@ -19,6 +19,7 @@ from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
 from fedray.experiment.cache_keys import ROOMS, code_version, source_of
 from fedray.experiment.config import Config
+from fedray.experiment.devices import fingerprint
 from fedray.experiment.private import paced_by
 from fedray.runs.folder import RunFolder
 from fedray.runs.places import RESUMABLE
@@ -27,7 +28,11 @@ ON_CPU = "the same bits for any number of actors, on one type of CPU with these 
 ON_GPU = "up to what CUDA does deterministically; the backward pass of CTC is not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
 FREE = (*RESUMABLE, "name", "imports", "data.root", "data.text", "evaluation.patience")
-SAID = {"code": "fedray's code, or a module of `imports`", "algorithm": "the file of the algorithm"}  # hashes, in words
+SAID = {  # hashes, in words
+    "code": "fedray's code, or a module of `imports`",
+    "algorithm": "the file of the algorithm",
+    "devices": "a file of devices",
+}
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data", "settings")  # not compared, or compared elsewhere
 
 Description = dict[str, Any]
@@ -46,6 +51,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
         "processor": environment.processor(),
         "device": session.device(shares.gpus),
         "data": program.data.fingerprint(),
+        **fingerprint(config.devices),
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
         "settings": settings(config, program),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,14 @@ def with_paths(devices: Any, checked: Any) -> Any:
         read_windows(availability)
         devices = replace(devices, availability=availability)
     return devices
+
+
+def fingerprint(devices: Any) -> dict[str, str]:
+    """A hash of the files that devices come from, for run.json; {} where they come from none."""
+    parts = devices, getattr(devices, "availability", None)
+    files = [part.file for part in parts if isinstance(part, TableDevices | TableAvailability)]
+    contents = b"".join(Path(file).read_bytes() for file in files)
+    return {"devices": hashlib.blake2b(contents, digest_size=8).hexdigest()} if files else {}
 
 
 def build_clock(config: Config, data: FederatedData) -> Clock | None:

@@ -17,7 +17,7 @@ from fedray.core.devices.staleness import HingeStaleness
 from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import SECOND, Load
 from fedray.experiment import build_data, check, check_setup, load
-from fedray.experiment.devices import build_clock, build_devices
+from fedray.experiment.devices import build_clock, build_devices, fingerprint
 from tests import small_corpus
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
 
@@ -142,6 +142,16 @@ def test_devices_from_a_table(folder: Path) -> None:
     assert sorted(speeds(devices)) == [1.0, 2.0, 3.0] and isinstance(devices.availability, Anytime)
     assert sorted(devices.class_of(client) for client in range(3)) == ["x", "y", "y"]
     assert devices.lost(0) == 0.0 and devices.phases(0, Load(0, 0, 1.0))[0] == 0.5
+
+
+def test_a_run_writes_down_what_its_tables_hold(folder: Path) -> None:
+    found = set()
+    for seconds in ([1.0, 2.0, 3.0], [1.0, 2.0, 4.0]):
+        file = write(folder, "phones.parquet", **TABLE | {"seconds": seconds})
+        config, _ = built(folder, {"kind": "table", "file": file})
+        found.add(fingerprint(config.devices)["devices"])
+    assert len(found) == 2
+    assert fingerprint(built(folder, CLASSES)[0].devices) == {}
 
 
 def test_fewer_devices_than_clients(folder: Path) -> None:
