@@ -18,7 +18,7 @@ import pytest
 from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
-NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result")  # half a minute and more
+NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "privacy")  # half a minute and more
 MARKS = {"your-data": [pytest.mark.long]} | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 PAGES = [
     pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, []))
