@@ -18,7 +18,8 @@ import pytest
 from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
-NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time")  # half a minute and more
+# half a minute and more
+NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy")
 MARKS = {"your-data": [pytest.mark.long]} | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 PAGES = [
     pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, []))
