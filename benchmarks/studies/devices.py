@@ -40,7 +40,7 @@ MODES = {
         "evaluation.every=2",
     ],
 }
-SELECTIONS = {"uniform": [], "Oort": ["cohort={size: 6, sampling: oort}"]}
+SELECTIONS = {SYNCHRONOUS: [], "rounds, Oort": ["cohort={size: 6, sampling: oort}"]}
 BASE = ["algorithm.server_scheduled=true"]
 SLOW = "en-gb-scotland"  # the dialect of slow phones
 
@@ -166,13 +166,13 @@ the same seed and the same phones: median, and range over seeds and draws of pho
 
 
 def oort(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str, Any]:
-    found = measured(SELECTIONS, "uniform", seeds, draws, runs / "oort")
+    found = measured(SELECTIONS, SYNCHRONOUS, seeds, draws, runs)
     text = f"""# Oort's selection against uniform
 
 The same federation and phones, rounds of six clients that are chosen uniformly or by Oort. The target is the best dev
 WER of the uniform run of the same seed, plus {ABOVE} points.
 
-{table(found, "uniform")}
+{table(found, SYNCHRONOUS)}
 """
     return text, found
 
