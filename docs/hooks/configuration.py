@@ -23,7 +23,7 @@ PAGES = {  # page -> title, and the top-level keys whose sections stand there
     "algorithm": ("Algorithm", ("algorithm",)),
     "aggregation": ("Aggregation", ("strategy", "server_optimizer")),
     "compression": ("Compression", ("upload", "download")),
-    "privacy": ("Privacy", ("privacy",)),
+    "privacy": ("Privacy", ("privacy", "audit")),
     "devices": ("Devices", ("devices", "clock")),
 }
 INTRODUCTION = """# Configuration

@@ -41,7 +41,7 @@ class Passed:
 
     step: Step
     state: ClockState  # after it
-    row: Mapping[str, float] = field(default_factory=dict)
+    row: Mapping[str, float | None] = field(default_factory=dict)
     totals: Mapping[str, float] = field(default_factory=dict)
     trips: Sequence[Mapping[str, Any]] = ()  # rows of trips.jsonl
 
@@ -94,15 +94,15 @@ class VirtualRounds:
             totals["wasted_s"] += 0.0 if trip["used"] else spent
             totals["energy_wh"] += trip["energy_wh"]
         behind = [step.behind(trip) for trip in step.arrived]
-        row: dict[str, float] = {
+        row: dict[str, float | None] = {
             "virtual/arrived": len(step.arrived),
             "virtual/lost": len(step.lost),
             "virtual/late": len(step.late),
             "virtual/aborted": len(step.aborted),
             "virtual/models": len(under_way(state) | {step.number + 1}),
+            "virtual/staleness": float(np.mean(behind)) if behind else None,
+            "virtual/staleness_most": max(behind, default=None),
         }
-        if behind:
-            row |= {"virtual/staleness": float(np.mean(behind)), "virtual/staleness_most": max(behind)}
         return Passed(step, state, row | scalars(state, totals), totals, trips)
 
     def finish(self, folder: RunFolder) -> dict[str, Any]:

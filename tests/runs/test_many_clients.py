@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedray.core.types import ServerState
-from fedray.runs.client_states import ClientStore
+from fedray.runs.client_states import MODELS, ClientStore, Written
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.runs.retention import Retention
 
@@ -103,7 +103,7 @@ def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatc
 
 def test_states_that_a_checkpoint_names_stay_and_no_others(tmp_path: Path) -> None:
     """Beside a definition that scans everything, with best rounds and checkpoints that come and go."""
-    made = random.Random(3)
+    made, under_way = random.Random(3), random.Random(4)
     folder, states = RunFolder(tmp_path), ClientStore(tmp_path / "states")
     names = [f"client-{number}" for number in range(6)]
     progress = Progress(ServerState(np.zeros(1, np.float32)), 0, {name: ClientRecord(version=0) for name in names})
@@ -123,16 +123,16 @@ def test_states_that_a_checkpoint_names_stay_and_no_others(tmp_path: Path) -> No
             superseded.append((name, clients[name].version or 0))
             clients[name] = ClientRecord(version=round)
         best = {"round": round, "value": 1.0} if made.random() < 0.1 else progress.best
-        progress = Progress(progress.state, round, clients, best=best)
+        states.save(MODELS, round, {"x": round})
+        models = {model: written for model, written in progress.models.items() if under_way.random() < 0.7}
+        progress = Progress(progress.state, round, clients, best=best, models=models | {round: Written(round)})
         retention.note_best(progress)
         if made.random() < 0.5 or best is not None and best["round"] == round:
             folder.save(progress)
             retention.prune(progress)
-        retention.collect(superseded, round)
-        named = {(name, r.version) for name, r in progress.clients.items()}
-        for saved in folder.saved_rounds():
-            named |= {(name, record.version) for name, record in folder.load_clients(saved).items()}
-        found = {tuple(path.split("/")) for path in states.storage.files()}
-        assert found == {(name, f"{version:06d}.pt") for name, version in named}
+        retention.collect(superseded, progress)
+        there = [progress, *map(folder.load, folder.saved_rounds())]
+        named = {states.name(client, written.version) for one in there for client, written in one.files()}
+        assert set(states.storage.files()) == named
     assert sum(map(len, retention._held.values())) <= len(names) * len(folder.saved_rounds())
     assert set(retention._best) <= set(folder.saved_rounds()) | {progress.round}

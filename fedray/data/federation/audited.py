@@ -28,6 +28,7 @@ class AuditedSpeech(SpeechData):
         return {client: place for place, client in enumerate(self._everybody)}
 
     def judged(self, client: str) -> Utterances:
+        """The first utterances of a candidate's data, by which it is judged."""
         data = self.load(client)
         return data.take(np.arange(min(self._judged, len(data))))
 

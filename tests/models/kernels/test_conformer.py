@@ -30,7 +30,7 @@ def model(settings: ConformerSettings, adapters: bool = False) -> Conformer:
         adapt(made, LoRASettings(rank=2))
         for name, parameter in made.named_parameters():
             if name.endswith(".b"):
-                torch.nn.init.normal_(parameter)
+                torch.nn.init.normal_(parameter, std=0.1)
     return made
 
 
