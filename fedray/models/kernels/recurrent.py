@@ -109,7 +109,7 @@ class _GRU(_Recurrent):
     def run(cls, sums: Tensor, w_hh: Tensor, b_hh: Tensor) -> tuple[Tensor, ...]:
         time, batch, width = sums.shape
         states, hidden = sums.new_zeros(time + 1, batch, width // 3), sums.new_empty(time, batch, width // 3)
-        gru(*arrays(sums, w_hh.t().contiguous(), b_hh[width * 2 // 3 :], states, hidden))
+        gru(*arrays(sums, w_hh, b_hh[width * 2 // 3 :], states, hidden))
         return states, sums, hidden
 
     @classmethod
@@ -129,7 +129,7 @@ class _LSTM(_Recurrent):
     def run(cls, sums: Tensor, w_hh: Tensor, b_hh: Tensor) -> tuple[Tensor, ...]:
         time, batch, width = sums.shape
         states, cells = sums.new_zeros(2, time + 1, batch, width // 4).unbind()
-        lstm(*arrays(sums, w_hh.t().contiguous(), states, cells))
+        lstm(*arrays(sums, w_hh, states, cells))
         return states, sums, cells
 
     @classmethod
