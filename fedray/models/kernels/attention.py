@@ -19,6 +19,7 @@ from fedray.models.kernels.attention_loops import (
     softmax_dropout,
     softmax_dropout_back,
 )
+from fedray.models.kernels.matrices import multiply
 from fedray.models.kernels.rows import Drop, Part, arrays, norm, norm_back
 
 Lengths = np.ndarray  # int64 [B], frames of each utterance
@@ -39,17 +40,17 @@ class RelativeAttention(Part):
         batch, time, width = x.shape
         size, scale = width // heads, np.float32(1 / math.sqrt(width))
         normed, means, inverse = norm(x.view(-1, width), weight, bias)
-        qkv = (normed @ w_in.t()).view(batch, time, heads, 3, size)
+        qkv = multiply(normed, w_in.t()).view(batch, time, heads, 3, size)
         by_u, keys, values = x.new_empty(3, batch, heads, time, size).unbind()
         by_v = x.new_empty(heads, batch, time, size)
         heads_apart(*arrays(qkv, u.view(heads, size), v.view(heads, size)), scale, *arrays(by_u, by_v, keys, values))
-        embedded = (positions @ w_positions.t()).view(-1, heads, size).transpose(0, 1)
-        distances = torch.bmm(by_v.view(heads, -1, size), embedded.transpose(1, 2)).view(heads, batch, time, -1)
+        embedded = multiply(positions, w_positions.t()).view(-1, heads, size).transpose(0, 1)
+        distances = multiply(by_v.view(heads, -1, size), embedded.transpose(1, 2)).view(heads, batch, time, -1)
         shares, kept, context = _attend(by_u, keys, values, distances, lengths, drop)
         ctx.save_for_backward(x, weight, means, inverse, normed, w_in, w_positions, w_out, positions, by_u, by_v, keys,
                               values, embedded, shares, kept, context)  # fmt: skip
         ctx.rest = lengths, drop, scale, u.shape
-        return torch.addmm(b_out, context, w_out.t()).add_(x.view(-1, width)).view(x.shape)
+        return multiply(context, w_out.t(), b_out).add_(x.view(-1, width)).view(x.shape)
 
     @staticmethod
     @once_differentiable
@@ -60,21 +61,21 @@ class RelativeAttention(Part):
         batch, heads, time, size = by_u.shape
         width = heads * size
         g = gradient.reshape(-1, width)
-        to_w_out, to_b_out = g.t() @ context, g.sum(0)
+        to_w_out, to_b_out = multiply(g.t(), context), g.sum(0)
         to_distances = x.new_empty(heads, batch, time, embedded.shape[1])
         to_by_u, to_keys, to_values = _attend_back(
-            g @ w_out, by_u, keys, values, shares, kept, to_distances, lengths, drop
+            multiply(g, w_out), by_u, keys, values, shares, kept, to_distances, lengths, drop
         )
         flat = to_distances.view(heads, batch * time, -1)
-        to_by_v = torch.bmm(flat, embedded).view(by_v.shape)
-        to_embedded = torch.bmm(flat.transpose(1, 2), by_v.view(heads, -1, size))
-        to_w_positions = to_embedded.transpose(0, 1).reshape(-1, width).t() @ positions
+        to_by_v = multiply(flat, embedded).view(by_v.shape)
+        to_embedded = multiply(flat.transpose(1, 2), by_v.view(heads, -1, size))
+        to_w_positions = multiply(to_embedded.transpose(0, 1).reshape(-1, width).t(), positions)
         to_qkv = x.new_empty(batch, time, heads, 3, size)
         to_u, to_v = x.new_zeros(2, heads, size).unbind()
         heads_together(*arrays(to_by_u, to_by_v, to_keys, to_values), scale, *arrays(to_qkv, to_u, to_v))
         rows, to_x = to_qkv.view(-1, 3 * width), g.clone()
-        to_weight, to_bias = norm_back(rows @ w_in, x.view(-1, width), weight, means, inverse, to_x)
-        return (to_x.view(x.shape), to_weight, to_bias, rows.t() @ normed, to_w_positions, to_u.view(shape),
+        to_weight, to_bias = norm_back(multiply(rows, w_in), x.view(-1, width), weight, means, inverse, to_x)
+        return (to_x.view(x.shape), to_weight, to_bias, multiply(rows.t(), normed), to_w_positions, to_u.view(shape),
                 to_v.view(shape), to_w_out, to_b_out, None, None, None, None)  # fmt: skip
 
 
@@ -89,14 +90,14 @@ class RotaryAttention(Part):
         batch, time, width = x.shape
         size, scale = width // heads, np.float32(1 / math.sqrt(width))
         normed, means, inverse = norm(x.view(-1, width), weight, bias)
-        qkv = (normed @ w_in.t()).view(batch, time, heads, 3, size)
+        qkv = multiply(normed, w_in.t()).view(batch, time, heads, 3, size)
         queries, keys, values = x.new_empty(3, batch, heads, time, size).unbind()
         heads_turned(*arrays(qkv), *_angles(time, size), scale, *arrays(queries, keys, values))
         shares, kept, context = _attend(queries, keys, values, x.new_empty(0, 0, 0, 0), lengths, drop)
         ctx.save_for_backward(x, weight, means, inverse, normed, w_in, w_out, queries, keys, values, shares, kept,
                               context)  # fmt: skip
         ctx.rest = lengths, drop, scale
-        return torch.addmm(b_out, context, w_out.t()).add_(x.view(-1, width)).view(x.shape)
+        return multiply(context, w_out.t(), b_out).add_(x.view(-1, width)).view(x.shape)
 
     @staticmethod
     @once_differentiable
@@ -106,16 +107,16 @@ class RotaryAttention(Part):
         batch, heads, time, size = queries.shape
         width = heads * size
         g = gradient.reshape(-1, width)
-        to_w_out, to_b_out = g.t() @ context, g.sum(0)
+        to_w_out, to_b_out = multiply(g.t(), context), g.sum(0)
         nowhere = x.new_empty(0, 0, 0, 0)
         to_queries, to_keys, to_values = _attend_back(
-            g @ w_out, queries, keys, values, shares, kept, nowhere, lengths, drop
+            multiply(g, w_out), queries, keys, values, shares, kept, nowhere, lengths, drop
         )
         to_qkv = x.new_empty(batch, time, heads, 3, size)
         heads_turned_back(*arrays(to_queries, to_keys, to_values), *_angles(time, size), scale, *arrays(to_qkv))
         rows, to_x = to_qkv.view(-1, 3 * width), g.clone()
-        to_weight, to_bias = norm_back(rows @ w_in, x.view(-1, width), weight, means, inverse, to_x)
-        return to_x.view(x.shape), to_weight, to_bias, rows.t() @ normed, to_w_out, to_b_out, None, None, None
+        to_weight, to_bias = norm_back(multiply(rows, w_in), x.view(-1, width), weight, means, inverse, to_x)
+        return to_x.view(x.shape), to_weight, to_bias, multiply(rows.t(), normed), to_w_out, to_b_out, None, None, None
 
 
 def _attend(

@@ -21,6 +21,7 @@ from fedray.models.kernels.convolution_loops import (
     norm_leaky_dropout,
     norm_leaky_dropout_back,
 )
+from fedray.models.kernels.matrices import multiply
 from fedray.models.kernels.rows import Drop, Part, arrays, norm, norm_back
 
 
@@ -36,7 +37,7 @@ class Convolution(Part):
         kernel = taps.shape[-1]
         rows = x.view(-1, width)
         normed, means, inverse = norm(rows, weight, bias)
-        halves = torch.addmm(b_1, normed, w_1.view(2 * width, width).t()).view(batch, time, 2 * width)
+        halves = multiply(normed, w_1.view(2 * width, width).t(), b_1).view(batch, time, 2 * width)
         frames = x.new_empty(batch, time + kernel - 1, width)
         gate(*arrays(halves), lengths, *arrays(frames), kernel // 2)
         each = taps.view(width, kernel).t().contiguous()
@@ -44,7 +45,7 @@ class Convolution(Part):
         means_2, inverse_2 = x.new_empty(batch, time), x.new_empty(batch, time)
         depthwise(*arrays(frames, each, b_taps, weight_2, bias_2), lengths,
                         *arrays(sums, means_2, inverse_2, active))  # fmt: skip
-        out = torch.addmm(b_2, active.view(-1, width), w_2.t()).view(x.shape)
+        out = multiply(active.view(-1, width), w_2.t(), b_2).view(x.shape)
         add_dropout_frames(*arrays(x, out), lengths, *drop)
         ctx.save_for_backward(x, weight, means, inverse, normed, halves, frames, each, weight_2, bias_2, sums, means_2,
                               inverse_2, active, w_1, w_2)  # fmt: skip
@@ -62,8 +63,8 @@ class Convolution(Part):
         g = torch.empty_like(gradient)
         dropout_frames(*arrays(gradient, g), lengths, *drop)
         g = g.view(-1, width)
-        to_w_2, to_b_2 = g.t() @ active.view(-1, width), g.sum(0)
-        g = (g @ w_2).view(x.shape)
+        to_w_2, to_b_2 = multiply(g.t(), active.view(-1, width)), g.sum(0)
+        g = multiply(g, w_2).view(x.shape)
         to_taps, to_frames = torch.zeros_like(each), torch.zeros_like(frames)
         to_b_taps, to_weight_2, to_bias_2 = (torch.zeros_like(weight) for _ in range(3))
         depthwise_back(*arrays(g, frames, each, weight_2, bias_2), lengths, *arrays(sums, means_2, inverse_2,
@@ -71,10 +72,9 @@ class Convolution(Part):
         to_halves = torch.empty_like(halves)
         gate_back(*arrays(to_frames, halves), lengths, each.shape[0] // 2, *arrays(to_halves))
         rows = to_halves.view(-1, 2 * width)
-        to_w_1, to_b_1 = rows.t() @ normed, rows.sum(0)
-        to_x = gradient.clone()
-        to_weight, to_bias = norm_back(rows @ w_1.view(2 * width, width), x.view(-1, width), weight, means, inverse,
-                                        to_x.view(-1, width))  # fmt: skip
+        to_w_1, to_b_1 = multiply(rows.t(), normed), rows.sum(0)
+        to_x, to_normed = gradient.clone(), multiply(rows, w_1.view(2 * width, width))
+        to_weight, to_bias = norm_back(to_normed, x.view(-1, width), weight, means, inverse, to_x.view(-1, width))
         return (to_x, to_weight, to_bias, to_w_1.view(shape_1), to_b_1, to_taps.t().reshape(shape_taps), to_b_taps,
                 to_weight_2, to_bias_2, to_w_2, to_b_2, None, None)  # fmt: skip
 
@@ -95,7 +95,7 @@ class Halving(Part):
         triples = x.new_empty(batch, half, 3 * channels)
         beside(*arrays(x), lengths, *arrays(triples))
         matrix = taps.permute(0, 2, 1).reshape(width, -1)  # [D, 3 C], frame by frame
-        sums = torch.addmm(b_taps, triples.view(batch * half, -1), matrix.t())
+        sums = multiply(triples.view(batch * half, -1), matrix.t(), b_taps)
         out, means, inverse = torch.empty_like(sums), x.new_empty(len(sums)), x.new_empty(len(sums))
         norm_leaky_dropout(*arrays(sums, weight, bias), np.float32(slope), *arrays(means, inverse, out), *drop)
         ctx.save_for_backward(x, triples, matrix, sums, weight, bias, means, inverse)
@@ -110,10 +110,10 @@ class Halving(Part):
         g, to_weight, to_bias = torch.empty_like(sums), torch.zeros_like(weight), torch.zeros_like(bias)
         norm_leaky_dropout_back(*arrays(gradient.reshape(-1, width), sums, weight, bias), slope,
                                 *arrays(means, inverse, g, to_weight, to_bias), *drop)  # fmt: skip
-        to_matrix, to_b_taps = g.t() @ triples.view(len(g), -1), g.sum(0)
+        to_matrix, to_b_taps = multiply(g.t(), triples.view(len(g), -1)), g.sum(0)
         to_x = None
         if ctx.needs_input_grad[0]:
             to_x = torch.zeros_like(x)
-            beside_back(*arrays((g @ matrix).view(triples.shape)), lengths, *arrays(to_x))
+            beside_back(*arrays(multiply(g, matrix).view(triples.shape)), lengths, *arrays(to_x))
         to_taps = to_matrix.view(width, 3, channels).permute(0, 2, 1).contiguous()
         return to_x, to_taps, to_b_taps, to_weight, to_bias, None, None, None

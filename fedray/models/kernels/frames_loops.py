@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fedray.models.kernels.eight import load, store
 from fedray.models.kernels.products import COLUMNS
+from fedray.models.kernels.registers import WIDTH, load, store
 from fedray.models.kernels.scalars import INLINE, OPTIONS, F
 
 SPARE = COLUMNS + 2  # floats that loops may read or write behind what counts
@@ -84,8 +84,8 @@ def pool_frames_back(gradient, maps, lengths, bins, frames, to_maps):
 @njit(**INLINE)
 def copy(source, first, out, to, count):
     """Write `count` values of a row from source[first] on to out[to] and on."""
-    whole = count // 8 * 8
-    for i in range(0, whole, 8):
+    whole = count // WIDTH * WIDTH
+    for i in range(0, whole, WIDTH):
         store(out, to + i, load(source, first + i))
     for i in range(whole, count):
         out[to + i] = source[first + i]

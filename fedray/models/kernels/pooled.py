@@ -10,6 +10,7 @@ from numba import njit
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from fedray.models.kernels.matrices import multiply
 from fedray.models.kernels.rows import Part, arrays
 from fedray.models.kernels.scalars import OPTIONS, F
 
@@ -39,7 +40,7 @@ class Pooled(Part):
         triples = x.new_empty(batch * half * 2, 3 * channels)
         beside(*arrays(x), lengths, *arrays(triples.view(batch, 2 * half, -1)))
         matrix = taps.permute(0, 2, 1).reshape(width, -1)  # [D, 3 C], frame by frame
-        sums = torch.addmm(bias, triples, matrix.t())
+        sums = multiply(triples, matrix.t(), bias)
         out = x.new_empty(batch, half, width)
         pool(*arrays(sums.view(-1, 2, width), out.view(-1, width)))
         ctx.save_for_backward(triples, matrix, sums)
@@ -54,11 +55,11 @@ class Pooled(Part):
         width = len(matrix)
         g = torch.empty_like(sums)
         pool_back(*arrays(gradient.reshape(-1, width), sums.view(-1, 2, width), g.view(-1, 2, width)))
-        to_matrix, to_bias = g.t() @ triples, g.sum(0)
+        to_matrix, to_bias = multiply(g.t(), triples), g.sum(0)
         to_x = None
         if ctx.needs_input_grad[0]:
             to_x = gradient.new_zeros(batch, time, channels)
-            beside_back(*arrays((g @ matrix).view(batch, -1, 3 * channels)), lengths, *arrays(to_x))
+            beside_back(*arrays(multiply(g, matrix).view(batch, -1, 3 * channels)), lengths, *arrays(to_x))
         return to_x, to_matrix.view(width, 3, channels).permute(0, 2, 1), to_bias, None
 
 

@@ -1,22 +1,22 @@
 """Matrix products with a matrix whose rows begin at given offsets of an array, and may overlap.
 
-So a convolution is a product, and copies nothing. The loops compute 4 x 24 or 4 x 3 sums at once, in registers.
+So a convolution is a product, and copies nothing. The loops compute 12 registers of sums at once.
 """
 
 from __future__ import annotations
 
 from numba import njit
 
-from fedray.models.kernels.eight import add_product, load, splat, store, total
+from fedray.models.kernels.registers import WIDTH, add_product, load, splat, store, total
 from fedray.models.kernels.scalars import OPTIONS, F
 
-ROWS, COLUMNS = 4, 24  # of a product that are computed together
+ROWS, COLUMNS = 4, 3 * WIDTH  # of a product that are computed together
 TILE = 2048  # columns whose dot products are added up while they are in the processor's cache
 
 
 @njit(**OPTIONS)
 def product(left, flat, offsets, bias, out, size):
-    """The first `size` columns of `out` [4 G, N] = bias + left x right; up to 23 columns behind them change too.
+    """The first `size` columns of `out` [4 G, N] = bias + left x right; those up to a multiple of COLUMNS change too.
 
     Row k of the right matrix begins at offsets[k] of `flat`, and `offsets` end with -1. `left` is [G, K, 4]: row
     4 g + i of the left matrix is left[g, :, i]. `bias` is [4 G].
@@ -30,7 +30,7 @@ def product(left, flat, offsets, bias, out, size):
             d0 = d1 = d2 = splat(bias[row + 3])
             weights, k, at = left[g], 0, offsets[0]
             while at >= 0:  # a loop whose end is not known in advance is not unrolled, so the registers suffice
-                x, y, z = load(flat, at + p), load(flat, at + p + 8), load(flat, at + p + 16)
+                x, y, z = load(flat, at + p), load(flat, at + p + WIDTH), load(flat, at + p + 2 * WIDTH)
                 w = splat(weights[k, 0])
                 a0, a1, a2 = add_product(w, x, a0), add_product(w, y, a1), add_product(w, z, a2)
                 w = splat(weights[k, 1])
@@ -49,7 +49,7 @@ def product(left, flat, offsets, bias, out, size):
 
 @njit(**OPTIONS)
 def add_dots(left, first, flat, offsets, size, out):
-    """Adds left x right' to `out` [4 G, 3 K]: dot products over `size` columns, rounded up to a multiple of 8.
+    """Adds left x right' to `out` [4 G, 3 K]: dot products over `size` columns, rounded up to whole registers.
 
     Columns of `left` [4 G, N] are counted from `first` on; those behind `size` must be zeros. Row k of the right matrix
     begins at offsets[k] of `flat`; a -1 behind the offsets is not read.
@@ -61,7 +61,7 @@ def add_dots(left, first, flat, offsets, size, out):
             for k in range(0, out.shape[1], 3):
                 a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = splat(F(0))
                 i, j, m = offsets[k], offsets[k + 1], offsets[k + 2]
-                for p in range(start, end, 8):
+                for p in range(start, end, WIDTH):
                     x, y, z = load(flat, i + p), load(flat, j + p), load(flat, m + p)
                     w = load(one, first + p)
                     a0, a1, a2 = add_product(w, x, a0), add_product(w, y, a1), add_product(w, z, a2)
@@ -80,8 +80,8 @@ def add_dots(left, first, flat, offsets, size, out):
 @njit(**OPTIONS)
 def _three(row, p, a, b, c):
     store(row, p, a)
-    store(row, p + 8, b)
-    store(row, p + 16, c)
+    store(row, p + WIDTH, b)
+    store(row, p + 2 * WIDTH, c)
 
 
 @njit(**OPTIONS)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedray.models.kernels.matrices import multiply
 from fedray.models.kernels.recurrent_loops import gru, gru_back, lstm, lstm_back, turned, turned_back
 from fedray.models.kernels.rows import Dropout, Part, arrays, drops
 
@@ -65,7 +66,7 @@ class _Recurrent(Part):
             w_ih, w_hh, b_ih, b_hh = weights[4 * direction : 4 * direction + 4]
             frames = inputs.new_empty(time, batch, features)
             turned(*arrays(inputs), lengths, direction == 1, *arrays(frames))
-            sums = torch.addmm(cls.bias(b_ih, b_hh), frames.view(time * batch, features), w_ih.t())
+            sums = multiply(frames.view(time * batch, features), w_ih.t(), cls.bias(b_ih, b_hh))
             states, *kept = cls.run(sums.view(time, batch, -1), w_hh, b_hh)
             turned_back(*arrays(states[1:]), lengths, direction == 1, *arrays(out), direction * size)
             saved += [frames, w_ih, w_hh, states, *kept]
@@ -87,13 +88,11 @@ class _Recurrent(Part):
             turned(*arrays(part), lengths, direction == 1, *arrays(to_states))
             to_sums, to_products = cls.run_back(to_states, w_hh, states, *kept)
             by_input, by_state = to_sums.view(time * batch, -1), to_products.view(time * batch, -1)
-            to_w_ih, to_w_hh = (
-                by_input.t() @ frames.view(time * batch, -1),
-                by_state.t() @ states[:-1].reshape(-1, size),
-            )
+            to_w_ih = multiply(by_input.t(), frames.view(time * batch, -1))
+            to_w_hh = multiply(by_state.t(), states[:-1].reshape(-1, size))
             found += [to_w_ih, to_w_hh, by_input.sum(0), by_state.sum(0)]
             if ctx.needs_input_grad[0]:
-                to_frames = (by_input @ w_ih).view(frames.shape)
+                to_frames = multiply(by_input, w_ih).view(frames.shape)
                 ordered = to_frames.new_empty(batch, time, frames.shape[2])
                 turned_back(*arrays(to_frames), lengths, direction == 1, *arrays(ordered), 0)
                 to_inputs = ordered if to_inputs is None else to_inputs.add_(ordered)
@@ -110,7 +109,7 @@ class _GRU(_Recurrent):
     def run(cls, sums: Tensor, w_hh: Tensor, b_hh: Tensor) -> tuple[Tensor, ...]:
         time, batch, width = sums.shape
         states, hidden = sums.new_zeros(time + 1, batch, width // 3), sums.new_empty(time, batch, width // 3)
-        gru(*arrays(sums, w_hh.t().contiguous(), b_hh[width * 2 // 3 :], states, hidden))
+        gru(*arrays(sums, w_hh, b_hh[width * 2 // 3 :], states, hidden))
         return states, sums, hidden
 
     @classmethod
@@ -130,7 +129,7 @@ class _LSTM(_Recurrent):
     def run(cls, sums: Tensor, w_hh: Tensor, b_hh: Tensor) -> tuple[Tensor, ...]:
         time, batch, width = sums.shape
         states, cells = sums.new_zeros(2, time + 1, batch, width // 4).unbind()
-        lstm(*arrays(sums, w_hh.t().contiguous(), states, cells))
+        lstm(*arrays(sums, w_hh, states, cells))
         return states, sums, cells
 
     @classmethod

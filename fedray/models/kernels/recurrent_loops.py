@@ -10,39 +10,26 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from fedray.models.kernels.matrices import COLUMNS, NOTHING, ROWS, pack, tile
 from fedray.models.kernels.scalars import OPTIONS, F, sigmoid
 
 
 @njit(**OPTIONS)
-def multiply(left, right, out):
-    """`out` = left [B, K] @ right [K, N] for a small B: faster than BLAS, which copies `right` in every step."""
-    rows, inner = left.shape
-    width = right.shape[1]
-    whole = inner // 4 * 4
-    out[:] = F(0)
-    for b in range(0, rows - 1, 2):
-        to, also = out[b], out[b + 1]
-        for k in range(0, whole, 4):
-            x0, x1, x2, x3 = left[b, k], left[b, k + 1], left[b, k + 2], left[b, k + 3]
-            y0, y1, y2, y3 = left[b + 1, k], left[b + 1, k + 1], left[b + 1, k + 2], left[b + 1, k + 3]
-            w0, w1, w2, w3 = right[k], right[k + 1], right[k + 2], right[k + 3]
-            for j in range(width):
-                to[j] += x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j]
-                also[j] += y0 * w0[j] + y1 * w1[j] + y2 * w2[j] + y3 * w3[j]
-        for k in range(whole, inner):
-            for j in range(width):
-                to[j] += left[b, k] * right[k, j]
-                also[j] += left[b + 1, k] * right[k, j]
-    if rows % 2:
-        to = out[rows - 1]
-        for k in range(0, whole, 4):
-            x0, x1, x2, x3 = left[-1, k], left[-1, k + 1], left[-1, k + 2], left[-1, k + 3]
-            w0, w1, w2, w3 = right[k], right[k + 1], right[k + 2], right[k + 3]
-            for j in range(width):
-                to[j] += x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j]
-        for k in range(whole, inner):
-            for j in range(width):
-                to[j] += left[-1, k] * right[k, j]
+def packed(right):
+    """A right matrix [K, N] as `multiply` takes it, once for all steps: [ceil(N / COLUMNS), K + 1, COLUMNS]."""
+    inner, width = right.shape
+    panels = np.empty(((width + COLUMNS - 1) // COLUMNS, inner + 1, COLUMNS), np.float32)
+    for p in range(len(panels)):
+        pack(right[:, p * COLUMNS : (p + 1) * COLUMNS], NOTHING, panels[p])
+    return panels
+
+
+@njit(**OPTIONS)
+def multiply(left, panels, out):
+    """`out` [B, N rounded up to COLUMNS] = left [B, K] @ the matrix [K, N] in the panels."""
+    for p in range(len(panels)):
+        for row in range(0, len(left), ROWS):
+            tile(left[row : row + ROWS], panels[p], out, row, p * COLUMNS, False)
 
 
 @njit(**OPTIONS)
@@ -69,16 +56,17 @@ def turned_back(x, lengths, backwards, out, first):
 
 
 @njit(**OPTIONS)
-def gru(sums, recurrent, bias, states, hidden):
+def gru(sums, weights, bias, states, hidden):
     """`sums` [T, B, 3 H] in the order r, z, n become gates; `states` [T + 1, B, H] begin with zeros.
 
-    `recurrent` is W_hh transposed [H, 3 H]; `hidden` [T, B, H] keeps W_hn h + b_hn.
+    `weights` is W_hh [3 H, H]; `hidden` [T, B, H] keeps W_hn h + b_hn.
     """
     time, batch, _ = sums.shape
     size = states.shape[2]
-    product = np.empty((batch, 3 * size), np.float32)
+    panels = packed(weights.T)
+    product = np.empty((batch, len(panels) * COLUMNS), np.float32)
     for t in range(time):
-        multiply(states[t], recurrent, product)
+        multiply(states[t], panels, product)
         for b in range(batch):
             gates, p, before, after, m = sums[t, b], product[b], states[t, b], states[t + 1, b], hidden[t, b]
             for i in range(2 * size):
@@ -100,7 +88,8 @@ def gru_back(gradient, gates, weights, states, hidden, to_sums, to_products):
     time, batch, _ = gates.shape
     size = states.shape[2]
     carried = np.zeros((batch, size), np.float32)
-    product = np.zeros((batch, size), np.float32)
+    panels = packed(weights)
+    product = np.zeros((batch, len(panels) * COLUMNS), np.float32)
     for t in range(time - 1, -1, -1):
         for b in range(batch):
             gate, before, m = gates[t, b], states[t, b], hidden[t, b]
@@ -118,20 +107,21 @@ def gru_back(gradient, gates, weights, states, hidden, to_sums, to_products):
                 products[size + i] = to_z
                 products[2 * size + i] = to_n * r
                 kept[i] = g * z
-        multiply(to_products[t], weights, product)
+        multiply(to_products[t], panels, product)
 
 
 @njit(**OPTIONS)
-def lstm(sums, recurrent, states, cells):
+def lstm(sums, weights, states, cells):
     """`sums` [T, B, 4 H] in the order i, f, g, o become gates; `states` and `cells` [T + 1, B, H] begin with zeros.
 
-    `recurrent` is W_hh transposed [H, 4 H].
+    `weights` is W_hh [4 H, H].
     """
     time, batch, _ = sums.shape
     size = states.shape[2]
-    product = np.empty((batch, 4 * size), np.float32)
+    panels = packed(weights.T)
+    product = np.empty((batch, len(panels) * COLUMNS), np.float32)
     for t in range(time):
-        multiply(states[t], recurrent, product)
+        multiply(states[t], panels, product)
         for b in range(batch):
             gates, p, cell, after, state = sums[t, b], product[b], cells[t, b], cells[t + 1, b], states[t + 1, b]
             for k in range(2 * size):
@@ -155,7 +145,8 @@ def lstm_back(gradient, gates, weights, cells, to_sums):
     time, batch, _ = gates.shape
     size = cells.shape[2]
     carried = np.zeros((batch, size), np.float32)
-    product = np.zeros((batch, size), np.float32)
+    panels = packed(weights)
+    product = np.zeros((batch, len(panels) * COLUMNS), np.float32)
     for t in range(time - 1, -1, -1):
         for b in range(batch):
             gate, before, after, sums, kept = gates[t, b], cells[t, b], cells[t + 1, b], to_sums[t, b], carried[b]
@@ -169,4 +160,4 @@ def lstm_back(gradient, gates, weights, cells, to_sums):
                 sums[2 * size + k] = to_cell * i * (F(1) - g * g)
                 sums[3 * size + k] = to_state * c * o * (F(1) - o)
                 kept[k] = to_cell * f
-        multiply(to_sums[t], weights, product)
+        multiply(to_sums[t], panels, product)

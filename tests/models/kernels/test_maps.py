@@ -122,18 +122,18 @@ def test_dropout_is_that_of_the_modules() -> None:
 
 
 def test_training_without_dropout_ends_at_the_same_loss() -> None:
-    """30 steps of SGD, in compiled loops and in the modules.
+    """30 steps of SGD, in compiled loops and in the modules, which take float64.
 
-    After larger steps even the modules in float32 differ from those in float64: rounding decides some maxima.
+    In float32 the modules differ more: rounding decides some maxima.
     """
     features, counts = torch.randn(6, 60, 32, generator=torch.Generator().manual_seed(1)), torch.tensor([60, 41] * 3)
     losses = []
-    for kernels in (True, False):
+    for kind in (torch.float32, torch.float64):
         torch.manual_seed(0)
-        made = CRDNN(replace(SMALL, kernels=kernels), 32, 9)
+        made = CRDNN(SMALL, 32, 9).to(kind)
         optimizer = torch.optim.SGD(made.parameters(), lr=0.0002)
         for _ in range(30):
-            found, frames = made(features, counts)
+            found, frames = made(features.to(kind), counts)
             tokens = torch.tensor([[1, 2, 3]] * 6)
             loss = nn.functional.ctc_loss(found.transpose(0, 1), tokens, frames, torch.full((6,), 3))
             optimizer.zero_grad()
