@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from fedray.data.corpora import CORPORA
 from tests.bad_input.case import Case
 from tests.bad_input.table import BY_NAME, CASES, PAGE, page, played
+
+
+@pytest.fixture(autouse=True)
+def fedray_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that list corpora list fedray's, and not those of other tests in this process."""
+    for name, reader in list(CORPORA.items()):
+        if not reader.__module__.startswith("fedray."):
+            monkeypatch.delitem(CORPORA, name)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
