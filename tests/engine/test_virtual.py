@@ -129,6 +129,7 @@ def test_several_actors_and_a_resume_give_the_same_bits(buffered: Path, tmp_path
     )
 
 
+@pytest.mark.long
 def test_trips_of_a_round_that_does_not_count_are_played_again(buffered: Path, tmp_path: Path) -> None:
     """A crash between the rows of a round and its checkpoint."""
     run(tmp_path, **OPTIONS | {"rounds": 4, "checkpoint_every": 3, "evaluation": {"every": 9}})
@@ -137,6 +138,7 @@ def test_trips_of_a_round_that_does_not_count_are_played_again(buffered: Path, t
     assert RunFolder(tmp_path).rows("trips.jsonl") == RunFolder(buffered).rows("trips.jsonl")
 
 
+@pytest.mark.long
 def test_pruning_under_a_buffer_with_a_killed_actor(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 4, "clock": clock(FEDBUFF, **ROUGH), "strategy": LayerwisePruning(0.2)}
     run(tmp_path / "straight", **options)
@@ -222,6 +224,7 @@ def test_only_the_models_of_clients_under_way_are_kept(buffered: Path) -> None:
     assert max(6 - version for version in last.models) <= FEDBUFF.most
 
 
+@pytest.mark.long
 def test_a_model_keeps_what_travels_alone(tmp_path: Path) -> None:
     options: dict[str, Any] = {"clock": clock(FEDBUFF, **ROUGH), "algorithm": Backbone}
     run(tmp_path / "run", **options, rounds=3)

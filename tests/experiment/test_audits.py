@@ -55,6 +55,7 @@ def played(corpus: Path, out: Path, audit: dict[str, Any], **changes: Any) -> fe
     return fedray.run(settings, out=out)
 
 
+@pytest.mark.long
 def test_speakers_outside_do_not_train(cluster: None, corpus: Path, tmp_path: Path) -> None:
     result = played(corpus, tmp_path / "run", {"kind": "speakers", "clients": 8}, cohort={"fraction": 1.0})
     table = [line.split("\t") for line in RunFolder(result.folder).read_text("audit.tsv").splitlines()[1:]]
