@@ -131,13 +131,12 @@ def table(found: dict[str, list[dict[str, Any]]], reference: str) -> str:
         pairs = [(ours["hours"], theirs["hours"]) for ours, theirs in zip(runs, found[reference], strict=True)]
         sooner = [theirs / ours for ours, theirs in pairs if ours is not None and theirs is not None]
         missed = sum(ours is None for ours, _ in pairs)
+        there = [ours for ours, _ in pairs if ours is not None]
         ratio = f"{median(sooner):.2f} x [{min(sooner):.2f}, {max(sooner):.2f}]" if sooner else "never"
         rows.append(
             {
                 "arm": arm,
-                "hours to the target": study.spread(
-                    [run["hours"] for run in runs if run["hours"] is not None] or [0.0]
-                ),
+                "hours to the target": study.spread(there) if there else "not reached",
                 "sooner": ratio + (f", {missed} of {len(runs)} not reached" if missed else ""),
                 "dev": study.spread([run["dev"] for run in runs]),
                 "test, greedy": study.spread([run["test"] for run in runs]),
