@@ -229,7 +229,7 @@ def main() -> None:
     chosen = parser.parse_args()
     for part in chosen.only:
         text, found = PARTS[part](chosen.seeds, chosen.draws, chosen.runs)
-        command = f"python -m benchmarks.studies.devices --only {part}"
+        command = f"python -m benchmarks.studies.devices --only {part} --draws {' '.join(map(str, chosen.draws))}"
         study.write(f"devices_{part}", text, {"found": found}, command, chosen.seeds)
         print(text)
 
