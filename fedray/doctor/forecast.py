@@ -49,7 +49,7 @@ def by_clock(
         for trip in step.decided():
             seconds = sum(trip.spent())
             spent += seconds
-            wasted += 0.0 if step.complete and trip in step.arrived else seconds
+            wasted += 0.0 if step.used(trip) else seconds
             energy += clock.devices.watt_hours(trip)
         virtual = {"hours": step.ended / SECOND / HOUR, "device hours": spent / HOUR, "energy": energy}
         virtual["wasted"] = wasted / spent if spent else 0.0

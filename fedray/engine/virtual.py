@@ -13,7 +13,7 @@ import numpy as np
 from fedray.core.compression.links import Link
 from fedray.core.devices.clock import Clock
 from fedray.core.devices.state import ClockState, Step
-from fedray.core.devices.trips import ARRIVES, SECOND, Load, Trip
+from fedray.core.devices.trips import SECOND, Load, Trip
 from fedray.core.types import Broadcast, RunError
 from fedray.engine.lanes import LaneResult
 from fedray.engine.work import Program
@@ -122,7 +122,7 @@ class VirtualRounds:
             "start_s": trip.start / SECOND,
             "end_s": trip.end / SECOND,
             "fate": trip.fate,
-            "used": step.complete and trip.fate == ARRIVES,
+            "used": step.used(trip),
             "work": trip.work,
             "compute_s": compute,
             "transfer_s": transfer,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.devices.oort import OortState
-from fedray.core.devices.trips import FATES, Trip
+from fedray.core.devices.trips import ARRIVES, FATES, Trip
 
 Arrays = dict[str, npt.NDArray[np.int64] | npt.NDArray[np.float64]]
 OPEN, OORT = "open/", "oort/"  # prefixes of the names of vectors
@@ -66,6 +66,10 @@ class Step:
     def behind(self, trip: Trip) -> int:
         """How many steps an arrival's model is behind."""
         return self.number - trip.version
+
+    def used(self, trip: Trip) -> bool:
+        """Whether the update of a trip that ends in this step counts."""
+        return self.complete and trip.fate == ARRIVES
 
     def decided(self) -> tuple[Trip, ...]:
         """The trips that end in this step, whatever their fate."""
