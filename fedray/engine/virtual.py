@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -86,7 +86,8 @@ class VirtualRounds:
         step, place = passed.step, {self.ids[trip.client]: trip.client for trip in passed.step.arrived}
         reports = {place[client]: report for lane in lanes for client, report in lane.reports.items()}
         state = self.clock.heard(passed.state, step, reports)
-        trips = [self._trip(trip, step) for trip in sorted(step.decided())]
+        failed = {place[failure.client] for lane in lanes for failure in lane.failures}
+        trips = [self._trip(trip, step, failed) for trip in sorted(step.decided())]
         totals = {name: progress.totals.get(name, 0.0) for name in TOTALS}
         for trip in trips:
             spent = trip["compute_s"] + trip["transfer_s"]
@@ -112,7 +113,7 @@ class VirtualRounds:
         clients = np.bincount(devices.class_of_row[devices.row], minlength=len(devices.classes))
         return {"devices": dict(zip(devices.classes, clients.tolist(), strict=True))}
 
-    def _trip(self, trip: Trip, step: Step) -> dict[str, Any]:
+    def _trip(self, trip: Trip, step: Step, failed: Container[int]) -> dict[str, Any]:
         compute, transfer = trip.spent()
         return {
             "round": step.number + 1,
@@ -122,7 +123,7 @@ class VirtualRounds:
             "start_s": trip.start / SECOND,
             "end_s": trip.end / SECOND,
             "fate": trip.fate,
-            "used": step.used(trip),
+            "used": step.used(trip) and trip.client not in failed,
             "work": trip.work,
             "compute_s": compute,
             "transfer_s": transfer,

@@ -17,9 +17,9 @@ from fedray.core.devices.trips import ARRIVES, FATES
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
 
-USED, UNUSED = "used", "unused"  # of arrivals: the update counts, or the round is lost
+USED, UNUSED = "used", "unused"  # of arrivals: the update counts, or not: its round is lost, or the client failed
 ENDS = (USED, UNUSED, *(fate for fate in FATES if fate != ARRIVES))
-WORDS = {USED: "counts", UNUSED: "arrives, round lost"} | {end: end for end in ENDS[2:]}
+WORDS = {USED: "counts", UNUSED: "arrives in vain"} | {end: end for end in ENDS[2:]}
 
 
 @dataclass

@@ -214,6 +214,15 @@ def test_who_arrives_and_what_it_costs(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).read_json("results.json")["devices"] == {"phone": ToyData().clients}
 
 
+def test_the_trip_of_a_client_that_fails_is_in_vain(tmp_path: Path) -> None:
+    troubled = tuple(DATA.client_ids()[:4])
+    settings = ToySettings(trouble="raise", troubled=troubled)
+    run(tmp_path, settings=settings, rounds=2, clock=clock(RoundsClock()), failures_allowed=1.0)
+    trips = RunFolder(tmp_path).rows("trips.jsonl")
+    assert all(trip["used"] == (trip["client"] not in troubled) for trip in trips)
+    assert 0 < sum(trip["used"] for trip in trips) < len(trips) and rows(tmp_path)[-1]["virtual/wasted_share"] > 0
+
+
 def test_only_the_models_of_clients_under_way_are_kept(buffered: Path) -> None:
     folder = RunFolder(buffered)
     named = [set(folder.load(round).models) for round in folder.saved_rounds()]
