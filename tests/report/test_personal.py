@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from fedray import report
+from fedray.report.canvas import GREY
 from fedray.report.drawing.clients import client_means
+from fedray.report.drawing.draw import draw
 from tests.report.folders import config, write
 
 SCORES = {"007": (20.0, 50.0), "bob": (30.0, 40.0)}  # personal, and of the shared model alone
 
 
-def remembering(folder: Path, seed: int = 0, worse: float = 0.0) -> Path:
+def remembering(folder: Path, seed: int = 0, worse: float = 0.0, rank: int = 2) -> Path:
     """A run of two clients."""
-    run = write(folder, config(seed=seed))
+    run = write(folder, config(seed=seed) | {"rank": rank})
     rows = [f"{client}\ttest\t{personal + worse}\t{alone}" for client, (personal, alone) in SCORES.items()]
     (run / "personal.tsv").write_text("\n".join(["client\tsplit\twer\twer_alone", *rows]) + "\n")
     results = json.loads((run / "results.json").read_text())
@@ -77,6 +79,18 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
         report.read(run).save(tmp_path / "out")
     (run / "personal.tsv").unlink()
     report.read(run).save(tmp_path / "out")
+
+
+def test_each_shared_model_is_drawn_once(tmp_path: Path) -> None:
+    """Two memories of one model, then of another model as well: so many grey points, and one in the legend."""
+    grey = []
+    for place, (rank, worse) in enumerate([(2, 0.0), (4, 0.0), (8, 1.0)]):
+        run = remembering(tmp_path / str(rank), rank=rank, worse=worse)
+        if worse:
+            (run / "personal.tsv").write_text((run / "personal.tsv").read_text().replace("\t40.0", "\t41.0"))
+        if place:
+            grey.append(draw(report.Personal(), report.read(tmp_path)).svg.count(f"fill: {GREY}"))
+    assert grey[1] == grey[0] + len(SCORES)
 
 
 def test_a_figure_of_clients_draws_personal_scores_only() -> None:

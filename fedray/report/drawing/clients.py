@@ -57,22 +57,25 @@ def labels(figure: Labels, comparison: Comparison) -> Canvas:
 
 
 def personal(figure: Personal, comparison: Comparison) -> Canvas:
-    """Clients sorted by personal score; in grey the scores of the shared model alone, for the first group."""
+    """Clients sorted by personal score; in grey what the shared model scores alone, once for each model."""
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each client, sorted")
     clients: list[str] = []
+    shown: list[dict[str, float]] = []
     for group, colour in coloured(comparison).items():
         scores = client_means(group.finished, figure.metric)
         if not scores or colour == GREY:
             continue
         order = sorted(scores, key=lambda client: scores[client])
         places = _shares(len(order))
-        if not clients:
-            clients, alone = order, client_means(group.finished, figure.metric + ALONE)
+        clients = clients or order
+        alone = client_means(group.finished, figure.metric + ALONE)
+        if alone and alone not in shown:
+            shown.append(alone)
             both = [(x, scores[one], alone[one]) for x, one in zip(places, order, strict=True) if one in alone]
-            if both:
-                where, reached, before = np.array(both).T
-                axes.vlines(where, reached, before, color=GREY, linewidth=0.8, alpha=0.6)
-                axes.plot(where, before, ".", markersize=5, color=GREY, label=start(figure.metric))
+            where, reached, before = np.array(both).T
+            axes.vlines(where, reached, before, color=GREY, linewidth=0.8, alpha=0.6)
+            label = start(figure.metric) if len(shown) == 1 else None
+            axes.plot(where, before, ".", markersize=5, color=GREY, label=label)
         values = [scores[client] for client in order]
         axes.plot(places, values, ".", markersize=5, color=colour, label=group.label)
     if not clients:
