@@ -1,0 +1,108 @@
+"""FedMLAC's personal models where they belong: on what each client holds out, beside the common test of new speakers.
+
+    python -m benchmarks.studies.fedmlac_own [--seeds 0 1 2] [--rounds 100] [--actors 1] [--runs DIR]
+                                             [--clients speakers "Dirichlet 0.1"] [--only FedAvg FedMLAC]
+
+A client is a speaker, or has skewed classes (Dirichlet). It keeps a quarter of its 40 clips back. All clients have one
+learning rate. FedAvg's personal score is that of the global model after the client's training. Writes
+benchmarks/results/fedmlac_own.md and .json. The same command resumes; finished runs are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import study
+from fedray.report.bootstrap import Counts
+
+METHODS = {
+    "FedAvg": "baselines/fedavg",
+    "Ditto": "baselines/ditto",
+    "isolated": "ablations/isolated",
+    "FedMLAC": "embedded",
+}
+CLIENTS = {"speakers": "{by: speaker}"} | {
+    f"Dirichlet {alpha:g}": f"{{by: dirichlet, count: 50, alpha: {alpha}, min_utterances: 2}}"
+    for alpha in (0.1, 0.3, 1.0)
+}
+REFERENCE, OWN, COMMON = "FedAvg", "own", "test"
+
+
+def play(clients: str, method: str, seed: int, settings: Sequence[str], runs: Path) -> dict[str, Any]:
+    """The personal accuracy of each client on what it holds out and on test, that of the shared model, and dev."""
+    out = runs / f"seed-{seed}" / clients.lower().replace(" ", "-") / method.lower()
+    print(f"seed {seed}, {clients}, {method}: {out}", flush=True)
+    common = [f"seed={seed}", f"data.seed={seed}", "data.own_share=0.25", f"data.clients={CLIENTS[clients]}"]
+    results = study.run(f"configs/fedmlac/{METHODS[method]}.yaml", [*common, *settings], out)
+    found: dict[str, dict[str, float]] = {OWN: {}, COMMON: {}}
+    for row in csv.DictReader((out / "personal.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t"):
+        if row["split"] in found and row["accuracy"]:
+            found[row["split"]][row["client"]] = float(row["accuracy"])
+    in_rounds = [(row["round"], row["personal/own_accuracy"]) for row in study.rounds(out)
+                 if row.get("personal/own_accuracy") is not None]  # fmt: skip
+    return {"personal": found, "shared": results["best"], "rounds": in_rounds}
+
+
+def counts(results: Sequence[dict[str, Any]], split: str) -> list[Counts]:
+    """The clients' accuracies as counts, in which every client weighs the same."""
+    return [{client: (100, score) for client, score in one["personal"][split].items()} for one in results]
+
+
+def table(found: dict[str, list[dict[str, Any]]]) -> str:
+    """A row for each method."""
+    rows = []
+    for method, results in found.items():
+        row = {"method": method}
+        for title, split in (("own clips", OWN), ("common test", COMMON)):
+            means = [sum(scores.values()) / len(scores) for scores in (one["personal"][split] for one in results)]
+            row[title] = study.spread(means)
+            if REFERENCE in found:
+                before = counts(found[REFERENCE], split)
+                change = "" if method == REFERENCE else str(study.change(before, counts(results, split), "points"))
+                row[f"{title}, beside {REFERENCE}"] = change
+        row["shared model, common test"] = study.spread([one["shared"]["test/accuracy"] for one in results])
+        ends = [[score for _, score in one["rounds"]] for one in results]
+        half = [scores[(len(scores) - 1) // 2] for scores in ends]
+        row["own clips of cohorts, half time and end"] = f"{study.spread(half)}, {study.spread([s[-1] for s in ends])}"
+        rows.append(row)
+    return study.table(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
+    parser.add_argument("--only", nargs="+", choices=list(METHODS), default=list(METHODS), help="methods")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
+    parser.add_argument(
+        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedmlac-own", help="where the run folders are kept"
+    )
+    chosen = parser.parse_args()
+    settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {
+        clients: {method: [] for method in chosen.only} for clients in chosen.clients
+    }
+    for seed in chosen.seeds:
+        for clients, methods in found.items():
+            for method, results in methods.items():
+                results.append(play(clients, method, seed, settings, chosen.runs))
+    text = f"""# FedMLAC: whom do personal models serve?
+
+Embedded keywords, 50 clients, ten of them a round, {chosen.rounds} rounds. Personal accuracy in percent after the last
+round, on the clips that each client holds out ("own clips") and on a common test of new speakers: mean over clients,
+mean ± SD over seeds. Differences to FedAvg after the client's training: points, 95 % intervals by paired bootstrap over
+clients.
+"""
+    text += "".join(f"\n## Clients: {clients}\n\n{table(methods)}\n" for clients, methods in found.items())
+    print(text)
+    if len(chosen.seeds) > 1:
+        study.write("fedmlac_own", text, {"found": found}, "python -m benchmarks.studies.fedmlac_own", chosen.seeds)
+
+
+if __name__ == "__main__":
+    main()
