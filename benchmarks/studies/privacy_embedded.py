@@ -191,6 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not chosen.small:
         command = f"python -m benchmarks.studies.privacy_embedded --only {' '.join(chosen.only)}"
         command += "" if chosen.rounds is None else f" --rounds {chosen.rounds}"
+        if tuple(chosen.epsilons) != EPSILONS:
+            command += f" --epsilons {' '.join(f'{epsilon:g}' for epsilon in chosen.epsilons)}"
         study.write("privacy_embedded", text, numbers, command, chosen.seeds)
     print(text)
 
