@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -29,6 +30,7 @@ __all__ = [
     "by_speaker",
     "by_utterance",
     "machine",
+    "options",
     "predictions",
     "rounds",
     "run",
@@ -40,6 +42,16 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+
+
+def options(parser: argparse.ArgumentParser, folder: str, rounds: int | None = None) -> None:
+    """Add --seeds and --runs, by default `folder` below runs/; with a default for --rounds, that and --actors."""
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds)
+        parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
+    where = ROOT / "runs" / folder
+    parser.add_argument("--runs", type=Path, default=where, help="where the run folders are kept")
 
 
 def speech(corpus: str) -> Path:

@@ -100,10 +100,7 @@ def table(found: dict[str, dict[str, list[dict[str, Any]]]], part: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedmlac", help="where the run folders are kept"
-    )
+    study.options(parser, "study-fedmlac")
     parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
     chosen = parser.parse_args()
     found = {

@@ -14,6 +14,7 @@ import argparse
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks import study
@@ -52,14 +53,23 @@ def counts(results: Sequence[dict[str, Any]], split: str) -> list[Counts]:
     return [{client: (100, score) for client, score in one["personal"][split].items()} for one in results]
 
 
+def average(one: dict[str, Any], split: str) -> float:
+    """The mean over a run's clients."""
+    return mean(one["personal"][split].values())
+
+
+def averaged(one: dict[str, Any]) -> dict[str, Any]:
+    """A run for the JSON file: without each client's scores."""
+    return {**one, "personal": {split: average(one, split) for split in (OWN, COMMON)}}
+
+
 def table(found: dict[str, list[dict[str, Any]]]) -> str:
     """A row for each method."""
     rows = []
     for method, results in found.items():
         row = {"method": method}
         for title, split in (("own clips", OWN), ("common test", COMMON)):
-            means = [sum(scores.values()) / len(scores) for scores in (one["personal"][split] for one in results)]
-            row[title] = study.spread(means)
+            row[title] = study.spread([average(one, split) for one in results])
             if REFERENCE in found:
                 before = counts(found[REFERENCE], split)
                 change = "" if method == REFERENCE else str(study.change(before, counts(results, split), "points"))
@@ -76,12 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
     parser.add_argument("--only", nargs="+", choices=list(METHODS), default=list(METHODS), help="methods")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedmlac-own", help="where the run folders are kept"
-    )
+    study.options(parser, "study-fedmlac-own", 100)
     chosen = parser.parse_args()
     settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     found: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -101,7 +106,11 @@ clients.
     text += "".join(f"\n## Clients: {clients}\n\n{table(methods)}\n" for clients, methods in found.items())
     print(text)
     if len(chosen.seeds) > 1:
-        study.write("fedmlac_own", text, {"found": found}, "python -m benchmarks.studies.fedmlac_own", chosen.seeds)
+        numbers = {
+            clients: {method: [averaged(one) for one in results] for method, results in methods.items()}
+            for clients, methods in found.items()
+        }
+        study.write("fedmlac_own", text, {"found": numbers}, "python -m benchmarks.studies.fedmlac_own", chosen.seeds)
 
 
 if __name__ == "__main__":

@@ -35,10 +35,7 @@ def play(corpus: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedmlac-speech", help="where the run folders are kept"
-    )
+    study.options(parser, "study-fedmlac-speech")
     chosen = parser.parse_args()
     rows, kept = [], {}
     for corpus in CORPORA:

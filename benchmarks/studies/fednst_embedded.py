@@ -34,10 +34,7 @@ COMMAND = "make study-fednst"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fednst", help="where the run folders are kept"
-    )
+    study.options(parser, "study-fednst")
     arguments = parser.parse_args()
     seeds = [play(seed, arguments.runs) for seed in arguments.seeds]
     text, numbers = summary(seeds)

@@ -124,12 +124,7 @@ Seed model: {start["test/wer_lm"]} (LM), {start["test/wer"]} (greedy).
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fednst-long", help="where the run folders are kept"
-    )
+    study.options(parser, "study-fednst-long", 200)
     chosen = parser.parse_args()
     settings = [f"rounds={chosen.rounds}", "evaluation.every=2", f"engine.actors={chosen.actors}"]
     found: Found = {arm: [] for arm in chosen.arms}

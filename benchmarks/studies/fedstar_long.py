@@ -94,12 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, nargs="+", default=[5, 30], metavar="N")
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-long", help="where the run folders are kept"
-    )
+    study.options(parser, "study-fedstar-long", 100)
     chosen = parser.parse_args()
     common = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     parts: dict[str, Found] = {}

@@ -18,7 +18,7 @@ SCORES = {"007": (20.0, 50.0), "bob": (30.0, 40.0)}  # personal, and of the shar
 
 def remembering(folder: Path, seed: int = 0, worse: float = 0.0, rank: int = 2) -> Path:
     """A run of two clients."""
-    run = write(folder, config(seed=seed) | {"rank": rank})
+    run = write(folder, config(seed=seed, algorithm__lora__rank=rank))
     rows = [f"{client}\ttest\t{personal + worse}\t{alone}" for client, (personal, alone) in SCORES.items()]
     (run / "personal.tsv").write_text("\n".join(["client\tsplit\twer\twer_alone", *rows]) + "\n")
     results = json.loads((run / "results.json").read_text())

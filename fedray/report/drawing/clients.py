@@ -69,9 +69,9 @@ def personal(figure: Personal, comparison: Comparison) -> Canvas:
         places = _shares(len(order))
         clients = clients or order
         alone = client_means(group.finished, figure.metric + ALONE)
-        if alone and alone not in shown:
+        both = [(x, scores[one], alone[one]) for x, one in zip(places, order, strict=True) if one in alone]
+        if both and alone not in shown:
             shown.append(alone)
-            both = [(x, scores[one], alone[one]) for x, one in zip(places, order, strict=True) if one in alone]
             where, reached, before = np.array(both).T
             axes.vlines(where, reached, before, color=GREY, linewidth=0.8, alpha=0.6)
             label = start(figure.metric) if len(shown) == 1 else None
