@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 
 import torch
 
@@ -14,6 +16,19 @@ def set_up(gpus: float) -> None:
     torch.use_deterministic_algorithms(True, warn_only=gpus > 0)
     # A debugging aid that writes every new tensor twice.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep up to 128 MB that a step has freed, where the process runs on glibc.
+
+    By default the step's activations go back to the system after each step, and the next one takes them page by page:
+    a sixth of the CPU time of FedSTAR's network.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        trim_threshold, mmap_threshold = -1, -3  # of malloc.h
+        libc.mallopt(mmap_threshold, 32 << 20)  # as large as glibc allows
+        libc.mallopt(trim_threshold, 128 << 20)
 
 
 def take(gpus: float) -> str:
