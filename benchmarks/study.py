@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,9 @@ __all__ = [
     "change",
     "by_speaker",
     "by_utterance",
+    "command",
     "machine",
-    "options",
+    "parser",
     "predictions",
     "rounds",
     "run",
@@ -44,14 +46,36 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def options(parser: argparse.ArgumentParser, folder: str, rounds: int | None = None) -> None:
-    """Add --seeds and --runs, by default `folder` below runs/; with a default for --rounds, that and --actors."""
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+def parser(
+    script: str, about: str | None, folder: str, rounds: int | None = None, seeds: Sequence[int] = (0, 1, 2)
+) -> argparse.ArgumentParser:
+    """The options of a study: --seeds and --runs (default: `folder` below runs/); with `rounds` also that and --actors.
+
+    script: the module's name, `__spec__.name`; about: its docstring.
+    """
+    form = argparse.RawDescriptionHelpFormatter
+    found = argparse.ArgumentParser(f"python -m {script}", description=about, formatter_class=form)
+    found.add_argument("--seeds", type=int, nargs="+", default=list(seeds))
     if rounds is not None:
-        parser.add_argument("--rounds", type=int, default=rounds)
-        parser.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
+        found.add_argument("--rounds", type=int, default=rounds)
+        found.add_argument("--actors", default="auto", help="client actors of a run, the same at each start")
     where = ROOT / "runs" / folder
-    parser.add_argument("--runs", type=Path, default=where, help="where the run folders are kept")
+    found.add_argument("--runs", type=Path, default=where, help="where the run folders are kept")
+    return found
+
+
+def command(parser: argparse.ArgumentParser, chosen: argparse.Namespace, **fixed: object) -> str:
+    """The command that plays a study again: its options that are not at their defaults. `fixed` stand for chosen ones.
+
+    Without --seeds, which pages name beside the command, and --runs and --actors, on which no number depends.
+    """
+    words = [parser.prog]
+    for name, value in {**vars(chosen), **fixed}.items():
+        if name not in ("seeds", "runs", "actors") and value != parser.get_default(name):
+            values = value if isinstance(value, list) else [] if value is True else [value]
+            words.append(f"--{name}")
+            words += [shlex.quote(f"{one:g}" if isinstance(one, float) else str(one)) for one in values]
+    return " ".join(words)
 
 
 def speech(corpus: str) -> Path:

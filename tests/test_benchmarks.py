@@ -61,3 +61,16 @@ def test_real_speech_is_asked_for_in_words(tmp_path: Path, monkeypatch: pytest.M
         study.speech("fsdd")
     (tmp_path / "fsdd").mkdir()
     assert study.speech("fsdd") == tmp_path / "fsdd"
+
+
+def test_a_page_names_the_options_that_were_not_at_their_defaults() -> None:
+    parser = study.parser("benchmarks.studies.some", "About.", "study-some", rounds=100)
+    parser.add_argument("--only", nargs="+", default=["labels", "noise"])
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.03])
+    start = "python -m benchmarks.studies.some"
+    plain = parser.parse_args(["--seeds", "0", "--actors", "1", "--runs", "elsewhere"])
+    assert study.command(parser, plain) == start
+    assert study.command(parser, plain, only=["noise"]) == f"{start} --only noise"
+    chosen = parser.parse_args(["--rounds", "400", "--only", "no labels", "--small", "--shares", "0.20", "1"])
+    assert study.command(parser, chosen) == f"{start} --rounds 400 --only 'no labels' --small --shares 0.2 1"

@@ -13,7 +13,6 @@ resumes; finished runs are kept.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -219,17 +218,13 @@ PARTS = {"modes": modes, "oort": oort, "dialect": dialect}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-devices")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--draws", type=int, nargs="+", default=[0, 1], help="of phones, for each seed")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-devices", help="where the run folders are kept"
-    )
     chosen = parser.parse_args()
     for part in chosen.only:
         text, found = PARTS[part](chosen.seeds, chosen.draws, chosen.runs)
-        command = f"python -m benchmarks.studies.devices --only {part} --draws {' '.join(map(str, chosen.draws))}"
+        command = study.command(parser, chosen, only=[part])
         study.write(f"devices_{part}", text, {"found": found}, command, chosen.seeds)
         print(text)
 

@@ -15,9 +15,7 @@ pooled scores. The same command resumes; finished runs are kept.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,16 +130,10 @@ def start_from(run: Path) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-fedlora")
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     server, *others = METHODS
     parser.add_argument("--methods", nargs="+", choices=others, default=others, help="beside the server's model")
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2], help="of all corpora but the digits, which have six splits"
-    )
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedlora", help="where the run folders are kept"
-    )
     chosen = parser.parse_args()
     for corpus in chosen.only:
         seeds = list(range(len(SERVERS))) if corpus == "digits" else chosen.seeds
@@ -156,9 +148,7 @@ def main() -> None:
         text += "mean ± SD over seeds; pooled is the score of all\nclients' utterances together, with its 95 % "
         text += "interval over speakers.\n\n"
         text += page(found, CORPORA[corpus].decoded, error)
-        command = f"python -m benchmarks.studies.fedlora --only {corpus}"
-        if chosen.methods != others:
-            command += f" --methods {shlex.join(chosen.methods)}"
+        command = study.command(parser, chosen, only=[corpus])
         numbers = {name: [{**one, "counts": None} for one in results] for name, results in found.items()}
         study.write(f"fedlora_{corpus}", text, {"found": numbers}, command, seeds)
         print(text)

@@ -9,7 +9,6 @@ command resumes; finished runs are kept.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -99,8 +98,7 @@ def table(found: dict[str, dict[str, list[dict[str, Any]]]], part: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    study.options(parser, "study-fedmlac")
+    parser = study.parser(__spec__.name, __doc__, "study-fedmlac")
     parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
     chosen = parser.parse_args()
     found = {

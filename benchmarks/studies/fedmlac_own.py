@@ -10,7 +10,6 @@ benchmarks/results/fedmlac_own.md and .json. The same command resumes; finished 
 
 from __future__ import annotations
 
-import argparse
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,10 +82,9 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-fedmlac-own", rounds=100)
     parser.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
     parser.add_argument("--only", nargs="+", choices=list(METHODS), default=list(METHODS), help="methods")
-    study.options(parser, "study-fedmlac-own", 100)
     chosen = parser.parse_args()
     settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     found: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -110,7 +108,7 @@ clients.
             clients: {method: [averaged(one) for one in results] for method, results in methods.items()}
             for clients, methods in found.items()
         }
-        study.write("fedmlac_own", text, {"found": numbers}, "python -m benchmarks.studies.fedmlac_own", chosen.seeds)
+        study.write("fedmlac_own", text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
 
 
 if __name__ == "__main__":

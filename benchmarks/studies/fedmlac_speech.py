@@ -8,7 +8,6 @@ was chosen on these sets.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,7 @@ def play(corpus: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    study.options(parser, "study-fedmlac-speech")
+    parser = study.parser(__spec__.name, __doc__, "study-fedmlac-speech")
     chosen = parser.parse_args()
     rows, kept = [], {}
     for corpus in CORPORA:
@@ -52,7 +50,7 @@ def main() -> None:
                 }
             )
     text = f"# FedMLAC on real speech\n\nTest accuracy in percent, mean ± SD over seeds.\n\n{study.table(rows)}"
-    study.write("fedmlac_speech", text, {"found": kept}, "python -m benchmarks.studies.fedmlac_speech", chosen.seeds)
+    study.write("fedmlac_speech", text, {"found": kept}, study.command(parser, chosen), chosen.seeds)
     print(text)
 
 

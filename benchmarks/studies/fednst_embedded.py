@@ -8,7 +8,6 @@ on 400 utterances by 20 other new speakers. The same command resumes; finished r
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,8 +32,7 @@ COMMAND = "make study-fednst"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    study.options(parser, "study-fednst")
+    parser = study.parser(__spec__.name, __doc__, "study-fednst")
     arguments = parser.parse_args()
     seeds = [play(seed, arguments.runs) for seed in arguments.seeds]
     text, numbers = summary(seeds)

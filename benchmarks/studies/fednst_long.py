@@ -11,7 +11,6 @@ written from their runs.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -122,9 +121,8 @@ Seed model: {start["test/wer_lm"]} (LM), {start["test/wer"]} (greedy).
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-fednst-long", rounds=200)
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    study.options(parser, "study-fednst-long", 200)
     chosen = parser.parse_args()
     settings = [f"rounds={chosen.rounds}", "evaluation.every=2", f"engine.actors={chosen.actors}"]
     found: Found = {arm: [] for arm in chosen.arms}
@@ -135,7 +133,7 @@ def main() -> None:
     print(text)
     if len(chosen.seeds) > 1:
         numbers = {arm: [{**run, "counts": None} for run in runs] for arm, runs in found.items()}
-        study.write("fednst_long", text, {"found": numbers}, "python -m benchmarks.studies.fednst_long", chosen.seeds)
+        study.write("fednst_long", text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
         draw(found, study.RESULTS / "fednst_long.png")
 
 

@@ -11,7 +11,6 @@ was chosen on these sets. Pages: fedstar_corpora_twins.md and fedstar_corpora_sp
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,23 +42,16 @@ def play(corpus: str, share: float, federation: str, seed: int, runs: Path) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        default=study.ROOT / "runs" / "study-fedstar-corpora",
-        help="where the run folders are kept",
-    )
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-corpora")
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     chosen = parser.parse_args()
     for page, real in (("fedstar_corpora_speech", True), ("fedstar_corpora_twins", False)):
         corpora = [corpus for corpus in chosen.only if (CORPORA[corpus][0] is not None) is real]
         if corpora:
-            write(page, corpora, chosen.seeds, chosen.runs)
+            write(page, study.command(parser, chosen, only=corpora), corpora, chosen.seeds, chosen.runs)
 
 
-def write(page: str, corpora: Sequence[str], seeds: Sequence[int], runs: Path) -> None:
+def write(page: str, command: str, corpora: Sequence[str], seeds: Sequence[int], runs: Path) -> None:
     """Play the runs that are missing, and write the page."""
     rows, kept = [], {}
     for corpus in corpora:
@@ -74,7 +66,6 @@ def write(page: str, corpora: Sequence[str], seeds: Sequence[int], runs: Path) -
             rows.append(row | {"gain": study.spread(gains)})
     title = "on real speech" if page == "fedstar_corpora_speech" else "on other embedded classes"
     text = f"# FedSTAR {title}\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
-    command = f"python -m benchmarks.studies.fedstar_corpora --only {' '.join(corpora)}"
     study.write(page, text, {"found": kept}, command, seeds)
     print(text)
 

@@ -11,7 +11,6 @@ The same command resumes; finished runs are kept.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from math import nan
 from pathlib import Path
@@ -129,8 +128,7 @@ def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    study.options(parser, "study-fedstar")
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar")
     parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
     chosen = parser.parse_args()
     found = {

@@ -12,7 +12,6 @@ with --seeds of their own share the work; with all seeds the page is written fro
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -91,10 +90,9 @@ def draw(parts: Mapping[str, Found], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-long", rounds=100)
     parser.add_argument("--clients", type=int, nargs="+", default=[5, 30], metavar="N")
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
-    study.options(parser, "study-fedstar-long", 100)
     chosen = parser.parse_args()
     common = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     parts: dict[str, Found] = {}
@@ -118,7 +116,7 @@ def main() -> None:
             title: {arm: [{**run, "counts": None} for run in runs] for arm, runs in found.items()}
             for title, found in parts.items()
         }
-        study.write("fedstar_long", text, {"found": numbers}, "python -m benchmarks.studies.fedstar_long", chosen.seeds)
+        study.write("fedstar_long", text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
         draw(parts, study.RESULTS / "fedstar_long.png")
 
 

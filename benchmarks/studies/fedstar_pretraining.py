@@ -10,7 +10,6 @@ words and speakers before any federation.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,11 +95,7 @@ def draw(losses: Sequence[float], found: dict[str, dict[str, list[dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-pretraining", help="where the runs are kept"
-    )
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-pretraining")
     chosen = parser.parse_args()
     config, folder = study.ROOT / "configs" / "fedstar" / "pretraining.yaml", chosen.runs.resolve() / "pretrained"
     weights = pretrain(config, out=folder, say=lambda text: print(text, flush=True)).weights
@@ -133,7 +128,7 @@ def main() -> None:
         "fedstar_pretraining",
         text,
         {"losses": losses, "found": found, "read": read},
-        "python -m benchmarks.studies.fedstar_pretraining",
+        study.command(parser, chosen),
         chosen.seeds,
     )
     print(text)

@@ -8,20 +8,13 @@ configuration's own number of rounds, each of which is one pass over all clips.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from benchmarks import study
 from benchmarks.studies.fedstar_keywords import CLIENTS, Arm, play, score
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-supervised")
     parser.add_argument("--rounds", type=int, default=100, help="of the federations")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-fedstar-supervised", help="where the runs are kept"
-    )
     chosen = parser.parse_args()
     arms: dict[str, Arm] = {"central": ("baselines/central", [])}
     for count in CLIENTS:
@@ -33,7 +26,7 @@ def main() -> None:
         "fedstar_supervised",
         f"# FedSTAR, table 3: all clips labelled\n\nTest accuracy, mean ± SD over trials.\n\n{study.table(rows)}",
         {"found": found},
-        f"python -m benchmarks.studies.fedstar_supervised --rounds {chosen.rounds}",
+        study.command(parser, chosen),
         chosen.seeds,
     )
 

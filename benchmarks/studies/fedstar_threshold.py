@@ -9,9 +9,6 @@ those of the best round by dev, on new speakers.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from benchmarks import study
 from benchmarks.studies.fedstar_keywords import THRESHOLDS, draw, play, score, thresholds
 
@@ -19,14 +16,7 @@ NONE = "none used (beta = 0)"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        default=study.ROOT / "runs" / "study-fedstar-threshold",
-        help="where the run folders are kept",
-    )
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-threshold")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument(
@@ -58,7 +48,7 @@ def main() -> None:
         "fedstar_threshold",
         text,
         {"found": found},
-        f"python -m benchmarks.studies.fedstar_threshold --rounds {chosen.rounds} --clients {chosen.clients}",
+        study.command(parser, chosen),
         chosen.seeds,
     )
     print(text)

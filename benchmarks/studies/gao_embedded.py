@@ -8,7 +8,6 @@ gao_embedded_regimes.md. The same command resumes; finished runs are kept.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -100,17 +99,13 @@ def average(results: list[dict[str, Any]], key: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-gao", help="where the run folders are kept"
-    )
+    parser = study.parser(__spec__.name, __doc__, "study-gao")
     parser.add_argument("--only", nargs="+", choices=list(arms()), default=list(arms()))
     chosen = parser.parse_args()
     for part in chosen.only:
         found = {arm: [play(part, arm, seed, chosen.runs) for seed in chosen.seeds] for arm in arms()[part]}
         text = page(part, found)
-        command = f"python -m benchmarks.studies.gao_embedded --only {part}"
+        command = study.command(parser, chosen, only=[part])
         study.write(f"gao_embedded_{part}", text, {"found": found}, command, chosen.seeds)
         print(text)
 

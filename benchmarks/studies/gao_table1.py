@@ -11,8 +11,6 @@ overrides the configurations of all arms. The same command resumes; finished run
 
 from __future__ import annotations
 
-import argparse
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,13 +149,9 @@ def page(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-gao-table1", seeds=[0, 1, 2, 3, 4])
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-gao-table1", help="where the run folders are kept"
-    )
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
     chosen = parser.parse_args()
     corpus, found = CORPORA[chosen.corpus], {}
@@ -169,8 +163,7 @@ def main() -> None:
         parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
     text = f"# Gao et al., table 1: {chosen.corpus}\n\nTest WER in percent of the best round by dev, and of the model "
     text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
-    command = f"python -m benchmarks.studies.gao_table1 --corpus {chosen.corpus}"
-    command += f" --set {shlex.join(chosen.set)}" if chosen.set else ""
+    command = study.command(parser, chosen)
     study.write(f"gao_table1_{chosen.corpus}", text + page(found), {"found": found}, command, chosen.seeds)
     print(page(found))
 

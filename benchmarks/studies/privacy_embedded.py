@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks import study
@@ -165,16 +164,12 @@ the mean over seeds with its 95 % interval (paired bootstrap over speakers). *As
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-privacy")
     parser.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rounds", type=int, help="of every run (default: the configuration's)")
     parser.add_argument("--methods", nargs="+", choices=list(CONFIGS), default=list(CONFIGS), help="of `epsilon`")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS, help="of `epsilon`")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS), help="of `epsilon`")
     parser.add_argument("--small", action="store_true", help="a few clients; writes no page")
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-privacy", help="where the run folders are kept"
-    )
     chosen = parser.parse_args(arguments)
     texts, numbers = [ABOUT], {}
     for part in chosen.only:
@@ -189,11 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         numbers[part] = {"found": shown, "changes": changes}
     text = "\n\n".join(texts)
     if not chosen.small:
-        command = f"python -m benchmarks.studies.privacy_embedded --only {' '.join(chosen.only)}"
-        command += "" if chosen.rounds is None else f" --rounds {chosen.rounds}"
-        if tuple(chosen.epsilons) != EPSILONS:
-            command += f" --epsilons {' '.join(f'{epsilon:g}' for epsilon in chosen.epsilons)}"
-        study.write("privacy_embedded", text, numbers, command, chosen.seeds)
+        study.write("privacy_embedded", text, numbers, study.command(parser, chosen), chosen.seeds)
     print(text)
 
 

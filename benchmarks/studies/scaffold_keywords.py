@@ -79,10 +79,8 @@ def played(part: Part, chosen: argparse.Namespace) -> tuple[str, dict[str, Any]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-scaffold")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--runs", type=Path, default=study.ROOT / "runs" / "study-scaffold")
     chosen = parser.parse_args()
     texts, kept = [], {}
     for part in PARTS:
