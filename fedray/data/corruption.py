@@ -30,11 +30,17 @@ class CorruptionSettings:
     # Share of the wrong values that a client never puts in place of a true one, drawn for each client and value; at
     # least one is left. 0: all other values are as likely.
     sparsity: Share = 0.0
+    coordinated: bool = False  # all damaged clients put one and the same wrong value in place of a true one
 
     def __post_init__(self) -> None:
         for name in ("label_errors", "clients", "sparsity"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.corruption.{name}: {getattr(self, name)} is not a share from 0 to 1")
+        if self.coordinated and self.sparsity:
+            raise ValueError(
+                "data.corruption.coordinated: all clients confuse the same labels, with sparsity each has its own; "
+                "choose one of the two"
+            )
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,10 @@ def corrupt_labels(
 ) -> CorruptedLabels:
     """Put wrong values into the column `target` (text | label | translation) of some of the corrupted clients' rows.
 
-    `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest, or
+    `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest;
     with `settings.sparsity` from those that the client takes the true one for: a sparse confusion matrix of its own.
+    With `settings.coordinated` each true value has one wrong one, the same on all clients: attackers who flip labels
+    together.
     Build features from the original manifest: the audio does not change. ValueError when the manifest has no other
     value.
     """
@@ -99,18 +107,26 @@ def corrupt_labels(
             f"data.corruption.label_errors needs two values of {target} in the manifest, which has {len(known)}"
         )
     places = {value: place for place, value in enumerate(known)}
-    left = max(1, round((1 - settings.sparsity) * (len(known) - 1)))  # of the other values, for each client and value
+    others = len(known) - 1
+    left = max(1, round((1 - settings.sparsity) * others))  # of the other values, for each client and value
     owners = _owners(manifest, clients) if settings.sparsity else {}
     for row in labelled:
         if names[row] in wrong:
             step = 1 + derive(int(seed), "wrong label", names[row]) % left
             if settings.sparsity:
-                drawn = numpy_generator(int(seed), "confusion", owners[row], values[row]).permutation(len(known) - 1)
-                step = 1 + int(drawn[step - 1])
+                step = _confusion(seed, owners[row], values[row], others)[step - 1]
+            elif settings.coordinated:
+                step = _confusion(seed, "all clients", values[row], others)[0]
             values[row] = known[(places[values[row]] + step) % len(known)]
             changed[row] = True
     columns = {name: manifest.column(name) for name in COLUMNS} | {target: values}
     return CorruptedLabels(Manifest.from_columns(columns, source=f"label errors in {target}"), changed)
+
+
+def _confusion(seed: int, owner: str, value: str, others: int) -> list[int]:
+    """The order in which a client takes the other values for a true one: their distances, from 1 to `others`."""
+    drawn: list[int] = numpy_generator(int(seed), "confusion", owner, value).permutation(others).tolist()
+    return [1 + step for step in drawn]
 
 
 def _corrupted_rows(

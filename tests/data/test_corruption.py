@@ -96,12 +96,13 @@ def test_wrong_labels_are_spread_over_all_others() -> None:
 def confusions(settings: CorruptionSettings, order: np.ndarray | None = None) -> dict[tuple[str, str], set[str]]:
     """(speaker, true label) -> the wrong labels in its place."""
     manifest = manifest_of(order)
-    wrong = corrupt_labels(manifest, settings, 0, "label").manifest
-    columns = (manifest.column("speaker"), manifest.column("label"), wrong.column("label"))
+    wrong = corrupt_labels(manifest, settings, 0, "label")
+    columns = (manifest.column("speaker"), manifest.column("label"), wrong.manifest.column("label"), wrong.changed)
     found: dict[tuple[str, str], set[str]] = {}
-    for speaker, label, other in zip(*columns, strict=True):
-        assert other != label
-        found.setdefault((speaker, label), set()).add(other)
+    for speaker, label, other, changed in zip(*columns, strict=True):
+        assert (other != label) == changed
+        if changed:
+            found.setdefault((speaker, label), set()).add(other)
     return found
 
 
@@ -117,6 +118,15 @@ def test_a_client_may_confuse_few_labels() -> None:
     assert confusions(CorruptionSettings(label_errors=1.0, sparsity=0.67), order) == sparse
     with pytest.raises(ValueError, match=r"data.corruption.sparsity: 2.*is not a share from 0 to 1"):
         CorruptionSettings(sparsity=2.0)
+
+
+def test_coordinated_clients_confuse_the_same_labels() -> None:
+    found = confusions(CorruptionSettings(label_errors=1.0, clients=0.3, coordinated=True))
+    pairs = {label: others for (_, label), others in found.items()}
+    assert len(found) == 12 and len(pairs) == 4  # three clients, four labels
+    assert all(others == pairs[label] and len(others) == 1 for (_, label), others in found.items())
+    with pytest.raises(ValueError, match=r"data\.corruption\.coordinated: .* choose one of the two"):
+        CorruptionSettings(coordinated=True, sparsity=0.5)
 
 
 def test_label_errors_follow_names_not_positions() -> None:
