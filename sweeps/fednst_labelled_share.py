@@ -1,6 +1,8 @@
 """FedNST, figure 2: true transcripts of some clients, or of some utterances of each; alpha = 0 and 0.3.
 
-python sweeps/fednst_labelled_share.py
+    python sweeps/fednst_labelled_share.py
+
+Three seeds, of the corpus and of the training.
 """
 
 import sys
@@ -16,8 +18,9 @@ SWEEP = Sweep(
         "of": tune.grid_search(["clients", "utterances"]),
         "share": tune.grid_search([0.0, 0.25, 0.5, 1.0]),
         "algorithm.alpha": tune.grid_search([0.0, 0.3]),
+        "seed": tune.grid_search([0, 1, 2]),
     },
-    settings=["data.labelled.{of}={share}"],
+    settings=["data.seed={seed}", "data.labelled.{of}={share}"],
     figures=[Trend("share", "test/wer_lm", by="algorithm.alpha", percent=True)],
     small=["rounds=2", "algorithm.pretrain.steps=200"],
 )

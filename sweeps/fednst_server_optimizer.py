@@ -1,8 +1,9 @@
 """FedNST, section 4: the server's optimiser: plain averaging (FedAvg), momentum (FedAvgM) or Adam (FedAdam).
 
     python sweeps/fednst_server_optimizer.py
+    python sweeps/fednst_server_optimizer.py rounds=100 algorithm.server_scheduled=true   # to where dev levels off
 
-The paper found plain averaging best for noisy student training.
+The paper found plain averaging best for noisy student training. Three seeds, of the corpus and of the training.
 """
 
 import sys
@@ -20,9 +21,9 @@ SWEEP = Sweep(
     name="fednst_server_optimizer",
     question="Does the server need more than the mean?",
     base="configs/fednst/embedded.yaml",
-    space={"optimizer": tune.grid_search(list(OPTIMIZERS))},
+    space={"optimizer": tune.grid_search(list(OPTIMIZERS)), "seed": tune.grid_search([0, 1, 2])},
     names={"optimizer": OPTIMIZERS},
-    settings=["server_optimizer={optimizer}"],
+    settings=["data.seed={seed}", "server_optimizer={optimizer}"],
     figures=[Curves(("dev/wer",), baseline="seed"), Bars("test/wer_lm"), Bars("test/wer")],
     small=["rounds=2", "algorithm.pretrain.steps=200"],
 )
