@@ -5,7 +5,8 @@
 
 A client is a speaker, or has skewed classes (Dirichlet). It keeps a quarter of its 40 clips back. All clients have one
 learning rate. FedAvg's personal score is that of the global model after the client's training. Writes
-benchmarks/results/fedmlac_own.md and .json. The same command resumes; finished runs are kept.
+benchmarks/results/fedmlac_own.md and .json, with other rounds fedmlac_own_<rounds>. The same command resumes; finished
+runs are kept.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ CLIENTS = {"speakers": "{by: speaker}"} | {
     f"Dirichlet {alpha:g}": f"{{by: dirichlet, count: 50, alpha: {alpha}, min_utterances: 2}}"
     for alpha in (0.1, 0.3, 1.0)
 }
+ROUNDS = 100
 REFERENCE, OWN, COMMON = "FedAvg", "own", "test"
 
 
@@ -82,7 +84,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-fedmlac-own", rounds=100)
+    parser = study.parser(__spec__.name, __doc__, "study-fedmlac-own", rounds=ROUNDS)
     parser.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
     parser.add_argument("--only", nargs="+", choices=list(METHODS), default=list(METHODS), help="methods")
     chosen = parser.parse_args()
@@ -108,7 +110,8 @@ clients.
             clients: {method: [averaged(one) for one in results] for method, results in methods.items()}
             for clients, methods in found.items()
         }
-        study.write("fedmlac_own", text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
+        page = "fedmlac_own" if chosen.rounds == ROUNDS else f"fedmlac_own_{chosen.rounds}"
+        study.write(page, text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
 
 
 if __name__ == "__main__":
