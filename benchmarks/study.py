@@ -34,6 +34,7 @@ __all__ = [
     "machine",
     "parser",
     "predictions",
+    "right_by_speaker",
     "rounds",
     "run",
     "speech",
@@ -138,6 +139,15 @@ def by_speaker(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dic
     for row in rows:
         words, errors = counts.get(row["speaker"], (0, 0))
         counts[row["speaker"]] = (words + row["words"], errors + row[column])
+    return counts
+
+
+def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Speaker -> (clips, right answers) of a classifier."""
+    counts: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        clips, right = counts.get(row["speaker"], (0, 0))
+        counts[row["speaker"]] = (clips + 1, right + 1 - row["errors"])
     return counts
 
 

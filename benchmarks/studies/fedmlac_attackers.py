@@ -43,10 +43,7 @@ def play(attack: str, rule: str, seed: int, share: float, settings: Sequence[str
     if attack != NOBODY:
         overrides.append(f"data.corruption={{label_errors: 1.0, clients: {share:g}, {ATTACKS[attack]}}}")
     results = study.run("configs/fedmlac/embedded.yaml", overrides, out)
-    right: dict[str, tuple[int, int]] = {}
-    for row in study.predictions(out, "best"):
-        clips, correct = right.get(row["speaker"], (0, 0))
-        right[row["speaker"]] = (clips + 1, correct + 1 - row["errors"])
+    right = study.right_by_speaker(study.predictions(out, "best"))
     clients = pq.read_table(out / "clients.parquet", columns=["client"])["client"].to_pylist()
     attackers = corrupted_clients(clients, share, seed)
     left = [row["client"] in attackers for row in RunFolder(out).rows("left_out.jsonl") for _ in row["layers"]]

@@ -44,13 +44,9 @@ def play(place: Path, config: str, settings: Sequence[str]) -> dict[str, Any]:
     print(place, flush=True)
     results = study.run(f"configs/fedstar/{config}.yaml", settings, place)
     rows = study.rounds(place)
-    right: dict[str, tuple[int, int]] = {}
-    for row in study.predictions(place, "best"):
-        clips, correct = right.get(row["speaker"], (0, 0))
-        right[row["speaker"]] = (clips + 1, correct + 1 - row["errors"])
     return {
         "best": results["best"],
-        "counts": right,
+        "counts": study.right_by_speaker(study.predictions(place, "best")),
         "dev": [(row["round"], row["dev/accuracy"]) for row in rows if row.get("dev/accuracy") is not None],
         "kept": [row.get("train/labels_kept") for row in rows],
         "right": [row.get("train/label_accuracy") for row in rows],

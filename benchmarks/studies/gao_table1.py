@@ -18,7 +18,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import study
-from fedray.report.bootstrap import Counts, change, rate
+from fedray.report.bootstrap import change, rate
 
 Arm = tuple[str, list[str]]  # configuration of `Corpus.configs`, overrides
 
@@ -107,21 +107,12 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
     study.run(corpus.config(name), [*corpus.overrides, f"seed={seed}", *rounds, *overrides, *extra], out)
     rows = study.rounds(out)
     return {
-        "seed": by_speaker(out, "seed", corpus.errors),
-        "best": by_speaker(out, "best", corpus.errors),
+        "seed": study.by_speaker(study.predictions(out, "seed"), corpus.errors),
+        "best": study.by_speaker(study.predictions(out, "best"), corpus.errors),
         "cohort": mean(row["clients/ok"] for row in rows),
         "effective": mean(row["clients/effective"] for row in rows),
         "seconds": mean(row["time/round_s"] for row in rows),
     }
-
-
-def by_speaker(out: Path, model: str, errors: str) -> Counts:
-    """Speaker -> (words, errors) on test."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in study.predictions(out, model):
-        words, wrong = found.get(row["speaker"], (0, 0))
-        found[row["speaker"]] = (words + row["words"], wrong + row[errors])
-    return found
 
 
 def page(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
