@@ -79,7 +79,9 @@ def test_a_sound_machine(cluster: None, cache: Path, quick: None, monkeypatch: p
         number(r"one actor alone +([\d,.]+) clients", text),
         number(r"all at once +([\d,.]+) clients", text),
     )
-    assert number(r"at once .*: (\d+) % of 2 x", text) == pytest.approx(100 * together / (2 * alone), abs=1)
+    # Both speeds are printed to 0.1 client per second: on a starved machine, that alone moves the ratio by points.
+    least, most = 50 * (together - 0.05) / (alone + 0.05), 50 * (together + 0.05) / (alone - 0.05)
+    assert least - 0.5 <= number(r"at once .*: (\d+) % of 2 x", text) <= most + 0.5
     assert 30e6 < 1e6 * number(r"memory +([\d.]+) MB per actor", text) < 2e9
     deadline = time.monotonic() + 30  # Ray takes a moment to book them back
     while ray.available_resources().get("CPU", 0) < before:
