@@ -15,6 +15,7 @@ from torch import nn
 
 from fedray.core.settings import Choice
 from fedray.models import MODELS
+from fedray.models.audio_cnn import AudioCNN
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.crnn import CRNN
@@ -35,7 +36,7 @@ def marker(model: Choice) -> Path | None:
 
     Settings that need other loops (`front: conv2d`) compile these when they first run.
     """
-    if not issubclass(MODELS[model.kind], (Conformer, CRDNN, CRNN)):
+    if not issubclass(MODELS[model.kind], (AudioCNN, Conformer, CRDNN, CRNN)):
         return None
     return loops_folder() / f"compiled-{model.kind}"
 

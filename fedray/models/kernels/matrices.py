@@ -23,33 +23,8 @@ def multiply(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """left [M, K] @ right [K, N], either of which may be a transposed view, + bias [N]. Or of stacks: [S, M, K]..."""
     out = left.new_empty(*left.shape[:-1], right.shape[-1])
     loop = product if left.dim() == 2 else products
-    loop(*arrays(left, right), NOTHING if bias is None else arrays(bias)[0], *arrays(out))
+    loop(*arrays(left, right), NOTHING if bias is None else arrays(bias)[0], *arrays(out), 0)
     return out
-
-
-@njit(**OPTIONS)
-def products(left, right, bias, out):
-    """`product` of each matrix of a stack."""
-    for s in range(len(out)):
-        product(left[s], right[s], bias, out[s])
-
-
-@njit(**OPTIONS)
-def product(left, right, bias, out):
-    """`out` [M, N] = left [M, K] @ right [K, N] + bias [N], which may be empty: zeros."""
-    (rows, inner), width = left.shape, out.shape[1]
-    # In a narrow product, columns behind the last one are computed too.
-    to = np.empty((rows, COLUMNS), np.float32) if width < COLUMNS else out
-    panel = np.empty((DEPTH + 1, COLUMNS), np.float32)
-    for start in range(0, width, COLUMNS):
-        first = max(0, min(start, width - COLUMNS))  # the last columns may be those before once more
-        for k in range(0, inner, DEPTH):
-            depth = min(DEPTH, inner - k)
-            pack(right[k : k + depth, first : first + COLUMNS], bias[first : first + COLUMNS], panel)
-            for row in range(0, rows, ROWS):
-                tile(left[row : row + ROWS, k : k + depth], panel, to, row, first, k > 0)
-    if width < COLUMNS:
-        out[:] = to[:, :width]
 
 
 @njit(**OPTIONS)
@@ -123,3 +98,30 @@ def tile(left, panel, out, row, column, more):
 def _two(out, at, one, other):
     store(out, at, one)
     store(out, at + WIDTH, other)
+
+
+# One compilation for matrices that lie in any way: strides are read anyhow.
+@njit("void(f4[:, :], f4[:, :], f4[:], f4[:, ::1], i8)", **OPTIONS)
+def product(left, right, bias, out, column):
+    """Columns of `out` [M, ..] from `column` on = left [M, K] @ right [K, N] + bias [N], which may be empty: zeros."""
+    (rows, inner), width = left.shape, right.shape[1]
+    # In a narrow product, columns behind the last one are computed too.
+    to = np.empty((rows, COLUMNS), np.float32) if width < COLUMNS else out
+    begin = 0 if width < COLUMNS else column
+    panel = np.empty((DEPTH + 1, COLUMNS), np.float32)
+    for start in range(0, width, COLUMNS):
+        first = max(0, min(start, width - COLUMNS))  # the last columns may be those before once more
+        for k in range(0, inner, DEPTH):
+            depth = min(DEPTH, inner - k)
+            pack(right[k : k + depth, first : first + COLUMNS], bias[first : first + COLUMNS], panel)
+            for row in range(0, rows, ROWS):
+                tile(left[row : row + ROWS, k : k + depth], panel, to, row, begin + first, k > 0)
+    if width < COLUMNS:
+        out[:, column : column + width] = to[:, :width]
+
+
+@njit(**OPTIONS)
+def products(left, right, bias, out, column):
+    """`product` of each matrix of a stack."""
+    for s in range(len(out)):
+        product(left[s], right[s], bias, out[s], column)

@@ -1,0 +1,309 @@
+"""The loops of `separable`: a block of FedSTAR's network, one clip after the other, while its maps are in the cache.
+
+Maps are [frames, bins, channels]: a frame is one long row of its bins' channels. Group norm is `x scale + shift`, with
+one scale and one shift for each channel of a clip. A NaN is not taken for a number: the loss shows it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from fedray.models.kernels.frames_loops import copy
+from fedray.models.kernels.matrices import product
+from fedray.models.kernels.scalars import INLINE, OPTIONS, F
+
+EXACT = OPTIONS | {"fastmath": {"contract"}}
+TAPS, BEFORE = 4, 1  # of a convolution, and those before its middle: "same" padding as TensorFlow's
+SCALE, SHIFT, MEAN, INVERSE = range(4)  # rows of a norm's factors
+
+
+@njit(**EXACT)
+def forward(
+    maps, taps, b_time, b_frequency, weight, bias, joint, b_joint, last, b_last, kept, groups, epsilon, room, out
+):
+    """Maps [B, T, D, C] -> `out` [B, T // 2, D // 2, F]. `room` keeps what the backward pass needs: see `parts`.
+
+    `taps` are [2, 4 C, F], tap by tap, and `joint` is [2 F, F]; `weight` and `bias` [2 F] are those of the first norm,
+    `last` and `b_last` [F] of the second. Both have `groups` groups of F channels. `kept` [B, F] are dropout's factors.
+    """
+    batch, frames, bins, channels = maps.shape
+    near, both, hidden, joined, factors, at_last = parts(room, batch, frames * bins, channels, len(last))
+    for b in range(batch):
+        beside(maps[b], near[0, b], near[1, b])
+        product(near[0, b], taps[0], b_time, both[b], 0)
+        product(near[1, b], taps[1], b_frequency, both[b], len(last))
+        moments(rows(both[b], bins), weight, bias, 2 * groups, epsilon, factors[b])
+        norm_relu(rows(both[b], bins), factors[b], rows(hidden[b], bins))
+        product(hidden[b], joint, b_joint, joined[b], 0)
+        moments(rows(joined[b], bins), last, b_last, groups, epsilon, at_last[b])
+        pool(rows(joined[b], bins), at_last[b], kept[b], out[b])
+
+
+@njit(**EXACT)
+def backward(
+    gradient, frames, bins, taps, weight, joint, last, kept, groups, room, to_taps, to_norm, to_joint, to_last, to_maps
+):  # fmt: skip
+    """The backward pass: sets `to_taps` [2, F, 4 C], `to_joint` [F, 2 F] and `to_maps`, unless that is empty.
+
+    Adds to `to_norm` [3, 2 F] and `to_last` [3, F] the gradients of a norm's weight and bias, and of the bias of the
+    convolutions before the norm.
+    """
+    batch, filters, channels, places = len(kept), len(last), taps.shape[1] // TAPS, frames * bins
+    near, both, hidden, joined, factors, at_last = parts(room, batch, places, channels, filters)
+    nothing = np.empty(0, np.float32)
+    to_near = np.empty((2, places, TAPS * channels), np.float32)
+    to_both = np.empty((batch, places, 2 * filters), np.float32)
+    to_joined = np.empty((batch, places, filters), np.float32)
+    for b in range(batch):
+        pool_back(gradient[b], rows(joined[b], bins), at_last[b], kept[b], rows(to_joined[b], bins))
+        norm_back(rows(joined[b], bins), last, at_last[b], groups, rows(to_joined[b], bins), to_last)
+        product(to_joined[b], joint.T, nothing, to_both[b], 0)
+        relu_back(hidden[b].reshape(-1), to_both[b].reshape(-1))
+        norm_back(rows(both[b], bins), weight, factors[b], 2 * groups, rows(to_both[b], bins), to_norm)
+        if to_maps.size:
+            for way in range(2):
+                own = to_both[b][:, way * filters : (way + 1) * filters]
+                product(own, taps[way].T, nothing, to_near[way], 0)
+            add_beside(to_near[0], to_near[1], to_maps[b])
+    product(to_joined.reshape(-1, filters).T, hidden.reshape(-1, 2 * filters), nothing, to_joint, 0)
+    for way in range(2):
+        own = to_both.reshape(-1, 2 * filters)[:, way * filters : (way + 1) * filters]
+        product(own.T, near[way].reshape(-1, TAPS * channels), nothing, to_taps[way], 0)
+
+
+def room_of(batch, places, channels, filters):
+    """The floats of `room`."""
+    return batch * (places * (2 * TAPS * channels + 5 * filters) + 12 * filters)
+
+
+@njit(**EXACT)
+def parts(room, batch, places, channels, filters):
+    """The parts of `room`: near, both, hidden, joined, and the factors of the two norms.
+
+    near [2, B, P, 4 C]: the inputs of the convolutions over time and over frequency at each place; both and hidden
+    [B, P, 2 F]: what goes into the first norm, and what the ReLU behind it gives; joined [B, P, F]: what goes into the
+    second norm; factors [B, 4, 2 F] and [B, 4, F].
+    """
+    one = batch * places * filters
+    near = 2 * batch * places * TAPS * channels
+    both, hidden, joined, factors = near + 2 * one, near + 4 * one, near + 5 * one, near + 5 * one + 8 * batch * filters
+    return (
+        room[:near].reshape(2, batch, places, TAPS * channels),
+        room[near:both].reshape(batch, places, 2 * filters),
+        room[both:hidden].reshape(batch, places, 2 * filters),
+        room[hidden:joined].reshape(batch, places, filters),
+        room[joined:factors].reshape(batch, 4, 2 * filters),
+        room[factors:].reshape(batch, 4, filters),
+    )
+
+
+@njit(**EXACT)
+def rows(places, bins):
+    """Places [T D, C] as frames [T, D C]."""
+    return places.reshape(len(places) // bins, -1)
+
+
+@njit(**EXACT)
+def beside(maps, time, frequency):
+    """The four places over time, and the four over frequency, around each: [T, D, C] -> two [T D, 4 C]."""
+    frames, bins, channels = maps.shape
+    flat, over_time, over_bins = maps.reshape(-1), time.reshape(-1), frequency.reshape(-1)
+    over_time[:] = F(0)
+    over_bins[:] = F(0)
+    for t in range(frames):
+        for d in range(bins):
+            place = (t * bins + d) * channels
+            for k in range(TAPS):
+                if 0 <= t + k - BEFORE < frames:
+                    copy(flat, place + (k - BEFORE) * bins * channels, over_time, TAPS * place + k * channels, channels)
+            first, end = max(d - BEFORE, 0), min(d - BEFORE + TAPS, bins)
+            behind = first - (d - BEFORE)  # taps before the first bin
+            start = (t * bins + first) * channels
+            copy(flat, start, over_bins, TAPS * place + behind * channels, (end - first) * channels)
+
+
+@njit(**EXACT)
+def add_beside(time, frequency, to_maps):
+    """The backward pass of `beside`: sets `to_maps` [T, D, C]."""
+    frames, bins, channels = to_maps.shape
+    to_maps[:] = F(0)
+    for t in range(frames):
+        for d in range(bins):
+            to, place = to_maps[t, d], t * bins + d
+            for k in range(TAPS):
+                frame, bin = t + BEFORE - k, d + BEFORE - k
+                if 0 <= frame < frames:
+                    g = time[frame * bins + d, k * channels : (k + 1) * channels]
+                    for c in range(channels):
+                        to[c] += g[c]
+                if 0 <= bin < bins:
+                    g = frequency[place + BEFORE - k, k * channels : (k + 1) * channels]
+                    for c in range(channels):
+                        to[c] += g[c]
+
+
+@njit(**EXACT)
+def moments(sums, weight, bias, groups, epsilon, factors):
+    """The factors [4, C] of a group norm of frames [T, D C]: scale, shift, mean and inverse deviation by channel."""
+    frames, size = sums.shape
+    count, width = sums.size // groups, len(weight) // groups
+    total, means = np.zeros((2, size), np.float32)
+    for t in range(frames):
+        row = sums[t]
+        for i in range(size):
+            total[i] += row[i]
+    found = by_channel(total, len(weight))
+    for c in range(0, len(weight), width):
+        factors[MEAN, c : c + width] = found[c : c + width].sum() / count
+    spread(factors[MEAN], means)
+    total[:] = F(0)
+    for t in range(frames):
+        row = sums[t]
+        for i in range(size):
+            total[i] += (row[i] - means[i]) * (row[i] - means[i])
+    found = by_channel(total, len(weight))
+    for c in range(0, len(weight), width):
+        factors[INVERSE, c : c + width] = 1 / np.sqrt(found[c : c + width].sum() / count + epsilon)
+    for c in range(len(weight)):
+        factors[SCALE, c] = factors[INVERSE, c] * weight[c]
+        factors[SHIFT, c] = bias[c] - factors[MEAN, c] * factors[SCALE, c]
+
+
+@njit(**EXACT)
+def by_channel(row, channels):
+    """The sums of a frame [D C] over its bins, in float64."""
+    found = np.zeros(channels)
+    for start in range(0, len(row), channels):
+        for c in range(channels):
+            found[c] += row[start + c]
+    return found
+
+
+@njit(**EXACT)
+def spread(values, row):
+    """A value for each channel, repeated for each bin of a frame."""
+    for start in range(0, len(row), len(values)):
+        row[start : start + len(values)] = values
+
+
+@njit(**EXACT)
+def norm_relu(sums, factors, out):
+    """ReLU of the norm of frames [T, D C]."""
+    frames, size = sums.shape
+    scale, shift = np.empty((2, size), np.float32)
+    spread(factors[SCALE], scale)
+    spread(factors[SHIFT], shift)
+    for t in range(frames):
+        row, to = sums[t], out[t]
+        for i in range(size):
+            n = row[i] * scale[i] + shift[i]
+            to[i] = F(0) if n <= F(0) else n
+
+
+@njit(**EXACT)
+def relu_back(hidden, gradient):
+    """Zeros where the ReLU's output is 0. A product becomes no branch."""
+    for i in range(len(hidden)):
+        gradient[i] *= F(1) if hidden[i] > F(0) else F(0)
+
+
+@njit(**INLINE | {"fastmath": False})
+def greater(one, other):
+    """The greater one, or a NaN."""
+    return one if other <= one else other
+
+
+@njit(**EXACT)
+def pool(sums, factors, kept, out):
+    """The greatest of 2 x 2 places of the norm of frames [T, D F], its ReLU, times `kept` [F]: [T // 2, D // 2, F]."""
+    frames, bins, filters = out.shape
+    size = sums.shape[1]
+    scale, shift, most = np.empty((3, size), np.float32)
+    spread(factors[SCALE], scale)
+    spread(factors[SHIFT], shift)
+    for t in range(frames):
+        row = sums[2 * t]
+        for i in range(size):
+            most[i] = row[i] * scale[i] + shift[i]
+        row = sums[2 * t + 1]
+        for i in range(size):
+            n = row[i] * scale[i] + shift[i]
+            most[i] = greater(most[i], n)
+        for d in range(bins):
+            to, one = out[t, d], 2 * d * filters
+            for c in range(filters):
+                n = greater(most[one + c], most[one + filters + c])
+                to[c] = (F(0) if n <= F(0) else n) * kept[c]
+
+
+@njit(**EXACT)
+def pool_back(gradient, sums, factors, kept, to_norm):
+    """The backward pass of `pool` up to the norm's output, `to_norm` [T, D F]: to the first of the greatest places."""
+    frames, bins, filters = gradient.shape
+    size = sums.shape[1]
+    scale, shift, one, two = np.empty((4, size), np.float32)
+    spread(factors[SCALE], scale)
+    spread(factors[SHIFT], shift)
+    to_norm[2 * frames :] = F(0)
+    for t in range(frames):
+        row = sums[2 * t]
+        for i in range(size):
+            one[i] = row[i] * scale[i] + shift[i]
+        row = sums[2 * t + 1]
+        for i in range(size):
+            two[i] = row[i] * scale[i] + shift[i]
+        for d in range(bins):
+            g, left, right = gradient[t, d], 2 * d * filters, (2 * d + 1) * filters
+            for c in range(filters):
+                most = greater(greater(one[left + c], one[right + c]), greater(two[left + c], two[right + c]))
+                rest = g[c] * kept[c] * (F(1) if most > F(0) else F(0))
+                first = rest * (F(1) if one[left + c] == most else F(0))
+                rest -= first
+                second = rest * (F(1) if one[right + c] == most else F(0))
+                rest -= second
+                third = rest * (F(1) if two[left + c] == most else F(0))
+                one[left + c], one[right + c], two[left + c], two[right + c] = first, second, third, rest - third
+        if bins * 2 * filters < size:
+            one[bins * 2 * filters :] = F(0)
+            two[bins * 2 * filters :] = F(0)
+        to_norm[2 * t] = one
+        to_norm[2 * t + 1] = two
+
+
+@njit(**EXACT)
+def norm_back(sums, weight, factors, groups, gradient, found):
+    """Changes the gradient of a norm's output, frames [T, D C], into that of its input; see `backward`."""
+    (frames, size), channels = sums.shape, len(weight)
+    count, width = sums.size // groups, channels // groups
+    one, other = np.zeros((2, size), np.float32)
+    for t in range(frames):
+        g, row = gradient[t], sums[t]
+        for i in range(size):
+            one[i] += g[i]
+        for i in range(size):
+            other[i] += g[i] * row[i]
+    ones, others = by_channel(one, channels), by_channel(other, channels)
+    slope, offset = np.empty((2, channels), np.float32)
+    for start in range(0, channels, width):
+        mean, inverse = np.float64(factors[MEAN, start]), np.float64(factors[INVERSE, start])
+        a, b = 0.0, 0.0
+        for c in range(start, start + width):
+            with_norm = (others[c] - mean * ones[c]) * inverse
+            found[0, c] += with_norm
+            found[1, c] += ones[c]
+            a += ones[c] * weight[c] / count
+            b += with_norm * weight[c] / count
+        slope[start : start + width] = -inverse * inverse * b
+        offset[start : start + width] = inverse * (mean * inverse * b - a)
+    scale, by, plus, sums_of = np.zeros((4, size), np.float32)
+    spread(factors[SCALE], scale)
+    spread(slope, by)
+    spread(offset, plus)
+    for t in range(frames):
+        g, row = gradient[t], sums[t]
+        for i in range(size):
+            g[i] = scale[i] * g[i] + by[i] * row[i] + plus[i]
+        for i in range(size):
+            sums_of[i] += g[i]
+    found[2] += by_channel(sums_of, channels)
