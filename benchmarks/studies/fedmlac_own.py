@@ -5,8 +5,8 @@
 
 A client is a speaker, or has skewed classes (Dirichlet). It keeps a quarter of its 40 clips back. All clients have one
 learning rate. FedAvg's personal score is that of the global model after the client's training. Writes
-benchmarks/results/fedmlac_own.md and .json, with other rounds fedmlac_own_<rounds>. The same command resumes; finished
-runs are kept.
+benchmarks/results/fedmlac_own.md and .json; a choice of rounds and clients is part of the name
+(fedmlac_own_400_speakers). The same command resumes; finished runs are kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REFERENCE, OWN, COMMON = "FedAvg", "own", "test"
 
 def play(clients: str, method: str, seed: int, settings: Sequence[str], runs: Path) -> dict[str, Any]:
     """The personal accuracy of each client on what it holds out and on test, that of the shared model, and dev."""
-    out = runs / f"seed-{seed}" / clients.lower().replace(" ", "-") / method.lower()
+    out = runs / f"seed-{seed}" / folder(clients) / method.lower()
     print(f"seed {seed}, {clients}, {method}: {out}", flush=True)
     common = [f"seed={seed}", f"data.seed={seed}", "data.own_share=0.25", f"data.clients={CLIENTS[clients]}"]
     results = study.run(f"configs/fedmlac/{METHODS[method]}.yaml", [*common, *settings], out)
@@ -47,6 +47,11 @@ def play(clients: str, method: str, seed: int, settings: Sequence[str], runs: Pa
     in_rounds = [(row["round"], row["personal/own_accuracy"]) for row in study.rounds(out)
                  if row.get("personal/own_accuracy") is not None]  # fmt: skip
     return {"personal": found, "shared": results["best"], "rounds": in_rounds}
+
+
+def folder(clients: str) -> str:
+    """The name of a kind of clients in paths: "Dirichlet 0.1" is dirichlet-0.1."""
+    return clients.lower().replace(" ", "-")
 
 
 def counts(results: Sequence[dict[str, Any]], split: str) -> list[Counts]:
@@ -110,8 +115,9 @@ clients.
             clients: {method: [averaged(one) for one in results] for method, results in methods.items()}
             for clients, methods in found.items()
         }
-        page = "fedmlac_own" if chosen.rounds == ROUNDS else f"fedmlac_own_{chosen.rounds}"
-        study.write(page, text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
+        names = [str(chosen.rounds)] if chosen.rounds != ROUNDS else []
+        names += [folder(clients) for clients in chosen.clients] if chosen.clients != list(CLIENTS) else []
+        study.write("_".join(["fedmlac_own", *names]), text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
 
 
 if __name__ == "__main__":

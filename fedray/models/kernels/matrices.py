@@ -6,6 +6,8 @@ are about as fast. They read transposed matrices where they lie, and many small 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from torch import Tensor
@@ -22,7 +24,7 @@ NOTHING = np.empty(0, np.float32)
 def multiply(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """left [M, K] @ right [K, N], either of which may be a transposed view, + bias [N]. Or of stacks: [S, M, K]..."""
     out = left.new_empty(*left.shape[:-1], right.shape[-1])
-    loop = product if left.dim() == 2 else products
+    loop: Any = product if left.dim() == 2 else products
     loop(*arrays(left, right), NOTHING if bias is None else arrays(bias)[0], *arrays(out), 0)
     return out
 
