@@ -117,7 +117,8 @@ clients.
         }
         names = [str(chosen.rounds)] if chosen.rounds != ROUNDS else []
         names += [folder(clients) for clients in chosen.clients] if chosen.clients != list(CLIENTS) else []
-        study.write("_".join(["fedmlac_own", *names]), text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
+        page = "_".join(["fedmlac_own", *names])
+        study.write(page, text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
 
 
 if __name__ == "__main__":
