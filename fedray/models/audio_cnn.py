@@ -13,10 +13,15 @@
 before the last ReLU gives the same result as pooling after it, for a quarter of the work. One group norm of 8 groups
 equals two of 4 groups.
 
-CPU time of a forward and backward pass of 64 windows of 98 x 64 on one thread of a busy AMD EPYC, PyTorch 2.11, best of
-3, 2026-11-21: 1.08 s as one batch, 0.75 s channels_last, 0.48 s in pieces of 8 clips (`PIECE`), 0.55 s in such pieces
-channels_last. The maps of 64 clips take 38 MB each: no cache holds them, and the allocator returns them to the system
-every time. With windows of 49 x 32, a clip takes 1.9 ms in pieces of 32 clips and 2.2 ms in pieces of 8.
+On CPUs its blocks are compiled loops (`fedray/models/kernels/separable.py`), which clips pass in pieces (`PIECE`): the
+maps of 64 clips fit in no cache. Forward and backward pass of a clip on one thread of a busy AMD EPYC, two other
+processes on its core, CPU time in ms, medians of three, 2026-11-25:
+
+    window    clips in a batch   modules   compiled
+    49 x 32                  4       3.9        2.4
+                            32       3.1        1.8
+    98 x 64                  4      13.7        8.4
+                            64      11.8        7.9
 """
 
 from __future__ import annotations
