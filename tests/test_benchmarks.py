@@ -32,7 +32,7 @@ def exists(command: str) -> bool:
 
 
 def test_the_index_links_every_script_page_and_figure_and_no_others() -> None:
-    linked = {target for target in re.findall(r"\]\(([\w/.]+)\)", INDEX) if re.search(r"\.(py|md|png)$", target)}
+    linked = {target for target in re.findall(r"\]\(([\w/.-]+)\)", INDEX) if re.search(r"\.(py|md|png)$", target)}
     linked = {target for target in linked if not target.startswith("..")}
     files = {*SCRIPTS, *PAGES, *(BENCHMARKS / "results").glob("*.png")} - {BENCHMARKS / "results" / "engine.png"}
     assert linked == {str(path.relative_to(BENCHMARKS)) for path in files}
