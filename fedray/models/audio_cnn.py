@@ -27,7 +27,7 @@ processes on its core, CPU time in ms, medians of three, 2026-11-25:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -147,7 +147,7 @@ class AudioCNN(nn.Module):
 
         maps = windows.contiguous().unsqueeze(3)
         for module in self.blocks:
-            maps = block(cast(Block, module), maps, GROUPS)
+            maps = block(module, maps, GROUPS)
         return maps.amax((1, 2))
 
 

@@ -5,7 +5,7 @@ Maps lie as [B, T, D, C]: a convolution is a product of matrices with a row for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +15,12 @@ from torch.autograd.function import once_differentiable
 from fedray.models.kernels.rows import Part, arrays
 from fedray.models.kernels.separable_loops import backward, forward, room_of
 
-if TYPE_CHECKING:
-    from fedray.models.audio_cnn import Block
 
+def block(module: Any, maps: Tensor, groups: int) -> Tensor:
+    """`module`, an `audio_cnn.Block`, of maps [B, T, D, C]: [B, T // 2, D // 2, F].
 
-def block(module: Block, maps: Tensor, groups: int) -> Tensor:
-    """`module` of maps [B, T, D, C]: [B, T // 2, D // 2, F]. Both its norms have `groups` groups of F channels."""
+    Both its norms have `groups` groups of F channels.
+    """
     share = module.dropout.p if module.dropout.training else 0.0
     kept = maps.new_ones(len(maps), len(module.joint.weight))
     if share:  # drawn as nn.Dropout2d draws it
