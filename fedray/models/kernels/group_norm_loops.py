@@ -60,12 +60,26 @@ def spread(values, row):
 
 
 @njit(**EXACT)
-def norm_relu(sums, factors, out):
-    """ReLU of the norm of frames [T, D C]."""
-    frames, size = sums.shape
+def scaling(factors, size):
+    """The scale and the shift of each value of a frame [size]."""
     scale, shift = np.empty((2, size), np.float32)
     spread(factors[SCALE], scale)
     spread(factors[SHIFT], shift)
+    return scale, shift
+
+
+@njit(**EXACT)
+def norm(row, scale, shift, out):
+    """The norm of one frame."""
+    for i in range(len(row)):
+        out[i] = row[i] * scale[i] + shift[i]
+
+
+@njit(**EXACT)
+def norm_relu(sums, factors, out):
+    """ReLU of the norm of frames [T, D C]."""
+    frames, size = sums.shape
+    scale, shift = scaling(factors, size)
     for t in range(frames):
         row, to = sums[t], out[t]
         for i in range(size):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fedray.models.kernels.rows import Part, arrays
-from fedray.models.kernels.separable_loops import backward, forward, room_of
+from fedray.models.kernels.separable_loops import TAPS, backward, forward, room_of
 
 
 def block(module: Any, maps: Tensor, groups: int) -> Tensor:
@@ -57,14 +57,14 @@ class Separable(Part):
         taps, weight, matrix, last, kept, room = ctx.saved_tensors
         (batch, frames, bins, channels), groups = ctx.rest
         filters = len(last)
-        to_taps, to_joint = taps.new_empty(2, filters, 4 * channels), taps.new_empty(filters, 2 * filters)
+        to_taps, to_joint = taps.new_empty(2, filters, TAPS * channels), taps.new_empty(filters, 2 * filters)
         to_norm, to_last = taps.new_zeros(3, 2 * filters), taps.new_zeros(3, filters)
         to_maps = taps.new_empty((batch, frames, bins, channels) if ctx.needs_input_grad[0] else (0, 0, 0, 0))
         backward(
             *arrays(gradient.contiguous()), frames, bins, *arrays(taps, weight, matrix, last, kept), groups,
             *arrays(room, to_taps, to_norm, to_joint, to_last, to_maps),
         )  # fmt: skip
-        time, frequency = to_taps.view(2, filters, 4, channels).transpose(2, 3)
+        time, frequency = to_taps.view(2, filters, TAPS, channels).transpose(2, 3)
         to_weight, to_bias, to_biases = to_norm
         b_time, b_frequency = to_biases.view(2, filters)
         to_last, to_b_last, to_b_joint = to_last

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from fedray.models.kernels.frames_loops import copy
-from fedray.models.kernels.group_norm_loops import EXACT, SCALE, SHIFT, moments, norm_back, norm_relu, relu_back, spread
+from fedray.models.kernels.group_norm_loops import EXACT, moments, norm, norm_back, norm_relu, relu_back, scaling
 from fedray.models.kernels.matrices import product
 from fedray.models.kernels.scalars import INLINE, F
 
@@ -151,41 +151,28 @@ def greater(one, other):
 def pool(sums, factors, kept, out):
     """The greatest of 2 x 2 places of the norm of frames [T, D F], its ReLU, times `kept` [F]: [T // 2, D // 2, F]."""
     frames, bins, filters = out.shape
-    size = sums.shape[1]
-    scale, shift, most = np.empty((3, size), np.float32)
-    spread(factors[SCALE], scale)
-    spread(factors[SHIFT], shift)
+    scale, shift = scaling(factors, sums.shape[1])
+    one, two = np.empty((2, sums.shape[1]), np.float32)
     for t in range(frames):
-        row = sums[2 * t]
-        for i in range(size):
-            most[i] = row[i] * scale[i] + shift[i]
-        row = sums[2 * t + 1]
-        for i in range(size):
-            n = row[i] * scale[i] + shift[i]
-            most[i] = greater(most[i], n)
+        norm(sums[2 * t], scale, shift, one)
+        norm(sums[2 * t + 1], scale, shift, two)
         for d in range(bins):
-            to, one = out[t, d], 2 * d * filters
+            to, left, right = out[t, d], 2 * d * filters, (2 * d + 1) * filters
             for c in range(filters):
-                n = greater(most[one + c], most[one + filters + c])
-                to[c] = (F(0) if n <= F(0) else n) * kept[c]
+                most = greater(greater(one[left + c], one[right + c]), greater(two[left + c], two[right + c]))
+                to[c] = (F(0) if most <= F(0) else most) * kept[c]
 
 
 @njit(**EXACT)
 def pool_back(gradient, sums, factors, kept, to_norm):
     """The backward pass of `pool` up to the norm's output, `to_norm` [T, D F]: to the first of the greatest places."""
     frames, bins, filters = gradient.shape
-    size = sums.shape[1]
-    scale, shift, one, two = np.empty((4, size), np.float32)
-    spread(factors[SCALE], scale)
-    spread(factors[SHIFT], shift)
+    scale, shift = scaling(factors, sums.shape[1])
+    one, two = np.empty((2, sums.shape[1]), np.float32)
     to_norm[2 * frames :] = F(0)
     for t in range(frames):
-        row = sums[2 * t]
-        for i in range(size):
-            one[i] = row[i] * scale[i] + shift[i]
-        row = sums[2 * t + 1]
-        for i in range(size):
-            two[i] = row[i] * scale[i] + shift[i]
+        norm(sums[2 * t], scale, shift, one)
+        norm(sums[2 * t + 1], scale, shift, two)
         for d in range(bins):
             g, left, right = gradient[t, d], 2 * d * filters, (2 * d + 1) * filters
             for c in range(filters):
@@ -197,8 +184,7 @@ def pool_back(gradient, sums, factors, kept, to_norm):
                 rest -= second
                 third = rest * (F(1) if two[left + c] == most else F(0))
                 one[left + c], one[right + c], two[left + c], two[right + c] = first, second, third, rest - third
-        if bins * 2 * filters < size:
-            one[bins * 2 * filters :] = F(0)
-            two[bins * 2 * filters :] = F(0)
+        one[2 * bins * filters :] = F(0)  # an odd last bin, which pooling drops
+        two[2 * bins * filters :] = F(0)
         to_norm[2 * t] = one
         to_norm[2 * t + 1] = two
