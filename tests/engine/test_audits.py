@@ -26,7 +26,7 @@ from fedray.engine.private import PrivateRounds
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import Progress, RunFolder
 from tests.engine.runs import rows, same
-from tests.engine.toys import SIZE, Toy, ToyData, run
+from tests.engine.toys import SIZE, Toy, ToyData, play, run
 
 ROUNDS, CLIENTS, SEED, DELTA = 4, 6, 7, 1e-3
 AUDIT = Directions(clients=120)
@@ -126,7 +126,7 @@ def test_a_run_writes_what_its_audit_finds_with_the_same_bits(tmp_path: Path) ->
         "strategy": Uniform(),
         "cohort": CohortSettings(fraction=1.0, sampling="poisson"),
     }
-    results = run(tmp_path / "one", **options)
+    results = play(tmp_path / "one", **options)
     run(tmp_path / "resumed", rounds=2, actors=2, **options)
     again = run(tmp_path / "resumed", actors=2, **options)
     same(tmp_path / "one", tmp_path / "resumed")

@@ -22,7 +22,7 @@ from fedray.engine.uplink import LOST, Before, Sent, Uplink
 from fedray.engine.work import Program, arrive
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, Toy, ToyData, assignment, run
+from tests.engine.toys import SIZE, Beside, Toy, ToyData, assignment, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -86,7 +86,7 @@ def states(folder: Path, round: int) -> dict[str, State]:
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    run(folder, **SPARSE)
+    play(folder, **SPARSE)
     return folder
 
 
@@ -124,7 +124,7 @@ def test_every_byte_is_counted(straight: Path) -> None:
 def test_a_round_by_hand(tmp_path: Path, upload: Upload) -> None:
     options: dict[str, Any] = {"upload": upload, "rounds": 1}
     deltas, learnt, theta_0 = first_round(assignment(tmp_path / "by hand", **options))
-    run(tmp_path / "run", **options)
+    play(tmp_path / "run", **options)
     found, link, kept = RunFolder(tmp_path / "run").load(1), Link(upload.code), states(tmp_path / "run", 1)
     arrived = {}
     for name, delta in deltas.items():
@@ -140,7 +140,7 @@ def test_a_round_by_hand(tmp_path: Path, upload: Upload) -> None:
 
 def test_clients_train_from_the_decoded_model_and_the_server_keeps_the_exact_one(tmp_path: Path) -> None:
     """theta - Q(theta) is left when clients take away what they got: the server never loses what the code lost."""
-    run(tmp_path, algorithm=Cancels, rounds=1, download=Int4())
+    play(tmp_path, algorithm=Cancels, rounds=1, download=Int4())
     program, folder = assignment(tmp_path, algorithm=Cancels).program, RunFolder(tmp_path)
     theta_0 = folder.load(0).state
     decoded, _ = deliver(program.algorithm.broadcast(theta_0, 0), Int4(), program.algorithm)
@@ -157,7 +157,7 @@ def distance(program: Program, params: Vector) -> float:
 
 def test_a_client_that_fails_keeps_what_was_lost(tmp_path: Path) -> None:
     options: dict[str, Any] = {"upload": Int8Upload(), "data": ToyData(2), "cohort": 2, "failures_allowed": 1.0}
-    run(tmp_path, algorithm=Fails, rounds=2, **options)
+    play(tmp_path, algorithm=Fails, rounds=2, **options)
     records, kept = RunFolder(tmp_path).load(2).clients, states(tmp_path, 2)
     assert [records[name].version for name in ("client-00", "client-01")] == [1, 2]
     assert all(state[LOST]["delta"].any() for state in kept.values())

@@ -33,13 +33,13 @@ def test_any_number_of_actors_gives_the_same_bits(straight: Path, tmp_path: Path
 
 def test_an_actor_a_client_gives_the_same_bits(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 2, "data": toys.ToyData(3), "cohort": 2, "lanes": 2}
-    toys.run(tmp_path / "pooled", **options)
+    toys.play(tmp_path / "pooled", **options)
     toys.run(tmp_path / "dedicated", placement="dedicated", **options)
     same(tmp_path / "dedicated", tmp_path / "pooled", 2)
 
 
 def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> None:
-    toys.run(tmp_path, rounds=2)
+    toys.play(tmp_path, rounds=2)
     metrics = tmp_path / "metrics.jsonl"
     metrics.write_text(
         metrics.read_text() + '{"round": 3, "train/loss": 9}\n{"round": 4, "tr'
@@ -47,14 +47,14 @@ def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> No
     stray = tmp_path / "states" / "client-00" / "000003.pt"
     stray.parent.mkdir(exist_ok=True)
     serialize.save({"left": 1}, stray)
-    toys.run(tmp_path, rounds=4)
+    toys.play(tmp_path, rounds=4)
     same(tmp_path, straight)
 
 
 def test_a_round_is_what_the_definition_says(tmp_path: Path) -> None:
     """Round 0 by hand: weights are equal (two examples each), the server's change is added."""
     deltas, learnt, before = first_round(toys.assignment(tmp_path))
-    toys.run(tmp_path, rounds=1)
+    toys.play(tmp_path, rounds=1)
     expected = before + np.mean(np.array(list(deltas.values()), np.float64), axis=0) + learnt
     np.testing.assert_allclose(RunFolder(tmp_path).load(1).state.params, expected, rtol=2e-6, atol=1e-6)
 
@@ -115,7 +115,7 @@ TROUBLES = {
 )
 def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str) -> None:
     settings, words = toys.ToySettings(trouble=trouble, troubled=("client-03",)), TROUBLES[trouble]
-    toys.run(tmp_path, settings=settings, strategy=ByLoss(), failures_allowed=0.2)
+    toys.play(tmp_path, settings=settings, strategy=ByLoss(), failures_allowed=0.2)
     failures = RunFolder(tmp_path).rows("failures.jsonl")
     table = RunFolder(tmp_path).rows("metrics.jsonl")
     assert failures and {failure["client"] for failure in failures} == {"client-03"}
@@ -131,7 +131,7 @@ def test_a_client_that_fails_is_counted_and_named(tmp_path: Path, trouble: str) 
 def test_too_many_failures_end_the_run_in_words(tmp_path: Path) -> None:
     everybody = tuple(toys.ToyData().client_ids())
     with pytest.raises(RuntimeError, match=r"6 of 6 clients failed.*failures.jsonl.*no luck"):
-        toys.run(tmp_path, settings=toys.ToySettings(trouble="raise", troubled=everybody))
+        toys.play(tmp_path, settings=toys.ToySettings(trouble="raise", troubled=everybody))
     assert len(RunFolder(tmp_path).rows("failures.jsonl")) == 6
     assert RunFolder(tmp_path).rows("metrics.jsonl") == []
 
@@ -156,39 +156,39 @@ def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Pat
     """A state that was written by a round that did not count, under a number that did, goes on resume; the one that is
     named stays.
     """
-    toys.run(tmp_path, rounds=2)
+    toys.play(tmp_path, rounds=2)
     named = {(client, r.version) for client, r in RunFolder(tmp_path).load(2).clients.items()}
     client, version = next((client, version) for client, version in sorted(named) if version == 1)
     serialize.save({"left": 1}, tmp_path / "states" / client / "000002.pt")
-    toys.run(tmp_path, rounds=3)
+    toys.play(tmp_path, rounds=3)
     assert not [f for f in RunFolder(tmp_path).rows("failures.jsonl") if f["client"] == client]
 
 
 @pytest.mark.long
 def test_checkpoints_now_and_then_lose_nothing(straight: Path, tmp_path: Path) -> None:
     """checkpoint_every 3: what follows the last checkpoint is done again, to the same bits."""
-    toys.run(tmp_path, rounds=2, checkpoint_every=3)
-    toys.run(tmp_path, rounds=4, checkpoint_every=3)
+    toys.play(tmp_path, rounds=2, checkpoint_every=3)
+    toys.play(tmp_path, rounds=4, checkpoint_every=3)
     assert rows(tmp_path) == rows(straight)
     assert bits(tmp_path, 4)[0] == bits(straight, 4)[0]
 
 
 def test_a_round_in_which_nobody_answers_changes_what_the_server_learnt_only(tmp_path: Path) -> None:
     everybody = tuple(toys.ToyData().client_ids())
-    toys.run(tmp_path, rounds=1, settings=toys.ToySettings(trouble="raise", troubled=everybody), failures_allowed=1.0)
+    toys.play(tmp_path, rounds=1, settings=toys.ToySettings(trouble="raise", troubled=everybody), failures_allowed=1.0)
     (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
     assert row["clients/ok"] == 0 and row["clients/failed"] == 6 and row["train/loss"] is None
 
 
 def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another run is at work in this folder"):
-        toys.run(tmp_path)
+        toys.play(tmp_path)
 
 
 @pytest.mark.long
 def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> None:
     """prepare: all gives the states that a first cohort gives."""
-    toys.run(tmp_path, prepare="all")
+    toys.play(tmp_path, prepare="all")
     assert RunFolder(tmp_path).load(0).clients.keys() == set(toys.ToyData().client_ids())
     prepared = {k: v for k, v in rows(tmp_path)[-1].items() if k.startswith(("train/", "dev/"))}
     assert prepared == {k: v for k, v in rows(straight)[-1].items() if k.startswith(("train/", "dev/"))}

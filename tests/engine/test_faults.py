@@ -108,7 +108,7 @@ def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     assert RunFolder(tmp_path / "run").rows("failures.jsonl") == [], (
         "a client was blamed for what the run did not allow"
     )
-    toys.run(tmp_path / "run")
+    toys.play(tmp_path / "run")
     same(tmp_path / "run", straight)
     assert not (tmp_path / "run" / "error.txt").exists()
 
@@ -121,7 +121,7 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
         "settings": toys.ToySettings(troubled=(first, second)),
         "data": OneWithoutData(empty=empty),
     }
-    toys.run(tmp_path / "run", rounds=1, algorithm=Overflowing, failures_allowed=0.5, **options)
+    toys.play(tmp_path / "run", rounds=1, algorithm=Overflowing, failures_allowed=0.5, **options)
     (row,), failures = (RunFolder(tmp_path / "run").rows(name) for name in ("metrics.jsonl", "failures.jsonl"))
     reasons = {failure["client"]: failure["reason"] for failure in failures}
     assert len(failures) == row["clients/failed"] == 3 and row["clients/ok"] == 3 and set(reasons) == set(troubled)
@@ -151,13 +151,13 @@ def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
             with pytest.raises(
                 StorageError, match=rf"disk/run/{file}: cannot be written: No space.*free space there.*`fedray resume`"
             ):
-                toys.run(disk / "run", algorithm=Filling, settings=settings)
+                toys.play(disk / "run", algorithm=Filling, settings=settings)
             assert folder.saved_rounds()[-1] == 2 and folder.load(2).round == 2
             assert folder.rows("failures.jsonl") == [], "a client was blamed for a full disk"
             assert not list((disk / "run").rglob("*.tmp")), "half a file was left"
             for filler in disk.glob("filler-*"):
                 filler.unlink()
-        toys.run(disk / "run")
+        toys.play(disk / "run")
         same(disk / "run", straight)
 
 
@@ -168,7 +168,7 @@ def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "2m") as disk:
         settings = toys.ToySettings(trouble="server", folder=str(disk))
         with pytest.raises(StorageError, match=r"tensorboard.*: cannot be written: No space"):
-            toys.run(disk / "run", algorithm=FillingUnjudged, settings=settings, checkpoint_every=9)
+            toys.play(disk / "run", algorithm=FillingUnjudged, settings=settings, checkpoint_every=9)
 
 
 def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_
     with pytest.raises(
         ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before"
     ) as caught:
-        toys.run(tmp_path / "run")
+        toys.play(tmp_path / "run")
     (said,) = re.findall(r"remove (\S+) to go on", str(caught.value))
     shutil.rmtree(said)
-    toys.run(tmp_path / "run")
+    toys.play(tmp_path / "run")
     same(tmp_path / "run", straight)

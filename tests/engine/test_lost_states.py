@@ -20,7 +20,7 @@ ALL = {"cohort": 12}  # everybody in every round
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("half") / "run"
-    toys.run(folder, rounds=1, **ALL)
+    toys.play(folder, rounds=1, **ALL)
     return folder
 
 
@@ -36,7 +36,7 @@ def state(folder: Path) -> Path:
 def test_a_state_that_was_lost_between_two_runs(folder: Path) -> None:
     state(folder).unlink()
     with pytest.raises(RunError, match=rf"{state(folder)}: is missing\. It is the state of client client-03"):
-        toys.run(folder, rounds=2, **ALL)
+        toys.play(folder, rounds=2, **ALL)
 
 
 @pytest.mark.long
@@ -45,14 +45,14 @@ def test_a_state_that_is_damaged_is_found_when_it_is_loaded(folder: Path) -> Non
     data[len(data) // 2] ^= 1
     state(folder).write_bytes(data)
     with pytest.raises(RunError, match=rf"{state(folder)}: is not what was written \(its hash is another\)"):
-        toys.run(folder, rounds=2, failures_allowed=1.0, **ALL)
+        toys.play(folder, rounds=2, failures_allowed=1.0, **ALL)
     assert RunFolder(folder).rows("failures.jsonl") == []
 
 
 @pytest.mark.long
 def test_a_run_of_an_earlier_version_goes_on(folder: Path, tmp_path: Path) -> None:
-    toys.run(tmp_path / "straight", rounds=2, **ALL)
+    toys.play(tmp_path / "straight", rounds=2, **ALL)
     for round in RunFolder(folder).saved_rounds():
         without_hashes(RunFolder(folder), round)
-    toys.run(folder, rounds=2, **ALL)
+    toys.play(folder, rounds=2, **ALL)
     same(folder, tmp_path / "straight", 2)

@@ -46,7 +46,7 @@ class Hungry(toys.Toy):
 def test_an_evicted_actor_is_replaced_and_changes_no_bit(cluster: None, tmp_path: Path) -> None:
     if psutil.virtual_memory().available < LEAST:
         pytest.skip("needs 8 GB of free memory")
-    toys.run(tmp_path / "straight", rounds=2, cohort=12)
+    toys.play(tmp_path / "straight", rounds=2, cohort=12)
     command = [sys.executable, "-m", "tests.engine.test_memory", str(tmp_path)]
     root = Path(__file__).parents[2]
     done = subprocess.run(

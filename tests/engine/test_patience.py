@@ -17,20 +17,20 @@ AWAY = toys.ToySettings(lr=-0.5)  # further from the point in every round, so th
 
 @pytest.mark.long
 def test_a_run_ends_when_patience_does(tmp_path: Path) -> None:
-    results = toys.run(tmp_path, rounds=6, settings=AWAY, evaluation={"patience": 2}, checkpoint_every=5)
+    results = toys.play(tmp_path, rounds=6, settings=AWAY, evaluation={"patience": 2}, checkpoint_every=5)
     assert results["rounds"] == 3 and results["best"]["round"] == 1
     folder = RunFolder(tmp_path)
     assert [row["round"] for row in folder.rows("metrics.jsonl")] == [1, 2, 3]
     assert max(folder.saved_rounds()) == 3, "the last round is kept, whatever checkpoint_every says"
-    again = toys.run(tmp_path, rounds=6, settings=AWAY, evaluation={"patience": 2}, checkpoint_every=5)
+    again = toys.play(tmp_path, rounds=6, settings=AWAY, evaluation={"patience": 2}, checkpoint_every=5)
     assert again["rounds"] == 3 and again["best"] == json.loads((tmp_path / "results.json").read_text())["best"]
 
 
 @pytest.mark.nightly
 def test_with_more_patience_it_goes_on(tmp_path: Path) -> None:
-    toys.run(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 2})
-    assert toys.run(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 3})["rounds"] == 4
-    straight = toys.run(tmp_path / "straight", rounds=5, settings=AWAY, evaluation={"patience": 3})
+    toys.play(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 2})
+    assert toys.play(tmp_path, rounds=5, settings=AWAY, evaluation={"patience": 3})["rounds"] == 4
+    straight = toys.play(tmp_path / "straight", rounds=5, settings=AWAY, evaluation={"patience": 3})
     assert (
         RunFolder(tmp_path).load(4).state.params.tobytes()
         == RunFolder(tmp_path / "straight").load(4).state.params.tobytes()

@@ -60,7 +60,7 @@ def test_the_end(straight: Path) -> None:
 
 
 def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> None:
-    toys.run(tmp_path, rounds=3, evaluation=OWN)
+    toys.play(tmp_path, rounds=3, evaluation=OWN)
     same(tmp_path, straight, 3)
     assert table(tmp_path) == table(straight)
     rows, others = ((folder / "personal_predictions.tsv").read_text() for folder in (tmp_path, straight))
@@ -74,12 +74,12 @@ def test_a_model_that_cannot_be_scored_is_named(tmp_path: Path) -> None:
     end the run.
     """
     settings = toys.ToySettings(trouble="own", troubled=("client-03",))
-    toys.run(tmp_path / "one", rounds=2, cohort=12, evaluation={"personal_final": True}, settings=settings)
+    toys.play(tmp_path / "one", rounds=2, cohort=12, evaluation={"personal_final": True}, settings=settings)
     own = json.loads((tmp_path / "one" / "results.json").read_text())["personal"]
     (fault,) = RunFolder(tmp_path / "one").rows("failures.jsonl")
     assert own["clients"] == 11 and fault["client"] == "client-03" and "no model of client-03" in fault["traceback"]
     with pytest.raises(RunError, match=r"1 of 12 clients failed.*client-03: LookupError: no model of client-03"):
-        toys.run(
+        toys.play(
             tmp_path / "two",
             rounds=2,
             cohort=12,

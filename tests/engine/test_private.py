@@ -15,7 +15,7 @@ from fedray.core.types import RunError
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, ToyData, assignment, run
+from tests.engine.toys import SIZE, Beside, ToyData, assignment, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 ADAPTIVE = ClipSettings(kind="adaptive", norm=5.0, layers="dim", count_noise=4.0)
@@ -29,7 +29,7 @@ def private(noise: float = 0.5, clip: ClipSettings = ADAPTIVE) -> dict[str, Any]
 
 @pytest.mark.long
 def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
-    run(tmp_path / "one", **private())
+    play(tmp_path / "one", **private())
     run(tmp_path / "resumed", rounds=2, actors=2, **private())
     run(tmp_path / "resumed", actors=2, **private())
     same(tmp_path / "one", tmp_path / "resumed")
@@ -40,7 +40,7 @@ def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.nightly
 def test_an_actor_a_client_gives_the_same_bits(tmp_path: Path) -> None:
-    run(tmp_path / "pooled", **private())
+    play(tmp_path / "pooled", **private())
     run(tmp_path / "dedicated", placement="dedicated", **private())
     same(tmp_path / "pooled", tmp_path / "dedicated")
 
@@ -51,14 +51,14 @@ def test_the_mean_is_that_of_clipped_updates_with_the_noise_of_the_round(tmp_pat
     deltas, learnt, theta_0 = first_round(assignment(tmp_path / "by hand", **options))
     total = sum(delta * min(1.0, 3.0 / float(np.linalg.norm(delta))) for delta in deltas.values())
     expected = (total + 0.5 * 3.0 * options["privacy"].draw(SIZE, 7, 0)) / 4
-    run(tmp_path / "run", rounds=1, **options)
+    play(tmp_path / "run", rounds=1, **options)
     found = RunFolder(tmp_path / "run").load(1).state.params
     assert found == pytest.approx(theta_0 + expected + learnt, abs=1e-5)
 
 
 def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:
     options = private() | {"cohort": CohortSettings(size=4, sampling="poisson", dropout=0.999)}
-    run(tmp_path, rounds=1, **options)
+    play(tmp_path, rounds=1, **options)
     (row,) = rows(tmp_path)
     assert row["clients/ok"] == 0 and row["privacy/noise_std"] > 0
     assert np.std(RunFolder(tmp_path).load(1).state.params) > 0.1
@@ -66,7 +66,7 @@ def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:
 
 def test_what_travels_beside_the_update_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="sum, count beside its delta, which `privacy` does not cover"):
-        run(tmp_path, algorithm=Beside, **private())
+        play(tmp_path, algorithm=Beside, **private())
 
 
 CYCLIC = CohortSettings(size=3, sampling="cyclic")
@@ -86,7 +86,7 @@ FIXED = ClipSettings(norm=5.0, layers="uniform")
 )
 def test_every_kind_gives_the_same_bits(tmp_path: Path, mechanism: Mechanism, cohort: CohortSettings) -> None:
     options = {"privacy": mechanism, "strategy": Uniform(), "cohort": cohort, "data": ToyData(6)}
-    run(tmp_path / "one", **options)
+    play(tmp_path / "one", **options)
     run(tmp_path / "resumed", rounds=2, actors=2, **options)
     run(tmp_path / "resumed", actors=2, **options)
     same(tmp_path / "one", tmp_path / "resumed")

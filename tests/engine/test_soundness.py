@@ -59,7 +59,7 @@ def shipped(cluster: None) -> None:
 ])  # fmt: skip
 def test_the_run_ends_before_a_wrong_state_is_committed(tmp_path: Path, trouble: str, words: str) -> None:
     with pytest.raises(RunError, match=words.replace("[", r"\[")):
-        toys.run(tmp_path, algorithm=Wrong, settings=toys.ToySettings(trouble=trouble), rounds=3)
+        toys.play(tmp_path, algorithm=Wrong, settings=toys.ToySettings(trouble=trouble), rounds=3)
     assert RunFolder(tmp_path).saved_rounds() == [0, 1][: 1 + (trouble == "state")]
 
 

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {"algorithm": toys.Beside, "rounds": 2, "data": toys.T
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder, **OPTIONS)
+    toys.play(folder, **OPTIONS)
     return folder
 
 
@@ -47,7 +47,7 @@ def test_the_means_are_those_by_hand(straight: Path, tmp_path: Path) -> None:
 
 
 def test_the_parameters_are_those_without_vectors(straight: Path, tmp_path: Path) -> None:
-    toys.run(tmp_path, **OPTIONS | {"algorithm": toys.Toy})
+    toys.play(tmp_path, **OPTIONS | {"algorithm": toys.Toy})
     for round in (1, 2):
         with_vectors, without = (RunFolder(folder).load(round).state.params for folder in (straight, tmp_path))
         assert with_vectors.tobytes() == without.tobytes()
@@ -84,7 +84,7 @@ def test_any_placement_gives_the_same_bits(straight: Path, tmp_path: Path, optio
 )
 def test_strategies_that_see_the_whole_cohort_weigh_vectors_too(tmp_path: Path, kind: str) -> None:
     strategy: Strategy = STRATEGIES[kind]()
-    toys.run(tmp_path, strategy=strategy, **OPTIONS | {"rounds": 1})
+    toys.play(tmp_path, strategy=strategy, **OPTIONS | {"rounds": 1})
     given = toys.assignment(tmp_path, **OPTIONS)
     data = given.program.data
     cohort = sample(data.client_ids(), given.plan.cohort, data.cost, given.program.seed, 0)
@@ -107,7 +107,7 @@ SILENT_LONG = [("by_examples", ""), ("by_examples", "vectors"), ("median", ""), 
 )
 def test_clients_may_send_no_parameters(tmp_path: Path, kind: str, what: str) -> None:
     options = OPTIONS | {"algorithm": toys.Silent, "rounds": 1, "lanes": 1}
-    toys.run(tmp_path, strategy=STRATEGIES[kind](), settings=toys.ToySettings(trouble=what), **options)
+    toys.play(tmp_path, strategy=STRATEGIES[kind](), settings=toys.ToySettings(trouble=what), **options)
     (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
     assert row["traffic/up_bytes"] == 3 * (16 + (20 if what else 0))
     assert row["clients/ok"] == 3

@@ -24,7 +24,7 @@ from fedray.core.types import Broadcast, Change, Client, Received, RunError, Ser
 from fedray.engine import session
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import bits, rows, same
-from tests.engine.toys import SIZE, Toy, ToyData, ToySettings, run
+from tests.engine.toys import SIZE, Toy, ToyData, ToySettings, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SEED = 7  # of the toy's program
@@ -94,14 +94,14 @@ OPTIONS: dict[str, Any] = {"rounds": 6, "upload": TopKUpload(0.2, "int8"), "cloc
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("plain")
-    run(folder)
+    play(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def buffered(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("buffered")
-    run(folder, **OPTIONS)
+    play(folder, **OPTIONS)
     return folder
 
 
@@ -113,7 +113,7 @@ def buffered(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
 def test_a_clock_that_waits_for_everybody_changes_no_bit(
     plain: Path, tmp_path: Path, settings: RoundsClock | BufferedClock
 ) -> None:
-    run(tmp_path, clock=clock(settings))
+    play(tmp_path, clock=clock(settings))
     assert without_clock(tmp_path) == rows(plain)
     assert bits(tmp_path, 4) == bits(plain, 4)
 
@@ -132,16 +132,16 @@ def test_several_actors_and_a_resume_give_the_same_bits(buffered: Path, tmp_path
 @pytest.mark.long
 def test_trips_of_a_round_that_does_not_count_are_played_again(buffered: Path, tmp_path: Path) -> None:
     """A crash between the rows of a round and its checkpoint."""
-    run(tmp_path, **OPTIONS | {"rounds": 4, "checkpoint_every": 3, "evaluation": {"every": 9}})
+    play(tmp_path, **OPTIONS | {"rounds": 4, "checkpoint_every": 3, "evaluation": {"every": 9}})
     RunFolder(tmp_path).checkpoints.prune({0, 3})
-    run(tmp_path, **OPTIONS)
+    play(tmp_path, **OPTIONS)
     assert RunFolder(tmp_path).rows("trips.jsonl") == RunFolder(buffered).rows("trips.jsonl")
 
 
 @pytest.mark.long
 def test_pruning_under_a_buffer_with_a_killed_actor(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 4, "clock": clock(FEDBUFF, **ROUGH), "strategy": LayerwisePruning(0.2)}
-    run(tmp_path / "straight", **options)
+    play(tmp_path / "straight", **options)
     trained = {trip["client"] for trip in RunFolder(tmp_path / "straight").rows("trips.jsonl") if trip["used"]}
     deadly = ToySettings(trouble="die once", troubled=tuple(sorted(trained)[:2]), folder=str(tmp_path))
     run(tmp_path / "killed", **options | {"actors": 2}, settings=deadly)
@@ -151,7 +151,7 @@ def test_pruning_under_a_buffer_with_a_killed_actor(tmp_path: Path) -> None:
 def test_fedbuff_by_hand(tmp_path: Path) -> None:
     """A step: theta + sum of s(tau) Delta over the buffer, divided by K. Delta starts from the model tau steps ago."""
     steps, made = 8, clock(FEDBUFF, **ROUGH)
-    run(tmp_path, algorithm=Quadratic, rounds=steps, clock=made)
+    play(tmp_path, algorithm=Quadratic, rounds=steps, clock=made)
     theta, seen, state = [np.zeros(SIZE, np.float32)], set[int](), made.start()
 
     def load(client: int, first: bool) -> Load:
@@ -178,7 +178,7 @@ def test_staleness_of_twice_as_many_clients_as_the_buffer_holds(tmp_path: Path) 
     """
     server, trip = 0.1, 1 + 8 * (2 * 4 * SIZE + 8) / 1e6  # seconds
     made = clock(BufferedClock(concurrency=6, buffer=3, refill="step", server_seconds=server), EqualData())
-    run(tmp_path, clock=made, data=EqualData(), rounds=5, algorithm=Quadratic)
+    play(tmp_path, clock=made, data=EqualData(), rounds=5, algorithm=Quadratic)
     assert [row["virtual/staleness"] for row in rows(tmp_path)] == [0.0, 1.0, 1.0, 1.0, 1.0]
     expected = [trips * trip + steps * server for trips, steps in ((1, 1), (1, 2), (2, 2), (2, 3), (3, 3))]
     # A first trip moves theta_0 and the assets too.
@@ -188,7 +188,7 @@ def test_staleness_of_twice_as_many_clients_as_the_buffer_holds(tmp_path: Path) 
 
 def test_a_round_without_a_quorum_changes_nothing_but_the_time(tmp_path: Path) -> None:
     """A deadline that lets nobody arrive: a trip takes a second at least."""
-    run(tmp_path, clock=clock(RoundsClock(deadline=0.5, quorum=0.5)), rounds=2)
+    play(tmp_path, clock=clock(RoundsClock(deadline=0.5, quorum=0.5)), rounds=2)
     table, folder = rows(tmp_path), RunFolder(tmp_path)
     assert folder.load(2).state.params.tobytes() == folder.load(0).state.params.tobytes()
     assert [(row["virtual/late"], row["clients/ok"], row["clients/dropped"]) for row in table] == [(6, 0, 6)] * 2
@@ -198,7 +198,7 @@ def test_a_round_without_a_quorum_changes_nothing_but_the_time(tmp_path: Path) -
 
 def test_who_arrives_and_what_it_costs(tmp_path: Path) -> None:
     """Over-selection: of eight clients the six fastest are trained; all eight have got the model and spent energy."""
-    run(tmp_path, clock=clock(RoundsClock(over=8 / 6), spread=1.0, watts=3.6, radio=0.0), rounds=2)
+    play(tmp_path, clock=clock(RoundsClock(over=8 / 6), spread=1.0, watts=3.6, radio=0.0), rounds=2)
     trips, table = RunFolder(tmp_path).rows("trips.jsonl"), rows(tmp_path)
     for number in (1, 2):
         ended = [trip for trip in trips if trip["round"] == number]
@@ -217,7 +217,7 @@ def test_who_arrives_and_what_it_costs(tmp_path: Path) -> None:
 def test_the_trip_of_a_client_that_fails_is_in_vain(tmp_path: Path) -> None:
     troubled = tuple(DATA.client_ids()[:4])
     settings = ToySettings(trouble="raise", troubled=troubled)
-    run(tmp_path, settings=settings, rounds=2, clock=clock(RoundsClock()), failures_allowed=1.0)
+    play(tmp_path, settings=settings, rounds=2, clock=clock(RoundsClock()), failures_allowed=1.0)
     trips = RunFolder(tmp_path).rows("trips.jsonl")
     assert all(trip["used"] == (trip["client"] not in troubled) for trip in trips)
     assert 0 < sum(trip["used"] for trip in trips) < len(trips) and rows(tmp_path)[-1]["virtual/wasted_share"] > 0
@@ -236,20 +236,20 @@ def test_only_the_models_of_clients_under_way_are_kept(buffered: Path) -> None:
 @pytest.mark.long
 def test_a_model_keeps_what_travels_alone(tmp_path: Path) -> None:
     options: dict[str, Any] = {"clock": clock(FEDBUFF, **ROUGH), "algorithm": Backbone}
-    run(tmp_path / "run", **options, rounds=3)
+    play(tmp_path / "run", **options, rounds=3)
     models = RunFolder(tmp_path / "run").load(3).models
     assert models and all(written.bytes is not None and written.bytes < 4 * SIZE for written in models.values())
-    run(tmp_path / "run", **options, rounds=5)
-    run(tmp_path / "straight", **options, rounds=5)
+    play(tmp_path / "run", **options, rounds=5)
+    play(tmp_path / "straight", **options, rounds=5)
     same(tmp_path / "run", tmp_path / "straight", 5)
 
 
 def test_a_lost_model_ends_the_resume_in_words(tmp_path: Path) -> None:
-    run(tmp_path, **OPTIONS | {"rounds": 3})
+    play(tmp_path, **OPTIONS | {"rounds": 3})
     for path in (tmp_path / "states").glob("_models*/*.pt"):
         path.unlink()
     with pytest.raises(RunError, match="is missing. It is a model that clients train from: put the file back"):
-        run(tmp_path, **OPTIONS)
+        play(tmp_path, **OPTIONS)
 
 
 def test_nobody_is_there_for_days(tmp_path: Path) -> None:
@@ -259,5 +259,5 @@ def test_nobody_is_there_for_days(tmp_path: Path) -> None:
     made = clock(RoundsClock())
     made = Clock(made.settings, replace(made.devices, availability=windows), made.ids, SEED, 6)
     with pytest.raises(RunError, match="no client is available for seven days.*devices.availability"):
-        run(tmp_path, clock=made, rounds=40)
+        play(tmp_path, clock=made, rounds=40)
     assert rows(tmp_path)[-1]["virtual/hours"] < 1 / 50

@@ -66,7 +66,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Callable[
     @cache
     def folder(kind: str) -> Path:
         made = tmp_path_factory.mktemp(kind)
-        toys.run(made, strategy=strategy(kind), rounds=2)
+        toys.play(made, strategy=strategy(kind), rounds=2)
         return made
 
     return folder
@@ -136,7 +136,7 @@ def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: P
         "cohort": 3,
         "lanes": 2,
     }
-    toys.run(tmp_path / "pooled", **options)
+    toys.play(tmp_path / "pooled", **options)
     trouble = toys.ToySettings(trouble="die once", troubled=("client-01", "client-02"), folder=str(tmp_path))
     toys.run(tmp_path / "killed", settings=trouble, placement="dedicated", **options)
     assert list(tmp_path.glob("dead-*"))
@@ -146,7 +146,7 @@ def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: P
 @pytest.mark.parametrize("trouble", [pytest.param("nan", marks=pytest.mark.long), "raise"])
 def test_one_that_fails_is_left_out_before_any_median(tmp_path: Path, trouble: str) -> None:
     settings = toys.ToySettings(trouble=trouble, troubled=("client-03",))
-    toys.run(tmp_path, strategy=strategy("median"), settings=settings, failures_allowed=0.2, rounds=2)
+    toys.play(tmp_path, strategy=strategy("median"), settings=settings, failures_allowed=0.2, rounds=2)
     failed = {failure["client"] for failure in RunFolder(tmp_path).rows("failures.jsonl")}
     assert failed == {"client-03"}
     assert np.isfinite(np.frombuffer(bits(tmp_path, 2)[0], np.float32)).all()
