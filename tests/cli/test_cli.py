@@ -42,7 +42,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def straight(config: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+def straight(config: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, in_process: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
     (folder / "gate").touch()
     return Path(fedray.run(gated(config, folder), out=folder / "run").folder)

@@ -17,15 +17,27 @@ from fedray.engine.actors import ClientActor
 from fedray.engine.driver import Assignment
 from fedray.engine.hangs import Hangs
 from fedray.engine.pool import Pool
+from fedray.engine.telemetry.progress import Display
+
+
+def fits(assignment: Assignment) -> bool:
+    """Whether the run has one client actor, which any process can be."""
+    share, engine = assignment.share, assignment.plan.engine
+    return share.actors == 1 and not share.gpus and engine.placement == "pooled"
 
 
 def run(assignment: Assignment) -> dict[str, Any]:
-    """As `session.run`, with one client actor."""
+    """As `session.run`, for a run that `fits`. Its events are shown once it has ended."""
+    assert fits(assignment)
     deterministic = torch.are_deterministic_algorithms_enabled()
+    driver = Driver(assignment, detached=False)
     try:
-        return Driver(assignment, detached=False).run()
+        return driver.run()
     finally:
         torch.use_deterministic_algorithms(deterministic)
+        with Display.for_terminal() as display:
+            for event in driver.events(0, 0.0):
+                display.show(event)
 
 
 class Driver(drivers.Driver):
@@ -33,7 +45,6 @@ class Driver(drivers.Driver):
 
     def _start_pool(self, run: str) -> Pool:
         mine, engine = self.assignment, self.assignment.plan.engine
-        assert mine.share.actors == 1 and not mine.share.gpus and engine.placement == "pooled"
         me, hold = Handle(self), engine.hold_gb * 1e9
 
         def make(slot: int) -> Handle:

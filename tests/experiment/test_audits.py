@@ -56,7 +56,7 @@ def played(corpus: Path, out: Path, audit: dict[str, Any], **changes: Any) -> fe
 
 
 @pytest.mark.long
-def test_speakers_outside_do_not_train(cluster: None, corpus: Path, tmp_path: Path) -> None:
+def test_speakers_outside_do_not_train(in_process: None, corpus: Path, tmp_path: Path) -> None:
     result = played(corpus, tmp_path / "run", {"kind": "speakers", "clients": 8}, cohort={"fraction": 1.0})
     table = [line.split("\t") for line in RunFolder(result.folder).read_text("audit.tsv").splitlines()[1:]]
     clients = set(result.clients()["client"])
@@ -68,7 +68,7 @@ def test_speakers_outside_do_not_train(cluster: None, corpus: Path, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_canaries_are_clients_whose_scores_have_the_same_bits(cluster: None, corpus: Path, tmp_path: Path) -> None:
+def test_canaries_are_clients_whose_scores_have_the_same_bits(in_process: None, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("espeakng_loader", reason="espeak-ng is not installed (pip install fedray[synth])")
     audit = {"kind": "canaries", "clients": 10, "utterances": 2, "repeat": 2}
     cohort = {"fraction": 1.0}

@@ -17,11 +17,11 @@ from fedray.experiment.description import differences
 from tests import speech
 from tests.engine.runs import bits, rows
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> Path:
     settings = speech.settings(corpus, rounds=2)
     settings["algorithm"] |= {"schedule": {"kind": "cosine", "floor": 0.1}}
     folder = fedray.run(settings, out=tmp_path_factory.mktemp("straight") / "run").folder

@@ -16,7 +16,7 @@ from fedray.experiment import Config
 from tests import speech
 from tests.engine.runs import rows, same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 3
 SPARSE = {"upload": {"kind": "topk", "share": 0.1, "values": "int8"}, "download": "int8"}
 
@@ -31,7 +31,7 @@ def built(given: dict[str, Any]) -> tuple[Config, Algorithm]:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 
 

@@ -18,7 +18,7 @@ from tests import speech
 from tests.algorithms.test_fedlora import FEDLORA
 from tests.engine.runs import same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 3
 
 
@@ -34,7 +34,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 
 

@@ -17,7 +17,7 @@ import fedray
 from tests import speech
 from tests.algorithms.test_fedmem import FEDMEM
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 def settings(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fedray.storage import serialize
 from tests import keywords
 from tests.engine.runs import bits, rows
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("in_process")
 ROUNDS = 3
 
 
@@ -42,7 +42,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 
 

@@ -16,7 +16,7 @@ from fedray.runs.folder import RunFolder
 from tests import keywords
 from tests.engine.runs import same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 3
 
 
@@ -54,7 +54,7 @@ def weights(corpus: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(settings(corpus, weights), out=tmp_path_factory.mktemp("straight") / "run")
 
 

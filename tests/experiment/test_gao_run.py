@@ -17,7 +17,7 @@ from tests import speech
 from tests.algorithms.test_gao import CRDNN, GAO
 from tests.engine.runs import same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.nightly]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.nightly]
 ROUNDS = 3
 
 
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 
 

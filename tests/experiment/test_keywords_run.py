@@ -15,7 +15,7 @@ from fedray.runs.folder import RunFolder
 from tests import keywords
 from tests.engine.runs import bits, rows
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(keywords.settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 
 

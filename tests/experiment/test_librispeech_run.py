@@ -37,7 +37,7 @@ def write_tree(root: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_official_layout_runs(cluster: None, tmp_path: Path) -> None:
+def test_the_official_layout_runs(in_process: None, tmp_path: Path) -> None:
     write_tree(tmp_path)
     data = {"corpus": "librispeech", "root": str(tmp_path), "server": {"share": 0.5}}
     data["options"] = {"test": ["test-clean", "test-other"]}
@@ -49,7 +49,7 @@ def test_the_official_layout_runs(cluster: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["103-1200-0001.flac", "103-1200.trans.txt"])
-def test_what_is_missing_is_named(cluster: None, tmp_path: Path, lost: str) -> None:
+def test_what_is_missing_is_named(in_process: None, tmp_path: Path, lost: str) -> None:
     write_tree(tmp_path)
     next(tmp_path.rglob(lost)).unlink()
     data = {"corpus": "librispeech", "root": str(tmp_path), "server": {"share": 0.5}}

@@ -13,7 +13,7 @@ from fedray.runs.folder import RunFolder
 from tests import keywords
 from tests.engine.runs import same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.nightly]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.nightly]
 ROUNDS = 3
 
 
@@ -30,7 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> fedray.Result:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
     return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
 
 

@@ -12,7 +12,7 @@ from tests.engine.runs import bits, rows
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("in_process")
 def test_any_number_of_actors_trains_the_same_seed_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty cache each; all three find it under the same name."""
     speech.write_corpus(tmp_path / "tones")

@@ -18,7 +18,7 @@ from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.engine.runs import rows, same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 
 
 def settings(corpus: Path, actors: int, vectorise: int | str = 2) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def settings(corpus: Path, actors: int, vectorise: int | str = 2) -> dict[str, A
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> Path:
     folder = fedray.run(settings(corpus, 1), out=tmp_path_factory.mktemp("straight") / "run").folder
     assert isinstance(folder, Path)
     return folder

@@ -21,7 +21,7 @@ from tests import speech
 from tests.engine.runs import same
 from tests.training.test_translation import settings
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 2
 PRETRAIN = {"steps": 120, "warmup": 10, "batch": 8, "lr": 5e-3}
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
 def straight(
-    request: pytest.FixtureRequest, corpus: Path, tmp_path_factory: pytest.TempPathFactory, cluster: None
+    request: pytest.FixtureRequest, corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None
 ) -> tuple[str, Path]:
     out = tmp_path_factory.mktemp(request.param) / "run"
     return request.param, fedray.run(wanted(corpus, request.param), out=out).folder

@@ -20,7 +20,7 @@ from tests.algorithms.test_fedlora import FEDLORA
 from tests.chaos.faults import kill_all
 from tests.engine.runs import rows, same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.long]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS, KILLS = 6, 5
 PHONE = {"seconds": 0.5, "down": 1e6, "up": 1e6, "watts": 2, "radio": 1, "lost": 0.2}
 VIRTUAL = {
@@ -67,7 +67,7 @@ def given(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def straight(given: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
+def straight(given: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, in_process: None) -> Path:
     folder = fedray.run(given, out=tmp_path_factory.mktemp("straight") / "run").folder
     assert isinstance(folder, Path)
     return folder

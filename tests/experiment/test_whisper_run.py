@@ -20,7 +20,7 @@ from tests.training import test_translation
 transformers = pytest.importorskip("transformers")
 from tests.whisper import SPECIAL, write_checkpoint  # noqa: E402 - it needs transformers
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.nightly]
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.nightly]
 TUNING = {"kind": "fedlora", "lora": ADAPTERS, "client": {"lr": 0.05, "warmup": 1, "epochs": 4}}
 REMEMBERING = {"kind": "fedmem", "k": [1, 2], "share": [0.5], "temperature": [1.0], "memory": {"keys": "states"}}
 
