@@ -4,6 +4,8 @@ stays above.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,11 @@ def test_no_file_is_longer_than_300_lines() -> None:
         for path in folder.rglob("*.py")
     }
     assert not {path: lines for path, lines in long.items() if lines > 300}
+
+
+def test_actors_do_not_load_what_few_runs_need() -> None:
+    """Each of thousands of actors pays for it when it starts: SciPy's parts half a second, plots another."""
+    heavy = ("scipy.stats", "scipy.optimize", "matplotlib", "pandas", "torchaudio", "speechbrain", "ray.tune")
+    code = f"import sys, fedray.engine.driver; print(*[name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

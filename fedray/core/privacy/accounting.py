@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from fedray.core.privacy.divergences import Grid, Orders, between, poisson, skellam, without_replacement
 from fedray.core.privacy.factorisation import sensitivities
@@ -72,7 +72,7 @@ class Sampling:
         """The rounds that a client is in, or of random cohorts a number that it exceeds with probability `beyond`."""
         if self.kind == "cyclic":
             return -(-rounds // self.groups)
-        return int(stats.binom.isf(beyond, rounds, self.rate)) if self.drawn else rounds
+        return int(scipy.stats.binom.isf(beyond, rounds, self.rate)) if self.drawn else rounds
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,10 @@ class Account:
         The two cases of dp-accounting's TruncatedSubsampledGaussianDpEvent (arXiv 2508.15089): whether the others fill
         the cohort, and if so, the probability that the client is in it.
         """
-        full = float(stats.binom.sf(limit - 1, self.sampling.population - 1, self.sampling.rate))
+        full = float(scipy.stats.binom.sf(limit - 1, self.sampling.population - 1, self.sampling.rate))
         if not full:
             return self._poisson
-        chosen = float(stats.binom.sf(limit, self.sampling.population, self.sampling.rate))
+        chosen = float(scipy.stats.binom.sf(limit, self.sampling.population, self.sampling.rate))
         replaced = _replaced(chosen * limit / (full * self.sampling.population), self.noise)
         powers = _orders() - 1
         logs = np.logaddexp(math.log1p(-full) + powers * self._poisson, math.log(full) + powers * replaced)

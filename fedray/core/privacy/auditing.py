@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import beta, binom, chi2, mannwhitneyu, norm, t
+import scipy  # loads its parts when they are used: a driver needs none of them, and they take half a second
 
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Vector
@@ -38,7 +37,7 @@ class Rate:
 def auroc(inside: Scores, outside: Scores) -> float:
     """The probability that a random canary inside has a larger score than one outside; ties count half."""
     _check(inside, outside)
-    return float(mannwhitneyu(inside, outside).statistic) / (len(inside) * len(outside))
+    return float(scipy.stats.mannwhitneyu(inside, outside).statistic) / (len(inside) * len(outside))
 
 
 def clopper_pearson(count: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -85,8 +84,8 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     """
     assert 0 <= correct <= guesses <= canaries
     q = 1 / (1 + math.exp(-epsilon))
-    tail = float(binom.sf(correct - 1, guesses, q))
-    below = np.cumsum(binom.pmf(np.arange(correct - 1, -1, -1), guesses, q))
+    tail = float(scipy.stats.binom.sf(correct - 1, guesses, q))
+    below = np.cumsum(scipy.stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, q))
     steepest = float(np.max(below / np.arange(1, correct + 1), initial=0.0))
     return min(1.0, tail + 2 * canaries * delta * steepest)
 
@@ -155,10 +154,9 @@ def separation(inside: Scores, outside: Scores, confidence: float = 0.95) -> Sep
     apart = float(np.mean(inside) - np.mean(outside))
     if deviation == 0:
         raise ValueError("the scores of all canaries are equal, or they have no noise at all: there is no estimate")
-    least = apart - float(t.ppf(1 - side, freedom)) * deviation * math.sqrt(1 / len(inside) + 1 / len(outside))
-    return Separation(
-        max(0.0, apart / deviation), max(0.0, least / math.sqrt(squares / float(chi2.ppf(side, freedom))))
-    )
+    margin = float(scipy.stats.t.ppf(1 - side, freedom)) * deviation * math.sqrt(1 / len(inside) + 1 / len(outside))
+    widest = math.sqrt(squares / float(scipy.stats.chi2.ppf(side, freedom)))
+    return Separation(max(0.0, apart / deviation), max(0.0, apart - margin) / widest)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -166,7 +164,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     if mu <= 0:
         return 0.0
     far = epsilon / mu
-    return float(norm.cdf(mu / 2 - far) - math.exp(epsilon + float(norm.logcdf(-mu / 2 - far))))
+    return float(scipy.stats.norm.cdf(mu / 2 - far) - math.exp(epsilon + float(scipy.stats.norm.logcdf(-mu / 2 - far))))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -174,7 +172,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     most = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # the tail bound of the privacy loss
-    return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-9))
+    return float(scipy.optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-9))
 
 
 def _refuted(canaries: int, guesses: int, correct: int, delta: float, error: float) -> float:
@@ -185,17 +183,17 @@ def _refuted(canaries: int, guesses: int, correct: int, delta: float, error: flo
 
     if above(0.0) >= 0:
         return 0.0
-    return float(brentq(above, 0.0, LARGEST, xtol=1e-6)) if above(LARGEST) > 0 else LARGEST
+    return float(scipy.optimize.brentq(above, 0.0, LARGEST, xtol=1e-6)) if above(LARGEST) > 0 else LARGEST
 
 
 def _least(count: npt.ArrayLike, trials: int, side: float) -> npt.NDArray[np.float64]:
     count = np.asarray(count)
-    return np.where(count == 0, 0.0, beta.ppf(side, np.maximum(count, 1), trials - count + 1))
+    return np.where(count == 0, 0.0, scipy.stats.beta.ppf(side, np.maximum(count, 1), trials - count + 1))
 
 
 def _most(count: npt.ArrayLike, trials: int, side: float) -> npt.NDArray[np.float64]:
     count = np.asarray(count)
-    return np.where(count == trials, 1.0, beta.ppf(1 - side, count + 1, np.maximum(trials - count, 1)))
+    return np.where(count == trials, 1.0, scipy.stats.beta.ppf(1 - side, count + 1, np.maximum(trials - count, 1)))
 
 
 def _halves(scores: Scores, name: str) -> tuple[Scores, Scores]:

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_toeplitz
+import scipy
 
 Numbers = npt.NDArray[np.float64]
 
@@ -36,7 +36,9 @@ def sensitivities(bands: int, rounds: int, every: int) -> Numbers:
     first = np.zeros(rounds)
     first[0] = 1.0
     band = coefficients(bands)[:rounds]
-    column = solve_toeplitz((np.pad(band, (0, rounds - len(band))), first), first)  # of C, the inverse of the band
+    column = scipy.linalg.solve_toeplitz(
+        (np.pad(band, (0, rounds - len(band))), first), first
+    )  # of C, the inverse of the band
     moved = np.zeros(rounds)
     for start in range(0, rounds, every):
         moved[start:] += column[: rounds - start]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from scipy.optimize import brentq
+import scipy
 
 from fedray.core.privacy.accounting import MOST_TIGHT, Account, Sampling
 from fedray.core.privacy.settings import Local, Private
@@ -90,7 +90,7 @@ def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
         )
     if above(least, *cheap) < 0:
         return LEAST
-    rough = brentq(above, least, most, cheap, xtol=1e-3)
+    rough = scipy.optimize.brentq(above, least, most, cheap, xtol=1e-3)
     spent = Account.guarantee if epsilon < MOST_TIGHT / 2 else Account.epsilon
     return math.exp(_nearby(lambda logarithm: above(logarithm, spent, sampling), rough))
 

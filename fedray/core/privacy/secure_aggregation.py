@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
+import scipy
 
 KEY = 32  # bytes of a public key, as in both papers
 SHARE = 32  # bytes of a share of a key

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
-from scipy.optimize import brentq
+import scipy
 
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
@@ -76,7 +75,7 @@ class Encoding:
         transform may give single numbers twice the mean of the first term.
         """
         most = self.half / self.bound * math.sqrt(self.length)  # more than one client's update could have
-        return float(brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
+        return float(scipy.optimize.brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
 
     @property
     def rounded_bound(self) -> float:
