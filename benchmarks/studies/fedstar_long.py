@@ -7,11 +7,13 @@ Embedded keywords, temperature 1, batches of four clips in all arms. Each step o
 unlabelled ones; `beta = 0` takes the same steps without pseudo-labels, and so does the supervised federation with
 1/L - 1 passes a round. Scores are those of the best round by dev, on new speakers. Writes
 benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished runs are kept. Several processes
-with --seeds of their own share the work; with all seeds the page is written from their runs.
+with --seeds of their own share the work; with all seeds the page is written from their runs. Where the folder of a run
+is gone, its numbers are those of the page before.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -24,7 +26,7 @@ from benchmarks import study
 from fedray.report.canvas import COLOURS, STYLE
 
 Found = dict[str, list[dict[str, Any]]]  # arm -> its runs
-NONE = "FedSTAR, beta = 0"
+SUPERVISED, NONE = "supervised", "FedSTAR, beta = 0"
 BATCH = "algorithm.client.batch=4"
 
 
@@ -33,33 +35,53 @@ def arms(labels: float) -> dict[str, tuple[str, list[str]]]:
     passes = round((1 - labels) / labels)
     star = {f"FedSTAR, beta = {beta:g}": ("embedded", [f"algorithm.beta={beta:g}", BATCH]) for beta in (0, 0.5, 1)}
     return {
-        "supervised": ("baselines/supervised", [BATCH]),
+        SUPERVISED: ("baselines/supervised", [BATCH]),
         "supervised, as many steps": ("baselines/supervised", [BATCH, f"algorithm.client.epochs={passes}"]),
         **star,
     }
 
 
-def play(place: Path, config: str, settings: Sequence[str]) -> dict[str, Any]:
+def earlier(rounds: int) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """The runs of the page before, by setting, arm and seed; none of another length."""
+    path = study.RESULTS / "fedstar_long.json"
+    page = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rounds": None}
+    if page["rounds"] != rounds:
+        return {}
+    parts = page["found"].items()
+    return {(title, arm, run["seed"]): run for title, found in parts for arm, runs in found.items() for run in runs}
+
+
+def play(place: Path, config: str, settings: Sequence[str], seed: int) -> dict[str, Any]:
     """The scores of a run, its right answers by speaker, and dev and pseudo-labels by round."""
     print(place, flush=True)
-    results = study.run(f"configs/fedstar/{config}.yaml", settings, place)
+    results = study.run(f"configs/fedstar/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *settings], place)
     rows = study.rounds(place)
+    counts = study.right_by_speaker(study.predictions(place, "best"))
     return {
+        "seed": seed,
         "best": results["best"],
-        "counts": study.right_by_speaker(study.predictions(place, "best")),
+        "right of": {speaker: f"{right} {clips}" for speaker, (clips, right) in counts.items()},
         "dev": [(row["round"], row["dev/accuracy"]) for row in rows if row.get("dev/accuracy") is not None],
         "kept": [row.get("train/labels_kept") for row in rows],
         "right": [row.get("train/label_accuracy") for row in rows],
     }
 
 
+def by_speaker(run: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Speaker -> (clips, right answers)."""
+    pairs = {speaker: words.split() for speaker, words in run["right of"].items()}
+    return {speaker: (int(clips), int(right)) for speaker, (right, clips) in pairs.items()}
+
+
 def table(found: Found) -> str:
-    """One row an arm: its accuracy, its gain over the same steps without pseudo-labels, what it kept of these."""
+    """One row an arm: its accuracy, its gains, what it kept of its pseudo-labels."""
     rows = []
     for arm, runs in found.items():
         row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
-        before, after = ([run["counts"] for run in found[name]] for name in (NONE, arm))
-        row["gain over beta = 0"] = "" if arm == NONE else str(study.change(before, after, "points"))
+        after = [by_speaker(run) for run in found[arm]]
+        for name, other in (("beta = 0", NONE), ("supervised", SUPERVISED)):
+            before = [by_speaker(run) for run in found[other]]
+            row[f"gain over {name}"] = "" if arm == other else str(study.change(before, after, "points"))
         for name, key in (("kept", "kept"), ("of these right", "right")):
             last = [value for run in runs for value in run[key][-5:] if value is not None]
             row[f"{name}, last 5 rounds (%)"] = f"{mean(last):.0f}" if last and arm.startswith("FedSTAR") else ""
@@ -91,28 +113,29 @@ def main() -> None:
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
     chosen = parser.parse_args()
     common = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
-    parts: dict[str, Found] = {}
+    parts, before = dict[str, Found](), earlier(chosen.rounds)
     for count in chosen.clients:
         for labels in chosen.labels:
             clients = [f"data.clients.count={count}", f"data.labelled.share={labels:g}"]
+            title = f"N = {count}, L = {100 * labels:g} %"
             found: Found = {arm: [] for arm in arms(labels)}
             for seed in chosen.seeds:
                 for number, (arm, (config, overrides)) in enumerate(arms(labels).items()):
                     place = chosen.runs / f"n{count}-l{labels:g}" / f"seed-{seed}" / f"arm-{number}"
-                    seeds = [f"seed={seed}", f"data.seed={seed}"]
-                    found[arm].append(play(place, config, [*seeds, *common, *clients, *overrides]))
-            parts[f"N = {count}, L = {100 * labels:g} %"] = found
+                    known = before.get((title, arm, seed))
+                    if known is None or place.exists():
+                        known = play(place, config, [*common, *clients, *overrides], seed)
+                    found[arm].append(known)
+            parts[title] = found
     text = f"# FedSTAR over {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains in points "
-    text += "over the same steps without pseudo-labels,\nwith the 95 % interval of a paired bootstrap over speakers.\n"
+    text += "over the same steps without pseudo-labels (beta = 0)\nand over the supervised federation, with the 95 % "
+    text += "interval of a paired bootstrap over speakers.\n"
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)
     if len(chosen.seeds) > 1:
         text += "\n![Dev accuracy by round](fedstar_long.png)\n"
-        numbers = {
-            title: {arm: [{**run, "counts": None} for run in runs] for arm, runs in found.items()}
-            for title, found in parts.items()
-        }
-        study.write("fedstar_long", text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
+        numbers = {"rounds": chosen.rounds, "found": parts}
+        study.write("fedstar_long", text, numbers, study.command(parser, chosen), chosen.seeds)
         draw(parts, study.RESULTS / "fedstar_long.png")
 
 
