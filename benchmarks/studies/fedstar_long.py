@@ -93,7 +93,7 @@ def table(found: Found) -> str:
 def draw(parts: Mapping[str, Found], path: Path) -> None:
     """Dev accuracy by round, mean over the seeds, one panel a setting."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5 * len(parts), 3.8), layout="constrained")
+        figure = Figure(figsize=(max(7, 5 * len(parts)), 4.2), layout="constrained")
         for place, (title, found) in enumerate(parts.items(), 1):
             axes = figure.add_subplot(1, len(parts), place)
             for colour, (arm, runs) in zip(COLOURS, found.items(), strict=False):
@@ -103,7 +103,7 @@ def draw(parts: Mapping[str, Found], path: Path) -> None:
             axes.set_title(title)
             axes.set_xlabel("round")
             axes.set_ylabel("dev accuracy (%)")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
         figure.savefig(path, dpi=150)
 
 
