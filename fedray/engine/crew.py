@@ -16,7 +16,8 @@ from fedray.engine.jobs import Reference
 from fedray.engine.nodes import kill_on, kills_in, read_on
 from fedray.engine.ray_deaths import DEATHS, death_of, eviction, uncoloured
 
-READY_SECONDS = 120.0
+# For actors to start. Each takes seconds of CPU to import torch; on a machine with more work than cores, minutes.
+READY_SECONDS = 300.0
 SHORT_OF_MEMORY = 2  # deaths for memory in a run, from which on each leaves one actor less
 
 

@@ -30,7 +30,7 @@ WORKLOADS: list[dict[str, Any]] = [
 DEADLINE = {"factor": 5.0, "floor_s": 6.0}
 # At most: starts of a run, strikes of a start, seconds until its end. A node that dies while actors start is waited for
 # (READY_SECONDS of the crew) before the run ends in words.
-STARTS, STRIKES, SECONDS = 30, 4, 240.0
+STARTS, STRIKES, SECONDS = 30, 4, 420.0
 Bits = tuple[bytes, dict[str, bytes]]
 
 

@@ -83,7 +83,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> bytes:
     return theta_0(spreading(tmp_path_factory.mktemp("alone"), 1))
 
 
-@pytest.mark.parametrize("actors", [2, 3, 4])
+@pytest.mark.parametrize("actors", [2, 3, pytest.param(4, marks=pytest.mark.long)])
 def test_any_number_of_actors_gives_the_same_bits(alone: bytes, tmp_path: Path, actors: int) -> None:
     assert theta_0(spreading(tmp_path, actors)) == alone
     assert len(list(tmp_path.glob("pid-*"))) == min(actors, PARTS), "an actor had no part"
