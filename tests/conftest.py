@@ -93,15 +93,13 @@ def cluster(cache: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def in_process(cluster: None) -> Iterator[None]:
+def in_process(cluster: None, no_ray: None) -> Iterator[None]:
     """Runs on one client actor, and what is done before them, take no processes of Ray: see `engine.in_process`."""
-    from fedray.core.parallel import serial
     from fedray.engine import session
     from tests.engine import in_process
 
     on_ray = session.run
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "parallel", serial)
         patch.setattr(session, "beside", lambda function: None)
         patch.setattr(session, "run", lambda given: (in_process.run if in_process.fits(given) else on_ray)(given))
         yield

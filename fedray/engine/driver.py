@@ -179,21 +179,23 @@ class Driver:
         except (OSError, RunError) as error:  # a full disk, most likely the one that the text is about
             self._warn(f"{name} could not be written: {error}")
 
+    def _client_actor(self, slot: int, *arguments: Any) -> Any:
+        """Start a client actor; `arguments` are those of `ClientActor` but the last one, this driver."""
+        share, where = self.assignment.share, bundle(self.assignment.group, CLIENT_BUNDLE + slot)
+        booked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "scheduling_strategy": where}
+        return ray.remote(**booked)(ClientActor).remote(*arguments, ray.get_runtime_context().current_actor)
+
     def _start_pool(self, run: str) -> Pool:
         share, engine = self.assignment.share, self.assignment.plan.engine
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))
-        me = ray.get_runtime_context().current_actor
         hold, dedicated = engine.hold_gb * 1e9, engine.placement == "dedicated"
         several = sum(node["Alive"] for node in ray.nodes()) > 1
         if several:
             self.folder.write_text("probe/driver", run)
 
         def make(slot: int) -> Any:
-            where = bundle(self.assignment.group, CLIENT_BUNDLE + slot)
-            booked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "scheduling_strategy": where}
-            remote = ray.remote(**booked)(ClientActor)
-            return remote.remote(program, assets, share.gpus, hold, dedicated, run, me)
+            return self._client_actor(slot, program, assets, share.gpus, hold, dedicated, run)
 
         self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
         folder = str(self.assignment.folder) if several else None

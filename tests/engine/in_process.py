@@ -15,8 +15,6 @@ import torch
 from fedray.engine import driver as drivers
 from fedray.engine.actors import ClientActor
 from fedray.engine.driver import Assignment
-from fedray.engine.hangs import Hangs
-from fedray.engine.pool import Pool
 from fedray.engine.telemetry.progress import Display
 
 
@@ -43,15 +41,8 @@ def run(assignment: Assignment) -> dict[str, Any]:
 class Driver(drivers.Driver):
     """The driver, with a client actor of its own process."""
 
-    def _start_pool(self, run: str) -> Pool:
-        mine, engine = self.assignment, self.assignment.plan.engine
-        me, hold = Handle(self), engine.hold_gb * 1e9
-
-        def make(slot: int) -> Handle:
-            return Handle(ClientActor(copied(mine.program), copied(dict(mine.assets)), 0.0, hold, False, run, me))
-
-        hangs = Hangs(engine.hang_warning_s, self._warn, "", engine.deadline)
-        return Pool(make, 1, engine.replacements, lambda: self._wish, None, self._warn, hangs)
+    def _client_actor(self, slot: int, *arguments: Any) -> Handle:
+        return Handle(ClientActor(*map(copied, arguments), Handle(self)))
 
 
 class Handle:

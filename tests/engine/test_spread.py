@@ -19,7 +19,7 @@ from fedray.engine.deaths import Cause, Death
 from fedray.engine.driver import Assignment
 from fedray.engine.jobs import InitPart
 from fedray.engine.spread import Spread
-from tests.engine import in_process, toys
+from tests.engine import toys
 
 STEPS, PARTS = 8, 3
 
@@ -61,7 +61,7 @@ class Spreading(toys.Toy):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shipped(cluster: None) -> None:
+def shipped(in_process: None) -> None:
     session.ship(sys.modules[__name__])  # the actors cannot import it
 
 
@@ -74,7 +74,7 @@ def spreading(folder: Path, actors: int, **settings: Any) -> Assignment:
 
 
 def theta_0(given: Assignment) -> bytes:
-    (session if given.share.actors > 1 else in_process).run(given)
+    session.run(given)
     return toys.RunFolder(given.folder).load(0).state.params.tobytes()
 
 

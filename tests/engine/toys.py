@@ -42,6 +42,7 @@ from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSet
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
+from tests.engine import in_process
 
 SIZE = 1000
 
@@ -256,8 +257,6 @@ def run(folder: Path | str, **options: Any) -> dict[str, Any]:
 
 def play(folder: Path | str, **options: Any) -> dict[str, Any]:
     """As `run` with one actor, for a fraction of the time: see `in_process`."""
-    from tests.engine import in_process
-
     given = assignment(folder, **options)
     assert "die" not in given.program.algorithm.settings.trouble, "this process would die"
     return in_process.run(given)

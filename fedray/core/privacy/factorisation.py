@@ -36,9 +36,8 @@ def sensitivities(bands: int, rounds: int, every: int) -> Numbers:
     first = np.zeros(rounds)
     first[0] = 1.0
     band = coefficients(bands)[:rounds]
-    column = scipy.linalg.solve_toeplitz(
-        (np.pad(band, (0, rounds - len(band))), first), first
-    )  # of C, the inverse of the band
+    band = np.pad(band, (0, rounds - len(band)))
+    column = scipy.linalg.solve_toeplitz((band, first), first)  # of C, the inverse of the band
     moved = np.zeros(rounds)
     for start in range(0, rounds, every):
         moved[start:] += column[: rounds - start]
