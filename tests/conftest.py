@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,13 +94,21 @@ def cluster(cache: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def in_process(cluster: None, no_ray: None) -> Iterator[None]:
-    """Runs on one client actor, and what is done before them, take no processes of Ray: see `engine.in_process`."""
+def in_process(cluster: None, no_ray: None) -> Iterator[Callable[..., Any]]:
+    """Runs, and what is done before them, take no processes of Ray: see `engine.in_process`."""
     from fedray.engine import session
     from tests.engine import in_process
 
     on_ray = session.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "beside", lambda function: None)
-        patch.setattr(session, "run", lambda given: (in_process.run if in_process.fits(given) else on_ray)(given))
-        yield
+        patch.setattr(session, "run", in_process.run)
+        yield on_ray
+
+
+@pytest.fixture
+def on_ray(in_process: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's runs take actors of Ray, where those of its module do not."""
+    from fedray.engine import session
+
+    monkeypatch.setattr(session, "run", in_process)

@@ -1,32 +1,32 @@
-"""Runs whose driver and client actor are objects of this process.
+"""Runs whose driver and client actors are objects of this process.
 
-Ray takes seconds of CPU to start an actor, and most tests of the engine are not about actors: what a run computes does
-not depend on them. Jobs, their inputs and their results pass Ray's object store as ever.
+Ray takes seconds of CPU to start an actor, and most tests of the engine are not about processes. Jobs, their inputs and
+their results pass Ray's object store as ever, and each actor has its own state of the global random generators, as each
+process has: a result that depends on it differs with the number of actors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
+import numpy as np
 import ray
 import torch
 
+from fedray.core.seeds import seed_all
 from fedray.engine import driver as drivers
 from fedray.engine.actors import ClientActor
 from fedray.engine.driver import Assignment
 from fedray.engine.telemetry.progress import Display
 
 
-def fits(assignment: Assignment) -> bool:
-    """Whether the run has one client actor, which any process can be."""
-    share, engine = assignment.share, assignment.plan.engine
-    return share.actors == 1 and not share.gpus and engine.placement == "pooled"
-
-
 def run(assignment: Assignment) -> dict[str, Any]:
-    """As `session.run`, for a run that `fits`. Its events are shown once it has ended."""
-    assert fits(assignment)
+    """As `session.run`, without GPUs. Its events are shown once it has ended."""
+    assert not assignment.share.gpus
     deterministic = torch.are_deterministic_algorithms_enabled()
     driver = Driver(assignment, detached=False)
     try:
@@ -39,20 +39,58 @@ def run(assignment: Assignment) -> dict[str, Any]:
 
 
 class Driver(drivers.Driver):
-    """The driver, with a client actor of its own process."""
+    """The driver, with client actors of its own process."""
 
     def _client_actor(self, slot: int, *arguments: Any) -> Handle:
-        return Handle(ClientActor(*map(copied, arguments), Handle(self)))
+        return Handle(ClientActor(*map(copied, arguments), Handle(self)), Generators(slot))
+
+
+class Generators:
+    """The global random generators of another process."""
+
+    def __init__(self, number: int) -> None:
+        here = self._swap()
+        seed_all("another process", number)
+        self._state = self._swap(here)
+
+    @staticmethod
+    def _swap(state: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
+        """The state of this process' generators, which then have `state`."""
+        before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        if state is not None:
+            for restore, value in zip((random.setstate, np.random.set_state, torch.set_rng_state), state, strict=True):
+                restore(value)
+        return before
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        here = self._swap(self._state)
+        try:
+            yield
+        finally:
+            self._state = self._swap(here)
 
 
 class Handle:
-    """Stands for Ray's handle of an actor."""
+    """Stands for Ray's handle of an actor, and like that travels by reference."""
 
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
+    def __init__(self, actor: Any, generators: Generators | None = None) -> None:
+        self._actor, self._generators = actor, generators
+        HANDLES[id(self)] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return handle, (id(self),)
 
     def __getattr__(self, name: str) -> Method:
-        return Method((lambda: None) if name == "__ray_terminate__" else getattr(self._actor, name))
+        function = (lambda: None) if name == "__ray_terminate__" else getattr(self._actor, name)
+        return Method(self._generators.in_use()(function) if self._generators else function)
+
+
+HANDLES: WeakValueDictionary[int, Handle] = WeakValueDictionary()
+
+
+def handle(number: int) -> Handle:
+    return HANDLES[number]
 
 
 class Method:

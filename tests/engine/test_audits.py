@@ -26,7 +26,7 @@ from fedray.engine.private import PrivateRounds
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import Progress, RunFolder
 from tests.engine.runs import rows, same
-from tests.engine.toys import SIZE, Toy, ToyData, play, run
+from tests.engine.toys import SIZE, Toy, ToyData, play
 
 ROUNDS, CLIENTS, SEED, DELTA = 4, 6, 7, 1e-3
 AUDIT = Directions(clients=120)
@@ -127,8 +127,8 @@ def test_a_run_writes_what_its_audit_finds_with_the_same_bits(tmp_path: Path) ->
         "cohort": CohortSettings(fraction=1.0, sampling="poisson"),
     }
     results = play(tmp_path / "one", **options)
-    run(tmp_path / "resumed", rounds=2, actors=2, **options)
-    again = run(tmp_path / "resumed", actors=2, **options)
+    play(tmp_path / "resumed", rounds=2, actors=2, **options)
+    again = play(tmp_path / "resumed", actors=2, **options)
     same(tmp_path / "one", tmp_path / "resumed")
     assert results["audit"] == again["audit"] and results["audit"]["kind"] == "directions"
     assert results["audit"]["mu"] == pytest.approx(1.0, abs=0.4) and not results["audit"]["refuted"]

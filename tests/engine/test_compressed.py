@@ -22,7 +22,7 @@ from fedray.engine.uplink import LOST, Before, Sent, Uplink
 from fedray.engine.work import Program, arrive
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, Toy, ToyData, assignment, play, run
+from tests.engine.toys import SIZE, Beside, Toy, ToyData, assignment, play
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -91,8 +91,8 @@ def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
 
 
 def test_several_actors_and_a_resume_give_the_same_bits(straight: Path, tmp_path: Path) -> None:
-    run(tmp_path, **SPARSE | {"rounds": 2, "actors": 2})
-    run(tmp_path, **SPARSE | {"actors": 2})
+    play(tmp_path, **SPARSE | {"rounds": 2, "actors": 2})
+    play(tmp_path, **SPARSE | {"actors": 2})
     same(tmp_path, straight, 3)
     parts = {"delta": SIZE, "vectors/sum": 10, "vectors/count": 1}
     for state in states(straight, 3).values():
@@ -167,7 +167,7 @@ def test_a_client_that_fails_keeps_what_was_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [{"placement": "dedicated"}, {"evaluation": {"personal_final": True}}], ids=str)
 def test_other_ways_to_play(straight: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     """An actor a client keeps its state in memory; personal models are scored without what fedray keeps."""
-    run(tmp_path, **SPARSE, **changes)
+    play(tmp_path, **SPARSE, **changes)
     same(tmp_path, straight, 3)
 
 

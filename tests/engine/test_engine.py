@@ -25,13 +25,19 @@ from tests.engine.runs import bits, first_round, rows, same
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
-@pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.long), 3])
-def test_any_number_of_actors_gives_the_same_bits(straight: Path, tmp_path: Path, actors: int) -> None:
-    toys.run(tmp_path, actors=actors)
+def test_actors_of_ray_give_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    toys.run(tmp_path, actors=3)
     same(tmp_path, straight)
 
 
-def test_an_actor_a_client_gives_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("placement", [{"actors": 2}, {"actors": 5}, {"placement": "dedicated"}], ids=str)
+def test_any_placement_gives_the_same_bits(straight: Path, tmp_path: Path, placement: dict[str, Any]) -> None:
+    toys.play(tmp_path, **placement)
+    same(tmp_path, straight)
+
+
+@pytest.mark.long
+def test_an_actor_of_ray_a_client_gives_the_same_bits(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 2, "data": toys.ToyData(3), "cohort": 2, "lanes": 2}
     toys.play(tmp_path / "pooled", **options)
     toys.run(tmp_path / "dedicated", placement="dedicated", **options)
@@ -137,7 +143,7 @@ def test_too_many_failures_end_the_run_in_words(tmp_path: Path) -> None:
 
 
 def test_a_killed_actor_changes_no_bit(straight: Path, tmp_path: Path) -> None:
-    settings = toys.ToySettings(trouble="die once", troubled=("client-05", "client-02"), folder=str(tmp_path))
+    settings = toys.ToySettings(trouble="die once", troubled=("client-05",), folder=str(tmp_path))
     toys.run(tmp_path / "run", actors=2, settings=settings)
     assert list(tmp_path.glob("dead-*")), "nobody died: the test tests nothing"
     same(tmp_path / "run", straight)

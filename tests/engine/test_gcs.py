@@ -48,8 +48,8 @@ def test_without_ray_s_head_a_run_ends_in_words_and_goes_on_to_the_same_bits(clu
     assert "Ray's head process (GCS) at " in said and f"`fedray resume {tmp_path}/run` goes on from its" in said
     played = folder.saved_rounds()[-1]
     assert 2 <= played < ROUNDS
-    toys.run(tmp_path / "run", rounds=played + 1)
-    toys.run(tmp_path / "straight", rounds=played + 1)
+    toys.play(tmp_path / "run", rounds=played + 1)
+    toys.play(tmp_path / "straight", rounds=played + 1)
     same(tmp_path / "run", tmp_path / "straight", played + 1)
 
 

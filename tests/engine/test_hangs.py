@@ -63,7 +63,7 @@ def shipped(cluster: None) -> None:
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder, rounds=2, cohort=12)
+    toys.play(folder, rounds=2, cohort=12)
     return folder
 
 

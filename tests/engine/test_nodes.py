@@ -37,7 +37,7 @@ def run_elsewhere(folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
 @pytest.mark.nightly
 def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
     pruning = STRATEGIES["layerwise_pruning"]()
-    toys.run(tmp_path / "one", strategy=pruning, rounds=2)
+    toys.play(tmp_path / "one", strategy=pruning, rounds=2)
     said = elsewhere(tmp_path / "two", nodes=2, strategy="layerwise_pruning", rounds=2)
     assert said == {"nodes": 2, "alive": 2}
     assert len(list((tmp_path / "two" / "probe").iterdir())) == 3, (
@@ -48,7 +48,7 @@ def test_two_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
-    toys.run(tmp_path / "one", rounds=3)
+    toys.play(tmp_path / "one", rounds=3)
     said = elsewhere(tmp_path / "two", nodes=2, rounds=3, seconds=0.15, lose_after=1)
     assert said == {"nodes": 2, "alive": 1}
     same(tmp_path / "two", tmp_path / "one", 3)

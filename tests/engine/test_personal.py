@@ -24,7 +24,7 @@ OWN |= {"personal_predictions": True}
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
     folder = tmp_path_factory.mktemp("straight")
-    toys.run(folder, rounds=3, actors=2, evaluation=OWN)
+    toys.play(folder, rounds=3, actors=2, evaluation=OWN)
     return folder
 
 

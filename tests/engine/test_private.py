@@ -15,7 +15,7 @@ from fedray.core.types import RunError
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, ToyData, assignment, play, run
+from tests.engine.toys import SIZE, Beside, ToyData, assignment, play
 
 pytestmark = pytest.mark.usefixtures("cluster")
 ADAPTIVE = ClipSettings(kind="adaptive", norm=5.0, layers="dim", count_noise=4.0)
@@ -30,8 +30,8 @@ def private(noise: float = 0.5, clip: ClipSettings = ADAPTIVE) -> dict[str, Any]
 @pytest.mark.long
 def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
     play(tmp_path / "one", **private())
-    run(tmp_path / "resumed", rounds=2, actors=2, **private())
-    run(tmp_path / "resumed", actors=2, **private())
+    play(tmp_path / "resumed", rounds=2, actors=2, **private())
+    play(tmp_path / "resumed", actors=2, **private())
     same(tmp_path / "one", tmp_path / "resumed")
     bounds = [row["privacy/bound|first"] for row in rows(tmp_path / "one")]
     assert len(set(bounds)) == len(bounds), "bounds adapt"
@@ -41,7 +41,7 @@ def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_an_actor_a_client_gives_the_same_bits(tmp_path: Path) -> None:
     play(tmp_path / "pooled", **private())
-    run(tmp_path / "dedicated", placement="dedicated", **private())
+    play(tmp_path / "dedicated", placement="dedicated", **private())
     same(tmp_path / "pooled", tmp_path / "dedicated")
 
 
@@ -87,8 +87,8 @@ FIXED = ClipSettings(norm=5.0, layers="uniform")
 def test_every_kind_gives_the_same_bits(tmp_path: Path, mechanism: Mechanism, cohort: CohortSettings) -> None:
     options = {"privacy": mechanism, "strategy": Uniform(), "cohort": cohort, "data": ToyData(6)}
     play(tmp_path / "one", **options)
-    run(tmp_path / "resumed", rounds=2, actors=2, **options)
-    run(tmp_path / "resumed", actors=2, **options)
+    play(tmp_path / "resumed", rounds=2, actors=2, **options)
+    play(tmp_path / "resumed", actors=2, **options)
     same(tmp_path / "one", tmp_path / "resumed")
     found = rows(tmp_path / "one")
     assert all(row["privacy/noise_std"] > 0 for row in found)

@@ -83,19 +83,26 @@ def alone(tmp_path_factory: pytest.TempPathFactory, shipped: None) -> bytes:
     return theta_0(spreading(tmp_path_factory.mktemp("alone"), 1))
 
 
-@pytest.mark.parametrize("actors", [2, 3, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("actors", [2, 3, 4])
 def test_any_number_of_actors_gives_the_same_bits(alone: bytes, tmp_path: Path, actors: int) -> None:
     assert theta_0(spreading(tmp_path, actors)) == alone
-    assert len(list(tmp_path.glob("pid-*"))) == min(actors, PARTS), "an actor had no part"
 
 
-def test_a_killed_actor_is_replaced_and_its_parts_are_computed_again(alone: bytes, tmp_path: Path) -> None:
+def test_actors_of_ray_give_the_same_bits(alone: bytes, tmp_path: Path, on_ray: None) -> None:
+    assert theta_0(spreading(tmp_path, 3)) == alone
+    assert len(list(tmp_path.glob("pid-*"))) == PARTS, "an actor had no part"
+
+
+@pytest.mark.long
+def test_a_killed_actor_is_replaced_and_its_parts_are_computed_again(
+    alone: bytes, tmp_path: Path, on_ray: None
+) -> None:
     """Part 0 goes to the actor that helps."""
     assert theta_0(spreading(tmp_path, 2, trouble="die once", troubled=("3-0",))) == alone
     assert (tmp_path / "dead").exists()
 
 
-def test_when_the_actor_that_trains_dies_another_starts_again(alone: bytes, tmp_path: Path) -> None:
+def test_when_the_actor_that_trains_dies_another_starts_again(alone: bytes, tmp_path: Path, on_ray: None) -> None:
     assert theta_0(spreading(tmp_path, 2, trouble="die once", troubled=("3-1",))) == alone
     assert (tmp_path / "dead").exists()
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from fedray.engine import session
 from fedray.engine.telemetry import tracking
 from fedray.engine.telemetry.trackers import Card, MLflow, WandB
 from fedray.engine.telemetry.tracking import Tracking, dotted, flat
 from fedray.runs.folder import RunFolder
-from tests.engine import toys
+from tests.engine import in_process, toys
 from tests.engine.runs import bits, rows
 
 CARD = Card("toy", {"algorithm.kind": "toy", "rounds": 4, "cohort.of": [1, 2], "a|b": None}, {"seed": "7"})
@@ -28,7 +27,7 @@ pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ig
 def play(folder: Path, tracker: Any, rounds: int = 4) -> dict[str, Any]:
     mine = toys.assignment(folder, rounds=rounds, actors=2)
     texts = {"config.yaml": f"rounds: {rounds}\n"}
-    return session.run(replace(mine, tracker=tracker.checked(folder.parent), card=CARD, texts=texts))
+    return in_process.run(replace(mine, tracker=tracker.checked(folder.parent), card=CARD, texts=texts))
 
 
 def scalars(folder: Path) -> dict[int, dict[str, float]]:

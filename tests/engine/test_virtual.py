@@ -119,9 +119,9 @@ def test_a_clock_that_waits_for_everybody_changes_no_bit(
 
 
 def test_several_actors_and_a_resume_give_the_same_bits(buffered: Path, tmp_path: Path) -> None:
-    run(tmp_path, **OPTIONS | {"rounds": 3, "actors": 2})
+    play(tmp_path, **OPTIONS | {"rounds": 3, "actors": 2})
     assert RunFolder(tmp_path).load(3).models
-    run(tmp_path, **OPTIONS | {"actors": 3})
+    play(tmp_path, **OPTIONS | {"actors": 3})
     same(tmp_path, buffered, 6)
     assert RunFolder(tmp_path).rows("trips.jsonl") == RunFolder(buffered).rows("trips.jsonl")
     assert sum(row["virtual/lost"] for row in rows(buffered)) and max(

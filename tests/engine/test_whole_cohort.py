@@ -86,10 +86,19 @@ def test_the_first_round_is_the_float64_reference(straight: tuple[str, Path], tm
     np.testing.assert_allclose(RunFolder(folder).load(1).state.params, expected, rtol=2e-6, atol=2e-6)
 
 
-def test_the_same_bits_with_two_actors_and_all_on_disk(straight: tuple[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{"actors": 2}, {"hold_gb": 0.0}], ids=str)
+def test_the_same_bits_with_two_actors_or_all_on_disk(
+    straight: tuple[str, Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
     kind, folder = straight
-    toys.run(tmp_path, strategy=strategy(kind), rounds=2, actors=2, hold_gb=0.0)
+    toys.play(tmp_path, strategy=strategy(kind), rounds=2, **options)
     same(tmp_path, folder, 2)
+
+
+@pytest.mark.long
+def test_actors_of_ray_with_all_on_disk_give_the_same_bits(played: Callable[[str], Path], tmp_path: Path) -> None:
+    toys.run(tmp_path, strategy=strategy("layerwise_pruning"), rounds=2, actors=2, hold_gb=0.0)
+    same(tmp_path, played("layerwise_pruning"), 2)
 
 
 def test_the_same_bits_however_the_vector_is_cut(

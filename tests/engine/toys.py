@@ -256,7 +256,7 @@ def run(folder: Path | str, **options: Any) -> dict[str, Any]:
 
 
 def play(folder: Path | str, **options: Any) -> dict[str, Any]:
-    """As `run` with one actor, for a fraction of the time: see `in_process`."""
+    """As `run`, for a fraction of the time: see `in_process`."""
     given = assignment(folder, **options)
     assert "die" not in given.program.algorithm.settings.trouble, "this process would die"
     return in_process.run(given)

@@ -65,7 +65,7 @@ def test_the_saved_model_transcribes_without_fedray(straight: fedray.Result, cor
 
 
 def test_two_runs_and_any_number_of_actors_give_the_same_bits(
-    straight: fedray.Result, corpus: Path, cache: Path, tmp_path: Path
+    straight: fedray.Result, corpus: Path, cache: Path, tmp_path: Path, on_ray: None
 ) -> None:
     """The second run finds features, seed model and labels in the cache, and writes nothing there."""
 

@@ -33,7 +33,9 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
     return folder
 
 
-def test_two_actors_of_which_one_is_killed_give_the_same_bits(straight: Path, corpus: Path, tmp_path: Path) -> None:
+def test_two_actors_of_which_one_is_killed_give_the_same_bits(
+    straight: Path, corpus: Path, tmp_path: Path, on_ray: None
+) -> None:
     folder, killed = tmp_path / "run", list[int]()
 
     def kill() -> None:
