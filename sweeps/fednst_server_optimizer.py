@@ -14,6 +14,7 @@ from fedray.sweep import Sweep, main, tune
 OPTIMIZERS = {
     "FedAvg": "{kind: sgd, lr: 1.0}",
     "FedAvgM": "{kind: momentum, lr: 0.3, beta: 0.9}",
+    "FedAdam 3e-3": "{kind: adam, lr: 3e-3}",
     "FedAdam 1e-3": "{kind: adam, lr: 1e-3}",
     "FedAdam 3e-4": "{kind: adam, lr: 3e-4}",
 }

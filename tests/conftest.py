@@ -19,6 +19,8 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 # Ray's agents see by a pipe that their raylet lives, not by /proc, where a look that fails once ends the agent, its
 # raylet and pytest.
 os.environ.setdefault("RAY_enable_pipe_based_agent_to_parent_health_check", "1")
+# Actors of low priority starve beside the other test processes, and what waits for them looks again and again.
+os.environ.setdefault("RAY_worker_niceness", "0")
 # Compiling librosa takes numba 20 s. All test processes, of this and of later sessions, share what it compiled.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"fedray-tests-numba-{getpass.getuser()}"))
 # A shell has what it starts in the background ignore SIGINT, and so would all that tests start and interrupt.

@@ -63,7 +63,7 @@ def test_an_evicted_actor_is_replaced_and_changes_no_bit(cluster: None, tmp_path
 
 
 def main(folder: Path) -> None:
-    threshold = f"{(get_used_memory() + psutil.virtual_memory().available * 0.7) / get_system_memory():.4f}"
+    threshold = f"{(get_used_memory() + psutil.virtual_memory().available * 0.35) / get_system_memory():.4f}"
     os.environ.update(RAY_memory_usage_threshold=threshold, RAY_memory_monitor_refresh_ms="100")
     session.ship(toys)
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
