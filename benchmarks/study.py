@@ -32,6 +32,8 @@ __all__ = [
     "by_utterance",
     "command",
     "machine",
+    "packed",
+    "page_before",
     "parser",
     "predictions",
     "right_by_speaker",
@@ -40,6 +42,7 @@ __all__ = [
     "speech",
     "spread",
     "table",
+    "unpacked",
     "write",
 ]
 
@@ -165,6 +168,27 @@ def machine() -> dict[str, Any]:
         "fedray": fedray.__version__,
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def packed(counts: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """Totals and counts by speaker as short texts, "count total", for the JSON file of a page."""
+    return {speaker: f"{count} {total}" for speaker, (total, count) in counts.items()}
+
+
+def unpacked(texts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """What `packed` packed."""
+    pairs = {speaker: text.split() for speaker, text in texts.items()}
+    return {speaker: (int(total), int(count)) for speaker, (count, total) in pairs.items()}
+
+
+def page_before(study: str, **same: Any) -> dict[str, Any]:
+    """The numbers of a study's earlier page: empty without one, or if one of `same` has another value there.
+
+    A study takes runs from it whose folders are gone, so that seeds and arms can be added on another machine.
+    """
+    path = RESULTS / f"{study}.json"
+    page = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    return page if all(page.get(key) == value for key, value in same.items()) else {}
 
 
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:

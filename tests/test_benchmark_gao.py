@@ -37,9 +37,9 @@ def test_central_training_sees_as_much_speech_as_twenty_rounds() -> None:
 
 def test_the_tables() -> None:
     def result(errors: int) -> dict[str, object]:
-        counts = {f"s{speaker}": (10, 4) for speaker in range(5)}
-        best = {speaker: (10, errors) for speaker in counts}
-        return {"seed": counts, "best": best, "effective": 7.5, "cohort": 10, "seconds": 2.0}
+        speakers = [f"s{speaker}" for speaker in range(5)]
+        counts = {"before": dict.fromkeys(speakers, "4 10"), "best": dict.fromkeys(speakers, f"{errors} 10")}
+        return counts | {"seed": 0, "round": 7, "effective": 7.5, "cohort": 10, "seconds": 2.0}
 
     pairs = compared()
     assert {arm for pair in pairs for arm in pair} <= set(arms())

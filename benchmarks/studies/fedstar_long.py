@@ -13,7 +13,6 @@ is gone, its numbers are those of the page before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -43,11 +42,8 @@ def arms(labels: float) -> dict[str, tuple[str, list[str]]]:
 
 def earlier(rounds: int) -> dict[tuple[str, str, int], dict[str, Any]]:
     """The runs of the page before, by setting, arm and seed; none of another length."""
-    path = study.RESULTS / "fedstar_long.json"
-    page = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rounds": None}
-    if page["rounds"] != rounds:
-        return {}
-    parts = page["found"].items()
+    page = study.page_before("fedstar_long", rounds=rounds)
+    parts = page.get("found", {}).items()
     return {(title, arm, run["seed"]): run for title, found in parts for arm, runs in found.items() for run in runs}
 
 
@@ -56,21 +52,14 @@ def play(place: Path, config: str, settings: Sequence[str], seed: int) -> dict[s
     print(place, flush=True)
     results = study.run(f"configs/fedstar/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *settings], place)
     rows = study.rounds(place)
-    counts = study.right_by_speaker(study.predictions(place, "best"))
     return {
         "seed": seed,
         "best": results["best"],
-        "right of": {speaker: f"{right} {clips}" for speaker, (clips, right) in counts.items()},
+        "right of": study.packed(study.right_by_speaker(study.predictions(place, "best"))),
         "dev": [(row["round"], row["dev/accuracy"]) for row in rows if row.get("dev/accuracy") is not None],
         "kept": [row.get("train/labels_kept") for row in rows],
         "right": [row.get("train/label_accuracy") for row in rows],
     }
-
-
-def by_speaker(run: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Speaker -> (clips, right answers)."""
-    pairs = {speaker: words.split() for speaker, words in run["right of"].items()}
-    return {speaker: (int(clips), int(right)) for speaker, (right, clips) in pairs.items()}
 
 
 def table(found: Found) -> str:
@@ -78,9 +67,9 @@ def table(found: Found) -> str:
     rows = []
     for arm, runs in found.items():
         row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
-        after = [by_speaker(run) for run in found[arm]]
+        after = [study.unpacked(run["right of"]) for run in found[arm]]
         for name, other in (("beta = 0", NONE), ("supervised", SUPERVISED)):
-            before = [by_speaker(run) for run in found[other]]
+            before = [study.unpacked(run["right of"]) for run in found[other]]
             row[f"gain over {name}"] = "" if arm == other else str(study.change(before, after, "points"))
         for name, key in (("kept", "kept"), ("of these right", "right")):
             last = [value for run in runs for value in run[key][-5:] if value is not None]

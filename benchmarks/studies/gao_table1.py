@@ -6,7 +6,8 @@
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
 clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
 scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. `--set`
-overrides the configurations of all arms. The same command resumes; finished runs are kept.
+overrides the configurations of all arms. The same command resumes; finished runs are kept, and where their folders are
+gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -98,17 +99,26 @@ def compared() -> list[tuple[str, str]]:
     return by_regime + by_weight + tuned
 
 
+def earlier(name: str, overrides: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
+    """The runs of the page before, by arm and seed; none with other overrides."""
+    found = study.page_before(f"gao_table1_{name}", overrides=list(overrides)).get("found", {})
+    return {(arm, run["seed"]): run for arm, runs in found.items() for run in runs}
+
+
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
     name, overrides = arm
     print(f"seed {seed}: {out}", flush=True)
     # In central SGD a round is an epoch: its configuration has as many as the others' rounds hold.
     rounds = [f"rounds={corpus.rounds}"] if corpus.rounds and not name.endswith("sgd") else []
-    study.run(corpus.config(name), [*corpus.overrides, f"seed={seed}", *rounds, *overrides, *extra], out)
+    results = study.run(corpus.config(name), [*corpus.overrides, f"seed={seed}", *rounds, *overrides, *extra], out)
     rows = study.rounds(out)
+    before, best = (study.by_speaker(study.predictions(out, model), corpus.errors) for model in ("seed", "best"))
     return {
-        "seed": study.by_speaker(study.predictions(out, "seed"), corpus.errors),
-        "best": study.by_speaker(study.predictions(out, "best"), corpus.errors),
+        "seed": seed,
+        "round": results["best"]["round"],
+        "before": study.packed(before),
+        "best": study.packed(best),
         "cohort": mean(row["clients/ok"] for row in rows),
         "effective": mean(row["clients/effective"] for row in rows),
         "seconds": mean(row["time/round_s"] for row in rows),
@@ -118,25 +128,29 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
 def page(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """A row for each arm, and the changes between those that the paper orders."""
     rows = []
-    for arm, results in found.items():
-        before, after = ([one[model] for one in results] for model in ("seed", "best"))
-        counting = f"{mean(one['effective'] for one in results):.1f} of {mean(one['cohort'] for one in results):.0f}"
+    for arm, runs in found.items():
+        before, after = of(runs, "before"), of(runs, "best")
+        counting = f"{mean(one['effective'] for one in runs):.1f} of {mean(one['cohort'] for one in runs):.0f}"
         row = {"trained on": arm, "test WER": str(rate(after)), "before": str(rate(before))}
         row |= {"change": str(change(before, after, "points")), "clients that count": counting}
-        rows.append(row | {"seconds a round": f"{mean(one['seconds'] for one in results):.1f}"})
+        row["best rounds"] = ", ".join(str(one["round"]) for one in runs)
+        rows.append(row | {"seconds a round": f"{mean(one['seconds'] for one in runs):.1f}"})
     text = study.table(rows)
     orders = [
         {
             "from": worse,
             "to": better,
-            "change of the WER": str(
-                change([one["best"] for one in found[worse]], [one["best"] for one in found[better]], "points")
-            ),
+            "change of the WER": str(change(of(found[worse], "best"), of(found[better], "best"), "points")),
         }
         for worse, better in compared()
         if worse in found and better in found
     ]
     return text + (f"\n\n## The paper's orders\n\n{study.table(orders)}" if orders else "")
+
+
+def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[int, int]]]:
+    """Each run's words and errors by speaker, of its `best` round or of the model `before`."""
+    return [study.unpacked(run[model]) for run in runs]
 
 
 def main() -> None:
@@ -145,17 +159,24 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
     chosen = parser.parse_args()
-    corpus, found = CORPORA[chosen.corpus], {}
-    for name, arm in arms().items():
-        if any(text in name for text in chosen.arms):
-            place = chosen.runs / chosen.corpus / name.replace(", ", "-").replace(" ", "-")
-            found[name] = [play(corpus, arm, seed, chosen.set, place / f"seed-{seed}") for seed in chosen.seeds]
-    if not found:
+    corpus, found = CORPORA[chosen.corpus], dict[str, list[dict[str, Any]]]()
+    overrides = [one for one in chosen.set if not one.startswith("engine.")]
+    before = earlier(chosen.corpus, overrides)
+    if not any(text in name for name in arms() for text in chosen.arms):
         parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
+    for name, arm in arms().items():
+        place, runs = chosen.runs / chosen.corpus / name.replace(", ", "-").replace(" ", "-"), list[Any]()
+        for seed in chosen.seeds:
+            folder, known = place / f"seed-{seed}", before.get((name, seed))
+            if any(text in name for text in chosen.arms) and (known is None or folder.exists()):
+                known = play(corpus, arm, seed, chosen.set, folder)
+            runs.append(known)
+        if None not in runs:  # an arm that was not chosen stays if the page before has it
+            found[name] = runs
     text = f"# Gao et al., table 1: {chosen.corpus}\n\nTest WER in percent of the best round by dev, and of the model "
     text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
-    command = study.command(parser, chosen)
-    study.write(f"gao_table1_{chosen.corpus}", text + page(found), {"found": found}, command, chosen.seeds)
+    numbers = {"overrides": overrides, "found": found}
+    study.write(f"gao_table1_{chosen.corpus}", text + page(found), numbers, study.command(parser, chosen), chosen.seeds)
     print(page(found))
 
 
