@@ -4,9 +4,9 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
-# Tests wait for Ray much of the time, so there are more processes than cores. When a test ends its process, the others do
+# Tests wait for Ray some of the time, so there is one process more than two cores need. When a test ends its process, the others do
 # not wait for it.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((at for at, part in enumerate(LONGEST) if part in item.nodeid), len(LONGEST)))
 
 
-@pytest.fixture(autouse=True)
-def registries() -> Iterator[None]:
-    """What a test registers, as users do, is gone after it."""
+@contextmanager
+def restored() -> Iterator[None]:
+    """What is registered in the meantime, as users do, is gone afterwards."""
     from fedray.algorithms import ALGORITHMS
     from fedray.core.strategies import STRATEGIES
 
@@ -51,6 +52,19 @@ def registries() -> Iterator[None]:
     for registry, kept in before:
         registry.clear()
         registry.update(kept)
+
+
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    with restored():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registries_of_a_module() -> Iterator[None]:
+    """Runs of a module's fixtures register too."""
+    with restored():
+        yield
 
 
 @pytest.fixture(scope="session")
