@@ -4,8 +4,8 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
-# Tests wait for Ray some of the time, so there is one process more than two cores need. When a test ends its process, the others do
-# not wait for it.
+# Tests wait for Ray some of the time, so there is a process more than two cores need. When a test ends its process, the
+# others do not wait for it.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0

@@ -175,8 +175,8 @@ def main() -> None:
             found[name] = runs
     text = f"# Gao et al., table 1: {chosen.corpus}\n\nTest WER in percent of the best round by dev, and of the model "
     text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
-    numbers = {"overrides": overrides, "found": found}
-    study.write(f"gao_table1_{chosen.corpus}", text + page(found), numbers, study.command(parser, chosen), chosen.seeds)
+    numbers, command = {"overrides": overrides, "found": found}, study.command(parser, chosen, set=overrides)
+    study.write(f"gao_table1_{chosen.corpus}", text + page(found), numbers, command, chosen.seeds)
     print(page(found))
 
 
