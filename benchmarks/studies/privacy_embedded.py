@@ -1,21 +1,23 @@
 """What privacy costs on the embedded corpus: epsilon against WER over 4,000 clients, and what the bounds' layers give.
 
-    python -m benchmarks.studies.privacy_embedded [--only epsilon layers cohorts] [--seeds 0 1 2] [--rounds 60]
-                                                  [--methods FedAvg FedLoRA] [--epsilons 8 4 2 1] [--small] [--runs DIR]
+    python -m benchmarks.studies.privacy_embedded [--only epsilon layers cohorts] [--seeds 0 1 2] [--arms FedAvg]
+                                                  [--rounds 60] [--actors N] [--small] [--runs DIR]
 
 `epsilon`: FedAvg and FedLoRA with 100 of 4,000 clients a round; no privacy, and epsilon 1, 2, 4, 8, as if a round had
 25,000 of 1,000,000 clients and as simulated. `layers`: one bound against bounds by dimension, with SGD and LAMB on the
 server, at the noise of epsilon 2. `cohorts`: 100 clients with the noise of 400 and of 1,600, against real cohorts of
 these sizes; a real cohort has 4 and 16 times the clients, so this part takes longest. The server trains the seed model
 on its labelled speech. `--small` plays a few clients, to see that all works, and writes no page. The same command
-resumes; finished runs are kept.
+resumes; finished runs are kept, and where their folders are gone, the numbers of the page before. Parts and arms that
+were not chosen stay on the page.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks import study
@@ -48,14 +50,13 @@ class Arm:
     overrides: tuple[str, ...]
 
 
-def arms(part: str, methods: Sequence[str], epsilons: Sequence[float]) -> dict[str, Arm]:
+def arms(part: str) -> dict[str, Arm]:
     """Name -> arm. The names of a part are those of its table's rows."""
     if part == "epsilon":
         found = {}
-        for method in methods:
-            config = CONFIGS[method]
+        for method, config in CONFIGS.items():
             found[f"{method}, {NONE}"] = Arm(config, ("privacy.kind=none",))
-            for epsilon in epsilons:
+            for epsilon in EPSILONS:
                 claim = f"privacy.epsilon={epsilon:g}"
                 found[f"{method}, epsilon {epsilon:g} as if of a million"] = Arm(config, (claim,))
                 found[f"{method}, epsilon {epsilon:g} as simulated"] = Arm(config, (claim, *SIMULATED, *COUNTED))
@@ -77,24 +78,22 @@ def arms(part: str, methods: Sequence[str], epsilons: Sequence[float]) -> dict[s
     }
 
 
-def play(name: str, arm: Arm, seed: int, chosen: argparse.Namespace, part: str) -> dict[str, Any]:
-    """Scores, spent epsilon, and words and errors by speaker of test, with the seed model and at the end."""
-    place = chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-")
-    print(f"{part}, seed {seed}, {name}: {place}", flush=True)
+def play(arm: Arm, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The spent epsilon, and errors by speaker of test, of the seed model and of the best round."""
+    print(f"seed {seed}: {place}", flush=True)
     overrides = [*arm.overrides, f"seed={seed}", f"data.seed={seed}"]
-    if chosen.rounds is not None:
-        overrides.append(f"rounds={chosen.rounds}")
+    overrides += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     results = study.run(arm.config, [*overrides, *SMALL] if chosen.small else overrides, place)
     rows = study.rounds(place)
     snr = [row["privacy/snr"] for row in rows if row.get("privacy/snr") is not None]
     return {
-        "seed": results["seed"]["test/wer"],
-        "best": results["best"]["test/wer"],
+        "seed": seed,
         "round": results["best"]["round"],
         "epsilon": results.get("privacy", {}).get("epsilon"),
         "noise": results.get("privacy", {}).get("noise"),
         "snr": sum(snr) / len(snr) if snr else None,
-        "counts": {model: study.by_speaker(study.predictions(place, model)) for model in ("seed", "best")},
+        "before": study.packed(study.by_speaker(study.predictions(place, "seed"))),
+        "best": study.packed(study.by_speaker(study.predictions(place, "best"))),
     }
 
 
@@ -102,14 +101,14 @@ Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of each see
 
 
 def counts(results: Sequence[dict[str, Any]], model: str = "best") -> list[Counts]:
-    return [one["counts"][model] for one in results]
+    return [study.unpacked(one[model]) for one in results]
 
 
 def table(found: Found) -> str:
-    """A row for each arm. The gain is that of the same method without privacy, where this was played."""
+    """A row for each arm. The gain is that of the same method without privacy, where it was played."""
     rows = []
     for name, results in found.items():
-        before, after = counts(results, "seed"), counts(results)
+        before, after = counts(results, "before"), counts(results)
         reference = found.get(f"{name.partition(',')[0]}, {NONE}")
         share = recovered(before, after, counts(reference)) if reference not in (None, results) else None
         row = {"": name, "test WER (%)": str(rate(after)), "against the seed model": str(study.change(before, after))}
@@ -126,7 +125,7 @@ def _mean(results: Sequence[dict[str, Any]], name: str, digits: int) -> str:
     return f"{sum(values) / len(values):.{digits}f}" if values else ""
 
 
-def pairs(part: str, found: Found) -> dict[str, tuple[str, str]]:
+def pairs(part: str) -> dict[str, tuple[str, str]]:
     """What a part compares: words -> (before, after)."""
     if part == "layers":
         return {
@@ -139,16 +138,16 @@ def pairs(part: str, found: Found) -> dict[str, tuple[str, str]]:
     return {}
 
 
-def section(part: str, found: Found) -> tuple[str, dict[str, Any]]:
-    """The tables of a part, and its changes."""
-    changes = {
-        words: study.change(counts(found[one]), counts(found[other]))
-        for words, (one, other) in pairs(part, found).items()
-    }
-    text = f"## {TITLES[part]}\n\n{table(found)}"
-    if changes:
-        text += "\n\n" + study.table([{"change": words, "of test WER": str(one)} for words, one in changes.items()])
-    return text, {words: asdict(one) for words, one in changes.items()}
+def section(part: str, found: Found) -> str:
+    """The tables of a part."""
+    rows = [
+        {"change": words, "of test WER": str(study.change(counts(found[one]), counts(found[other])))}
+        for words, (one, other) in pairs(part).items()
+        if one in found and other in found
+    ]
+    seeds = " ".join(str(one["seed"]) for one in next(iter(found.values())))
+    text = f"## {TITLES[part]}\n\n`python -m {__spec__.name} --only {part} --seeds {seeds}`\n\n{table(found)}"
+    return text + (f"\n\n{study.table(rows)}" if rows else "")
 
 
 TITLES = {
@@ -164,28 +163,36 @@ the mean over seeds with its 95 % interval (paired bootstrap over speakers). *As
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-privacy")
+    parser = study.parser(__spec__.name, __doc__, "study-privacy", rounds=60)
     parser.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES))
-    parser.add_argument("--rounds", type=int, help="of every run (default: the configuration's)")
-    parser.add_argument("--methods", nargs="+", choices=list(CONFIGS), default=list(CONFIGS), help="of `epsilon`")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS), help="of `epsilon`")
+    parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
     parser.add_argument("--small", action="store_true", help="a few clients; writes no page")
     chosen = parser.parse_args(arguments)
-    texts, numbers = [ABOUT], {}
-    for part in chosen.only:
-        played = arms(part, chosen.methods, chosen.epsilons)
-        found: dict[str, list[dict[str, Any]]] = {name: [] for name in played}
-        for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
-            for name, arm in played.items():
-                found[name].append(play(name, arm, seed, chosen, part))
-        text, changes = section(part, found)
-        texts.append(text)
-        shown = {name: [{**one, "counts": None} for one in results] for name, results in found.items()}
-        numbers[part] = {"found": shown, "changes": changes}
-    text = "\n\n".join(texts)
+    before = {} if chosen.small else study.page_before("privacy_embedded", rounds=chosen.rounds).get("found", {})
+    parts: dict[str, Found] = {}
+    for part in TITLES:
+        known = before.get(part, {})
+        found = gathered(part, known, chosen) if part in chosen.only else known
+        if found:
+            parts[part] = found
+    text = "\n\n".join([ABOUT, *(section(part, found) for part, found in parts.items())])
     if not chosen.small:
+        numbers = {"rounds": chosen.rounds, "found": parts}
         study.write("privacy_embedded", text, numbers, study.command(parser, chosen), chosen.seeds)
     print(text)
+
+
+def gathered(part: str, known: Found, chosen: argparse.Namespace) -> Found:
+    """The runs of a part by arm, those of the chosen seeds: played, or known. An arm that lacks some is left out."""
+    earlier = {(name, run["seed"]): run for name, runs in known.items() for run in runs}
+    played = {name: arm for name, arm in arms(part).items() if any(text in name for text in chosen.arms)}
+    for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
+        for name, arm in played.items():
+            place = chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-")
+            if (name, seed) not in earlier or place.exists():
+                earlier[name, seed] = play(arm, seed, place, chosen)
+    found = {name: [earlier.get((name, seed)) for seed in chosen.seeds] for name in arms(part)}
+    return {name: [run for run in runs if run] for name, runs in found.items() if None not in runs}
 
 
 if __name__ == "__main__":
