@@ -44,14 +44,15 @@ def measured(plan: Encoding, update: Callable[[int], np.ndarray], rotated: bool)
         delta = (delta * (BOUND / np.linalg.norm(delta))).astype(np.float32)
         true += delta
         if not rotated:  # what the rotation turns back into the update
-            delta = (scipy.fft.idct(delta.astype(np.float64), norm="ortho") * signs).astype(np.float32)
+            turned = scipy.fft.idctn(delta.astype(np.float64).reshape(plan.shape), norm="ortho").ravel()
+            delta = (turned * signs).astype(np.float32)
         sent = plan.encode(delta, signs, numpy_generator("rounding", client))
         total += sent
         exact += (sent.astype(np.int64) + plan.half) % (2 * plan.half) - plan.half
     noise = plan.noise_of(plan.cohort, numpy_generator("noise"))
     decoded = plan.decode(total + noise, signs).astype(np.float64)
     if not rotated:
-        decoded = scipy.fft.dct(decoded * signs, norm="ortho")
+        decoded = scipy.fft.dctn((decoded * signs).reshape(plan.shape), norm="ortho").ravel()
     wrapped = float(np.mean((exact + noise < -plan.half) | (exact + noise >= plan.half)))
     error = float(np.sqrt(np.mean((decoded - true) ** 2))) / (NOISE * BOUND)
     return error, wrapped, float(decoded @ true / (true @ true))
@@ -124,10 +125,10 @@ def times(size: int) -> list[dict[str, str]]:
     plan = Encoding(size, BOUND, NOISE, COHORT, COHORT, 16, DEVIATIONS)
     signs = plan.signs(numpy_generator("rotation"))
     delta = np.full(size, BOUND / np.sqrt(size), np.float32)
-    padded, power = np.ones(plan.length), np.ones(1 << (size - 1).bit_length())
+    padded, power = np.ones(plan.shape, np.float32), np.ones(1 << (size - 1).bit_length())
     found = {
         "a client's update encoded": milliseconds(lambda: plan.encode(delta, signs, numpy_generator("r"))),
-        "of which the cosine transform": milliseconds(lambda: scipy.fft.dct(padded, norm="ortho")),
+        "of which the cosine transform": milliseconds(lambda: scipy.fft.dctn(padded, norm="ortho")),
         "Walsh-Hadamard's in its place": milliseconds(lambda: walsh_hadamard(power)),
         "the noise of a round": milliseconds(lambda: plan.noise_of(COHORT, numpy_generator("n"))),
     }
