@@ -170,15 +170,18 @@ def machine() -> dict[str, Any]:
     }
 
 
-def packed(counts: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """Totals and counts by speaker as short texts, "count total", for the JSON file of a page."""
-    return {speaker: f"{count} {total}" for speaker, (total, count) in counts.items()}
+def packed(counts: Mapping[str, tuple[int, int]]) -> str:
+    """Totals and counts by speaker as one text, "count of total by speaker | ...", for the JSON file of a page."""
+    return " | ".join(f"{count} of {total} by {speaker}" for speaker, (total, count) in counts.items())
 
 
-def unpacked(texts: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+def unpacked(text: str) -> dict[str, tuple[int, int]]:
     """What `packed` packed."""
-    pairs = {speaker: text.split() for speaker, text in texts.items()}
-    return {speaker: (int(total), int(count)) for speaker, (count, total) in pairs.items()}
+    found = {}
+    for part in text.split(" | "):
+        count, _, total, _, speaker = part.split(" ", 4)
+        found[speaker] = (int(total), int(count))
+    return found
 
 
 def page_before(study: str, **same: Any) -> dict[str, Any]:

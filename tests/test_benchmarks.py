@@ -74,3 +74,8 @@ def test_a_page_names_the_options_that_were_not_at_their_defaults() -> None:
     assert study.command(parser, plain, only=["noise"]) == f"{start} --only noise"
     chosen = parser.parse_args(["--rounds", "400", "--only", "no labels", "--small", "--shares", "0.20", "1"])
     assert study.command(parser, chosen) == f"{start} --rounds 400 --only 'no labels' --small --shares 0.2 1"
+
+
+def test_counts_by_speaker_come_back_from_the_text_of_a_page() -> None:
+    counts = {"one of two": (12, 3), "Ayşe, 7": (5, 0)}
+    assert study.unpacked(study.packed(counts)) == counts

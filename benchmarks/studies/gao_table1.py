@@ -1,19 +1,19 @@
 """Gao et al., table 1: silos, pairs and single speakers, each weighting, from scratch, and central training.
 
-    python -m benchmarks.studies.gao_table1 [--seeds 0 1 2 3 4] [--arms silos pairs]
+    python -m benchmarks.studies.gao_table1 [--seeds 0 1 2 3 4] [--arms silos 'two speakers'] [--rounds 80]
     python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
 
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
 clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
 scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. `--set`
-overrides the configurations of all arms. The same command resumes; finished runs are kept, and where their folders are
+overrides the configurations of all arms; other `--rounds` have a page of their own. The same command resumes; finished runs are kept, and where their folders are
 gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -157,15 +157,19 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-gao-table1", seeds=[0, 1, 2, 3, 4])
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
     parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
+    parser.add_argument("--rounds", type=int, help="of all arms but central SGD (default: 20, or the configuration's)")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
     chosen = parser.parse_args()
     corpus, found = CORPORA[chosen.corpus], dict[str, list[dict[str, Any]]]()
+    title = chosen.corpus
+    if chosen.rounds is not None:
+        corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
     overrides = [one for one in chosen.set if not one.startswith("engine.")]
-    before = earlier(chosen.corpus, overrides)
+    before = earlier(title, overrides)
     if not any(text in name for name in arms() for text in chosen.arms):
         parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
     for name, arm in arms().items():
-        place, runs = chosen.runs / chosen.corpus / name.replace(", ", "-").replace(" ", "-"), list[Any]()
+        place, runs = chosen.runs / title / name.replace(", ", "-").replace(" ", "-"), list[Any]()
         for seed in chosen.seeds:
             folder, known = place / f"seed-{seed}", before.get((name, seed))
             if any(text in name for text in chosen.arms) and (known is None or folder.exists()):
@@ -173,10 +177,11 @@ def main() -> None:
             runs.append(known)
         if None not in runs:  # an arm that was not chosen stays if the page before has it
             found[name] = runs
-    text = f"# Gao et al., table 1: {chosen.corpus}\n\nTest WER in percent of the best round by dev, and of the model "
+    length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
+    text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, and of the model "
     text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
     numbers, command = {"overrides": overrides, "found": found}, study.command(parser, chosen, set=overrides)
-    study.write(f"gao_table1_{chosen.corpus}", text + page(found), numbers, command, chosen.seeds)
+    study.write(f"gao_table1_{title}", text + page(found), numbers, command, chosen.seeds)
     print(page(found))
 
 
