@@ -6,8 +6,8 @@
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
 clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
 scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. `--set`
-overrides the configurations of all arms; other `--rounds` have a page of their own. The same command resumes; finished runs are kept, and where their folders are
-gone, the numbers of the page before.
+overrides the configurations of all arms; other `--rounds` have a page of their own. The same command resumes; finished
+runs are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def main() -> None:
         if None not in runs:  # an arm that was not chosen stays if the page before has it
             found[name] = runs
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
-    text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, and of the model "
-    text += "before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
+    text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
+    text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
     numbers, command = {"overrides": overrides, "found": found}, study.command(parser, chosen, set=overrides)
     study.write(f"gao_table1_{title}", text + page(found), numbers, command, chosen.seeds)
     print(page(found))
