@@ -5,11 +5,11 @@
 
 `epsilon`: FedAvg and FedLoRA with 100 of 4,000 clients a round; no privacy, and epsilon 1, 2, 4, 8, as if a round had
 25,000 of 1,000,000 clients and as simulated. `layers`: one bound against bounds by dimension, with SGD and LAMB on the
-server, at the noise of epsilon 2. `cohorts`: 100 clients with the noise of 400 and of 1,600, against real cohorts of
-these sizes; a real cohort has 4 and 16 times the clients, so this part takes longest. The server trains the seed model
-on its labelled speech. `--small` plays a few clients, to see that all works, and writes no page. The same command
-resumes; finished runs are kept, and where their folders are gone, the numbers of the page before. Parts and arms that
-were not chosen stay on the page.
+server, at the noise of epsilon 2; momentum, to tell LAMB from larger steps; far more noise. `cohorts`: 100 clients with
+the noise of 400 and of 1,600, against real cohorts of these sizes; a real cohort has 4 and 16 times the clients, so
+this part takes longest. The server trains the seed model on its labelled speech. `--small` plays a few clients, to see
+that all works, and writes no page. The same command resumes; finished runs are kept, and where their folders are gone,
+the numbers of the page before. Parts and arms that were not chosen stay on the page.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ LAYERS_EPSILON = 2
 FIXED = ("privacy.epsilon=null", "privacy.noise=1.0", "privacy.clip={kind: fixed, norm: 1.0}")
 COHORTS, CLIENTS = (400, 1600), 4000
 LAMB = "server_optimizer={kind: lamb, lr: 0.006}"
+MOMENTUM = "server_optimizer={kind: momentum, beta: 0.9}"
+NOISY = "epsilon 8 as simulated"
 SMALL = [
     "data.options={client_speakers: 60, client_utterances: 4, server_speakers: 6, server_utterances: 6, "
     "dev_speakers: 2, dev_utterances: 4, test_speakers: 3, test_utterances: 4, test_server_speakers: 0}",
@@ -62,12 +64,18 @@ def arms(part: str) -> dict[str, Arm]:
                 found[f"{method}, epsilon {epsilon:g} as simulated"] = Arm(config, (claim, *SIMULATED, *COUNTED))
         return found
     if part == "layers":
-        given, optimisers = f"privacy.epsilon={LAYERS_EPSILON}", {"SGD": (), "LAMB": (LAMB,)}
-        return {
-            f"{layers}, {optimiser}": Arm(FEDAVG, (given, f"privacy.clip.layers={layers}", *more))
-            for optimiser, more in optimisers.items()
+        given, bounds = f"privacy.epsilon={LAYERS_EPSILON}", "privacy.clip.layers="
+        found = {
+            f"{layers}, {optimiser}": Arm(FEDAVG, (given, bounds + layers, *more))
+            for optimiser, more in {"SGD": (), "LAMB": (LAMB,)}.items()
             for layers in ("global", "uniform", "dim")
         }
+        # Is it LAMB, or larger steps alone? Do bounds matter where noise is far above the signal?
+        found["global, momentum"] = Arm(FEDAVG, (given, bounds + "global", MOMENTUM))
+        for layers in ("global", "dim"):
+            noisy = ("privacy.epsilon=8", *SIMULATED, *COUNTED, bounds + layers, LAMB)
+            found[f"{layers}, LAMB, {NOISY}"] = Arm(FEDAVG, noisy)
+        return found
     return {
         f"{cohort:,} clients, {how}": Arm(FEDAVG, (*FIXED, *overrides))
         for cohort in COHORTS
@@ -132,6 +140,9 @@ def pairs(part: str) -> dict[str, tuple[str, str]]:
             "one bound with SGD -> by dimension with LAMB": ("global, SGD", "dim, LAMB"),
             "one bound with LAMB -> by dimension with LAMB": ("global, LAMB", "dim, LAMB"),
             "one bound with SGD -> by dimension with SGD": ("global, SGD", "dim, SGD"),
+            "one bound: SGD -> momentum": ("global, SGD", "global, momentum"),
+            "one bound: momentum -> LAMB": ("global, momentum", "global, LAMB"),
+            f"{NOISY}, LAMB: one bound -> by dimension": (f"global, LAMB, {NOISY}", f"dim, LAMB, {NOISY}"),
         }
     if part == "cohorts":
         return {f"{n:,}: from 100 -> real": (f"{n:,} clients, from 100", f"{n:,} clients, real") for n in COHORTS}
