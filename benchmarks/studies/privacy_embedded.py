@@ -9,7 +9,7 @@ server, at the noise of epsilon 2; momentum, to tell LAMB from larger steps; far
 the noise of 400 and of 1,600, against real cohorts of these sizes; a real cohort has 4 and 16 times the clients, so
 this part takes longest. The server trains the seed model on its labelled speech. `--small` plays a few clients, to see
 that all works, and writes no page. The same command resumes; finished runs are kept, and where their folders are gone,
-the numbers of the page before. Parts and arms that were not chosen stay on the page.
+the numbers of the page before. Parts, arms and seeds that were not chosen stay on the page.
 """
 
 from __future__ import annotations
@@ -112,19 +112,29 @@ def counts(results: Sequence[dict[str, Any]], model: str = "best") -> list[Count
     return [study.unpacked(one[model]) for one in results]
 
 
+def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The runs of each arm whose seeds all of them have."""
+    seeds = set.intersection(*({one["seed"] for one in results} for results in arms))
+    return [[one for one in results if one["seed"] in seeds] for results in arms]
+
+
 def table(found: Found) -> str:
     """A row for each arm. The gain is that of the same method without privacy, where it was played."""
     rows = []
     for name, results in found.items():
         before, after = counts(results, "before"), counts(results)
         reference = found.get(f"{name.partition(',')[0]}, {NONE}")
-        share = recovered(before, after, counts(reference)) if reference not in (None, results) else None
+        share = None
+        if reference not in (None, results):
+            here, there = common(results, reference)
+            share = recovered(counts(here, "before"), counts(here), counts(there))
         row = {"": name, "test WER (%)": str(rate(after)), "against the seed model": str(study.change(before, after))}
         if any(name.endswith(NONE) for name in found):
             row["share of the gain (%)"] = "" if share is None else str(share)
         row["z"] = _mean(results, "noise", 3)
         row["signal to noise"] = _mean(results, "snr", 2)
-        rows.append(row | {"best round": study.spread([one["round"] for one in results])})
+        row["best rounds"] = ", ".join(str(one["round"]) for one in results)
+        rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in results)})
     return study.table(rows)
 
 
@@ -151,13 +161,13 @@ def pairs(part: str) -> dict[str, tuple[str, str]]:
 
 def section(part: str, found: Found) -> str:
     """The tables of a part."""
-    rows = [
-        {"change": words, "of test WER": str(study.change(counts(found[one]), counts(found[other])))}
-        for words, (one, other) in pairs(part).items()
-        if one in found and other in found
-    ]
-    seeds = " ".join(str(one["seed"]) for one in next(iter(found.values())))
-    text = f"## {TITLES[part]}\n\n`python -m {__spec__.name} --only {part} --seeds {seeds}`\n\n{table(found)}"
+    rows = []
+    for words, (one, other) in pairs(part).items():
+        before, after = common(found.get(one, []), found.get(other, []))
+        if before:
+            rows.append({"change": words, "of test WER": str(study.change(counts(before), counts(after)))})
+            rows[-1]["seeds"] = ", ".join(str(run["seed"]) for run in before)
+    text = f"## {TITLES[part]}\n\n{table(found)}"
     return text + (f"\n\n{study.table(rows)}" if rows else "")
 
 
@@ -194,16 +204,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def gathered(part: str, known: Found, chosen: argparse.Namespace) -> Found:
-    """The runs of a part by arm, those of the chosen seeds: played, or known. An arm that lacks some is left out."""
-    earlier = {(name, run["seed"]): run for name, runs in known.items() for run in runs}
+    """The runs of a part by arm: those of the page before, and those of the chosen seeds and arms."""
+    runs = {(name, run["seed"]): run for name, results in known.items() for run in results}
     played = {name: arm for name, arm in arms(part).items() if any(text in name for text in chosen.arms)}
     for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
         for name, arm in played.items():
             place = chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-")
-            if (name, seed) not in earlier or place.exists():
-                earlier[name, seed] = play(arm, seed, place, chosen)
-    found = {name: [earlier.get((name, seed)) for seed in chosen.seeds] for name in arms(part)}
-    return {name: [run for run in runs if run] for name, runs in found.items() if None not in runs}
+            if (name, seed) not in runs or place.exists():
+                runs[name, seed] = play(arm, seed, place, chosen)
+    found = {name: [runs[at] for at in sorted(runs) if at[0] == name] for name in arms(part)}
+    return {name: results for name, results in found.items() if results}
 
 
 if __name__ == "__main__":
