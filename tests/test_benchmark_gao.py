@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import study
 from benchmarks.studies.gao_table1 import ALONE, CORPORA, arms, compared, page
 from fedray import experiment
 
@@ -38,7 +39,10 @@ def test_central_training_sees_as_much_speech_as_twenty_rounds() -> None:
 def test_the_tables() -> None:
     def result(errors: int) -> dict[str, object]:
         speakers = [f"s{speaker}" for speaker in range(5)]
-        counts = {"before": dict.fromkeys(speakers, "4 10"), "best": dict.fromkeys(speakers, f"{errors} 10")}
+        counts = {
+            model: study.packed(dict.fromkeys(speakers, (10, wrong)))
+            for model, wrong in (("before", 4), ("best", errors))
+        }
         return counts | {"seed": 0, "round": 7, "effective": 7.5, "cohort": 10, "seconds": 2.0}
 
     pairs = compared()

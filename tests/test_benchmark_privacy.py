@@ -1,0 +1,33 @@
+"""The study of privacy on the embedded corpus: every arm is a configuration that loads, and a table of their scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import study
+from benchmarks.studies.privacy_embedded import TITLES, arms, common, pairs, section
+from fedray import experiment
+
+
+@pytest.mark.parametrize("part", TITLES)
+def test_every_arm_is_a_valid_configuration(part: str) -> None:
+    for arm in arms(part).values():
+        loaded, source = experiment.load(arm.config, list(arm.overrides))
+        experiment.check_setup(loaded, source)
+    assert {name for pair in pairs(part).values() for name in pair} <= set(arms(part))
+
+
+def result(seed: int, errors: int) -> dict[str, object]:
+    speakers = [f"s{speaker}" for speaker in range(5)]
+    counts = {
+        model: study.packed(dict.fromkeys(speakers, (10, wrong))) for model, wrong in (("before", 4), ("best", errors))
+    }
+    return counts | {"seed": seed, "round": 7, "noise": 0.5, "snr": None, "epsilon": 8.0}
+
+
+def test_arms_are_compared_over_the_seeds_that_both_have() -> None:
+    found = {"global, SGD": [result(0, 3), result(1, 1)], "dim, LAMB": [result(0, 2)]}
+    text = section("layers", found)
+    assert "| one bound with SGD -> by dimension with LAMB | -33.3 % [-33.3, -33.3] | 0 |" in text
+    assert "| global, SGD | 20.0 [20.0, 20.0] |" in text
+    assert [len(runs) for runs in common(*found.values())] == [1, 1]
