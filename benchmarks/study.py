@@ -194,6 +194,11 @@ def page_before(study: str, **same: Any) -> dict[str, Any]:
     return page if all(page.get(key) == value for key, value in same.items()) else {}
 
 
+def by_seed(found: Mapping[str, Sequence[dict[str, Any]]]) -> dict[tuple[str, int], dict[str, Any]]:
+    """The runs of a page by arm and seed."""
+    return {(arm, run["seed"]): run for arm, runs in found.items() for run in runs}
+
+
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:
     """Write benchmarks/results/<study>.md (`text`, command, seeds, machine, date) and <study>.json."""
     here = machine()

@@ -117,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 write_atomically(chosen.kept, lambda path, text=text: path.write_text(text, encoding="utf-8"))
     text = page(found, rounds, workload, chosen.actors)
     if not chosen.tiny:
-        study.write("privacy_cost", text, {"turns": found}, COMMAND, [0])
+        command = f"{COMMAND} --turns {turns} --rounds {rounds}"
+        study.write("privacy_cost", text, {"turns": found}, command, [0])
     print(text)
 
 

@@ -40,13 +40,6 @@ def arms(labels: float) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def earlier(rounds: int) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """The runs of the page before, by setting, arm and seed; none of another length."""
-    page = study.page_before("fedstar_long", rounds=rounds)
-    parts = page.get("found", {}).items()
-    return {(title, arm, run["seed"]): run for title, found in parts for arm, runs in found.items() for run in runs}
-
-
 def play(place: Path, config: str, settings: Sequence[str], seed: int) -> dict[str, Any]:
     """The scores of a run, its right answers by speaker, and dev and pseudo-labels by round."""
     print(place, flush=True)
@@ -102,16 +95,17 @@ def main() -> None:
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
     chosen = parser.parse_args()
     common = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
-    parts, before = dict[str, Found](), earlier(chosen.rounds)
+    parts, before = dict[str, Found](), study.page_before("fedstar_long", rounds=chosen.rounds).get("found", {})
     for count in chosen.clients:
         for labels in chosen.labels:
             clients = [f"data.clients.count={count}", f"data.labelled.share={labels:g}"]
             title = f"N = {count}, L = {100 * labels:g} %"
             found: Found = {arm: [] for arm in arms(labels)}
+            earlier = study.by_seed(before.get(title, {}))
             for seed in chosen.seeds:
                 for number, (arm, (config, overrides)) in enumerate(arms(labels).items()):
                     place = chosen.runs / f"n{count}-l{labels:g}" / f"seed-{seed}" / f"arm-{number}"
-                    known = before.get((title, arm, seed))
+                    known = earlier.get((arm, seed))
                     if known is None or place.exists():
                         known = play(place, config, [*common, *clients, *overrides], seed)
                     found[arm].append(known)

@@ -99,12 +99,6 @@ def compared() -> list[tuple[str, str]]:
     return by_regime + by_weight + tuned
 
 
-def earlier(name: str, overrides: Sequence[str]) -> dict[tuple[str, int], dict[str, Any]]:
-    """The runs of the page before, by arm and seed; none with other overrides."""
-    found = study.page_before(f"gao_table1_{name}", overrides=list(overrides)).get("found", {})
-    return {(arm, run["seed"]): run for arm, runs in found.items() for run in runs}
-
-
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
     name, overrides = arm
@@ -165,7 +159,7 @@ def main() -> None:
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
     overrides = [one for one in chosen.set if not one.startswith("engine.")]
-    before = earlier(title, overrides)
+    before = study.by_seed(study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {}))
     if not any(text in name for name in arms() for text in chosen.arms):
         parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
     for name, arm in arms().items():

@@ -198,14 +198,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parts[part] = found
     text = "\n\n".join([ABOUT, *(section(part, found) for part, found in parts.items())])
     if not chosen.small:
-        numbers = {"rounds": chosen.rounds, "found": parts}
-        study.write("privacy_embedded", text, numbers, study.command(parser, chosen), chosen.seeds)
+        numbers, command = (
+            {"rounds": chosen.rounds, "found": parts},
+            study.command(parser, chosen, only=[*parts], arms=[""]),
+        )
+        seeds = sorted({run["seed"] for found in parts.values() for runs in found.values() for run in runs})
+        study.write("privacy_embedded", text, numbers, command, seeds)
     print(text)
 
 
 def gathered(part: str, known: Found, chosen: argparse.Namespace) -> Found:
     """The runs of a part by arm: those of the page before, and those of the chosen seeds and arms."""
-    runs = {(name, run["seed"]): run for name, results in known.items() for run in results}
+    runs = study.by_seed(known)
     played = {name: arm for name, arm in arms(part).items() if any(text in name for text in chosen.arms)}
     for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
         for name, arm in played.items():
