@@ -9,7 +9,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -30,7 +30,11 @@ __all__ = [
     "change",
     "by_speaker",
     "by_utterance",
+    "check_arms",
+    "choose_arms",
     "command",
+    "common",
+    "gathered",
     "machine",
     "packed",
     "page_before",
@@ -39,6 +43,7 @@ __all__ = [
     "right_by_speaker",
     "rounds",
     "run",
+    "seeds",
     "speech",
     "spread",
     "table",
@@ -48,6 +53,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of its runs, each with its "seed"
 
 
 def parser(
@@ -194,9 +200,50 @@ def page_before(study: str, **same: Any) -> dict[str, Any]:
     return page if all(page.get(key) == value for key, value in same.items()) else {}
 
 
-def by_seed(found: Mapping[str, Sequence[dict[str, Any]]]) -> dict[tuple[str, int], dict[str, Any]]:
-    """The runs of a page by arm and seed."""
-    return {(arm, run["seed"]): run for arm, runs in found.items() for run in runs}
+def gathered(
+    before: Found, arms: Iterable[str], chosen: argparse.Namespace, place: Callable[[str, int], Path],
+    play: Callable[[str, int, Path], dict[str, Any]],
+) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    """The runs of each of a study's arms: those on the page `before`, and those of the chosen seeds and arms.
+
+    `chosen`: --seeds, and --arms, the texts of which one must be in an arm's name. `place` gives the folder of an arm
+    and a seed, and `play` the results of a run there. A run on the page is played only where its folder exists. All
+    arms of a seed come first: a study that is cut short has whole seeds.
+    """
+    arms = list(arms)
+    runs = {(arm, run["seed"]): run for arm, found in before.items() for run in found}
+    for seed in chosen.seeds:
+        for arm in arms:
+            folder = place(arm, seed)
+            if any(text in arm for text in chosen.arms) and ((arm, seed) not in runs or folder.exists()):
+                print(f"seed {seed}: {folder}", flush=True)
+                runs[arm, seed] = play(arm, seed, folder)
+    found = {arm: [runs[at] for at in sorted(runs) if at[0] == arm] for arm in arms}
+    return {arm: results for arm, results in found.items() if results}
+
+
+def choose_arms(parser: argparse.ArgumentParser) -> None:
+    """Give a study the option --arms of `gathered`."""
+    parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
+
+
+def check_arms(parser: argparse.ArgumentParser, chosen: argparse.Namespace, arms: Iterable[str]) -> None:
+    """End the program where a text of --arms is in the name of none of the study's arms."""
+    arms = list(arms)
+    for text in chosen.arms:
+        if not any(text in arm for arm in arms):
+            parser.error(f"--arms: no arm has {text!r} in its name: {'; '.join(arms)}")
+
+
+def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The runs of each arm whose seeds all of them have."""
+    seeds = set.intersection(*({run["seed"] for run in runs} for runs in arms))
+    return [[run for run in runs if run["seed"] in seeds] for runs in arms]
+
+
+def seeds(*found: Found) -> list[int]:
+    """The seeds of all runs of a page's parts."""
+    return sorted({run["seed"] for part in found for runs in part.values() for run in runs})
 
 
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 import pytest
 
 from benchmarks import study
@@ -51,3 +54,21 @@ def test_the_tables() -> None:
     text = page({worse: [result(3)] * 2, better: [result(2)] * 2})
     assert f"| {better} | 20.0 [20.0, 20.0] | 40.0 [40.0, 40.0] | -20.0 points [-20.0, -20.0] | 7.5 of 10 |" in text
     assert f"| {worse} | {better} | -10.0 points [-10.0, -10.0] |" in text
+
+
+def test_a_study_adds_arms_and_seeds_to_its_page(tmp_path: Path) -> None:
+    page = {"silos": [{"seed": 0, "played": "before"}], "pairs": [{"seed": 0, "played": "before"}]}
+    chosen = argparse.Namespace(seeds=[1, 0], arms=["silos", "one"])
+
+    def play(arm: str, seed: int, folder: Path) -> dict[str, object]:
+        return {"seed": seed, "played": folder.name}
+
+    (tmp_path / "silos-0").mkdir()  # a folder counts more than the page
+    found = study.gathered(page, ["silos", "pairs", "one"], chosen, lambda arm, seed: tmp_path / f"{arm}-{seed}", play)
+    assert {arm: [(run["seed"], run["played"]) for run in runs] for arm, runs in found.items()} == {
+        "silos": [(0, "silos-0"), (1, "silos-1")],
+        "pairs": [(0, "before")],
+        "one": [(0, "one-0"), (1, "one-1")],
+    }
+    assert study.common(found["silos"], found["pairs"]) == [found["silos"][:1], found["pairs"]]
+    assert study.seeds(found) == [0, 1]

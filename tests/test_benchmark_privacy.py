@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import study
-from benchmarks.studies.privacy_embedded import TITLES, arms, common, pairs, section
+from benchmarks.studies.privacy_embedded import TITLES, arms, pairs, section
 from fedray import experiment
 
 
@@ -30,4 +30,3 @@ def test_arms_are_compared_over_the_seeds_that_both_have() -> None:
     text = section("layers", found)
     assert "| one bound with SGD -> by dimension with LAMB | -33.3 % [-33.3, -33.3] | 0 |" in text
     assert "| global, SGD | 20.0 [20.0, 20.0] |" in text
-    assert [len(runs) for runs in common(*found.values())] == [1, 1]

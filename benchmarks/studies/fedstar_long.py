@@ -1,18 +1,20 @@
 """FedSTAR at the length where its effects show: what pseudo-labels are worth beside as many steps, 100 rounds.
 
-    python -m benchmarks.studies.fedstar_long [--clients 5 30] [--labels 0.03 0.2] [--seeds 0 1 2] [--rounds 100]
-                                              [--actors 1] [--runs DIR]
+    python -m benchmarks.studies.fedstar_long [--clients 5 30] [--labels 0.03 0.2] [--seeds 0 1 2] [--arms beta]
+                                              [--rounds 100] [--actors 1] [--runs DIR]
 
 Embedded keywords, temperature 1, batches of four clips in all arms. Each step of FedSTAR has as many labelled clips as
 unlabelled ones; `beta = 0` takes the same steps without pseudo-labels, and so does the supervised federation with
 1/L - 1 passes a round. Scores are those of the best round by dev, on new speakers. Writes
-benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished runs are kept. Several processes
-with --seeds of their own share the work; with all seeds the page is written from their runs. Where the folder of a run
-is gone, its numbers are those of the page before.
+benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished runs are kept, and where their
+folders are gone, the numbers of the page before. Settings, arms and seeds that were not chosen stay on the page.
+Several processes with --seeds of their own share the work; the last command writes the page from their runs.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -24,7 +26,6 @@ from matplotlib.figure import Figure
 from benchmarks import study
 from fedray.report.canvas import COLOURS, STYLE
 
-Found = dict[str, list[dict[str, Any]]]  # arm -> its runs
 SUPERVISED, NONE = "supervised", "FedSTAR, beta = 0"
 BATCH = "algorithm.client.batch=4"
 
@@ -42,7 +43,6 @@ def arms(labels: float) -> dict[str, tuple[str, list[str]]]:
 
 def play(place: Path, config: str, settings: Sequence[str], seed: int) -> dict[str, Any]:
     """The scores of a run, its right answers by speaker, and dev and pseudo-labels by round."""
-    print(place, flush=True)
     results = study.run(f"configs/fedstar/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *settings], place)
     rows = study.rounds(place)
     return {
@@ -55,24 +55,24 @@ def play(place: Path, config: str, settings: Sequence[str], seed: int) -> dict[s
     }
 
 
-def table(found: Found) -> str:
+def table(found: study.Found) -> str:
     """One row an arm: its accuracy, its gains, what it kept of its pseudo-labels."""
     rows = []
     for arm, runs in found.items():
         row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
-        after = [study.unpacked(run["right of"]) for run in found[arm]]
         for name, other in (("beta = 0", NONE), ("supervised", SUPERVISED)):
-            before = [study.unpacked(run["right of"]) for run in found[other]]
-            row[f"gain over {name}"] = "" if arm == other else str(study.change(before, after, "points"))
+            pair = study.common(found.get(other, []), runs)
+            before, after = ([study.unpacked(run["right of"]) for run in both] for both in pair)
+            row[f"gain over {name}"] = str(study.change(before, after, "points")) if before and arm != other else ""
         for name, key in (("kept", "kept"), ("of these right", "right")):
             last = [value for run in runs for value in run[key][-5:] if value is not None]
             row[f"{name}, last 5 rounds (%)"] = f"{mean(last):.0f}" if last and arm.startswith("FedSTAR") else ""
         row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
-        rows.append(row)
+        rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
 
 
-def draw(parts: Mapping[str, Found], path: Path) -> None:
+def draw(parts: Mapping[str, study.Found], path: Path) -> None:
     """Dev accuracy by round, mean over the seeds, one panel a setting."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(7, 5 * len(parts)), 4.2), layout="constrained")
@@ -93,33 +93,38 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedstar-long", rounds=100)
     parser.add_argument("--clients", type=int, nargs="+", default=[5, 30], metavar="N")
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
+    study.choose_arms(parser)
     chosen = parser.parse_args()
-    common = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
-    parts, before = dict[str, Found](), study.page_before("fedstar_long", rounds=chosen.rounds).get("found", {})
-    for count in chosen.clients:
-        for labels in chosen.labels:
-            clients = [f"data.clients.count={count}", f"data.labelled.share={labels:g}"]
-            title = f"N = {count}, L = {100 * labels:g} %"
-            found: Found = {arm: [] for arm in arms(labels)}
-            earlier = study.by_seed(before.get(title, {}))
-            for seed in chosen.seeds:
-                for number, (arm, (config, overrides)) in enumerate(arms(labels).items()):
-                    place = chosen.runs / f"n{count}-l{labels:g}" / f"seed-{seed}" / f"arm-{number}"
-                    known = earlier.get((arm, seed))
-                    if known is None or place.exists():
-                        known = play(place, config, [*common, *clients, *overrides], seed)
-                    found[arm].append(known)
-            parts[title] = found
+    study.check_arms(parser, chosen, arms(1.0))
+    parts: dict[str, study.Found] = study.page_before("fedstar_long", rounds=chosen.rounds).get("found", {})
+    for count, labels in itertools.product(chosen.clients, chosen.labels):
+        title = f"N = {count}, L = {100 * labels:g} %"
+        parts[title] = played(count, labels, parts.get(title, {}), chosen)
     text = f"# FedSTAR over {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains in points "
     text += "over the same steps without pseudo-labels (beta = 0)\nand over the supervised federation, with the 95 % "
     text += "interval of a paired bootstrap over speakers.\n"
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)
-    if len(chosen.seeds) > 1:
-        text += "\n![Dev accuracy by round](fedstar_long.png)\n"
-        numbers = {"rounds": chosen.rounds, "found": parts}
-        study.write("fedstar_long", text, numbers, study.command(parser, chosen), chosen.seeds)
-        draw(parts, study.RESULTS / "fedstar_long.png")
+    text += "\n![Dev accuracy by round](fedstar_long.png)\n"
+    numbers = {"rounds": chosen.rounds, "found": parts}
+    study.write("fedstar_long", text, numbers, study.command(parser, chosen), study.seeds(*parts.values()))
+    draw(parts, study.RESULTS / "fedstar_long.png")
+
+
+def played(count: int, labels: float, known: study.Found, chosen: argparse.Namespace) -> study.Found:
+    """The runs of a setting by arm."""
+    found = arms(labels)
+    common = [f"data.clients.count={count}", f"data.labelled.share={labels:g}"]
+    common += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+
+    def place(arm: str, seed: int) -> Path:
+        return Path(chosen.runs / f"n{count}-l{labels:g}" / f"seed-{seed}" / f"arm-{[*found].index(arm)}")
+
+    def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
+        config, overrides = found[arm]
+        return play(to, config, [*common, *overrides], seed)
+
+    return study.gathered(known, found, chosen, place, one)
 
 
 if __name__ == "__main__":

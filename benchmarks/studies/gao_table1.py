@@ -102,7 +102,6 @@ def compared() -> list[tuple[str, str]]:
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
     name, overrides = arm
-    print(f"seed {seed}: {out}", flush=True)
     # In central SGD a round is an epoch: its configuration has as many as the others' rounds hold.
     rounds = [f"rounds={corpus.rounds}"] if corpus.rounds and not name.endswith("sgd") else []
     results = study.run(corpus.config(name), [*corpus.overrides, f"seed={seed}", *rounds, *overrides, *extra], out)
@@ -119,7 +118,7 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
     }
 
 
-def page(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def page(found: study.Found) -> str:
     """A row for each arm, and the changes between those that the paper orders."""
     rows = []
     for arm, runs in found.items():
@@ -128,17 +127,15 @@ def page(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         row = {"trained on": arm, "test WER": str(rate(after)), "before": str(rate(before))}
         row |= {"change": str(change(before, after, "points")), "clients that count": counting}
         row["best rounds"] = ", ".join(str(one["round"]) for one in runs)
-        rows.append(row | {"seconds a round": f"{mean(one['seconds'] for one in runs):.1f}"})
-    text = study.table(rows)
-    orders = [
-        {
-            "from": worse,
-            "to": better,
-            "change of the WER": str(change(of(found[worse], "best"), of(found[better], "best"), "points")),
-        }
-        for worse, better in compared()
-        if worse in found and better in found
-    ]
+        row["seconds a round"] = f"{mean(one['seconds'] for one in runs):.1f}"
+        rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in runs)})
+    text, orders = study.table(rows), []
+    for worse, better in compared():
+        before, after = study.common(found.get(worse, []), found.get(better, []))
+        if before:
+            row = {"from": worse, "to": better}
+            row["change of the WER"] = str(change(of(before, "best"), of(after, "best"), "points"))
+            orders.append(row | {"seeds": ", ".join(str(one["seed"]) for one in before)})
     return text + (f"\n\n## The paper's orders\n\n{study.table(orders)}" if orders else "")
 
 
@@ -150,32 +147,27 @@ def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[in
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-gao-table1", seeds=[0, 1, 2, 3, 4])
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
-    parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
+    study.choose_arms(parser)
     parser.add_argument("--rounds", type=int, help="of all arms but central SGD (default: 20, or the configuration's)")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
     chosen = parser.parse_args()
-    corpus, found = CORPORA[chosen.corpus], dict[str, list[dict[str, Any]]]()
-    title = chosen.corpus
+    study.check_arms(parser, chosen, arms())
+    corpus, title = CORPORA[chosen.corpus], chosen.corpus
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
     overrides = [one for one in chosen.set if not one.startswith("engine.")]
-    before = study.by_seed(study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {}))
-    if not any(text in name for name in arms() for text in chosen.arms):
-        parser.error(f"no arm has one of {chosen.arms} in its name: {', '.join(arms())}")
-    for name, arm in arms().items():
-        place, runs = chosen.runs / title / name.replace(", ", "-").replace(" ", "-"), list[Any]()
-        for seed in chosen.seeds:
-            folder, known = place / f"seed-{seed}", before.get((name, seed))
-            if any(text in name for text in chosen.arms) and (known is None or folder.exists()):
-                known = play(corpus, arm, seed, chosen.set, folder)
-            runs.append(known)
-        if None not in runs:  # an arm that was not chosen stays if the page before has it
-            found[name] = runs
+    before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
+    found = study.gathered(
+        before, arms(), chosen,
+        lambda name, seed: chosen.runs / title / name.replace(", ", "-").replace(" ", "-") / f"seed-{seed}",
+        lambda name, seed, out: play(corpus, arms()[name], seed, chosen.set, out),
+    )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
     text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
-    numbers, command = {"overrides": overrides, "found": found}, study.command(parser, chosen, set=overrides)
-    study.write(f"gao_table1_{title}", text + page(found), numbers, command, chosen.seeds)
+    numbers = {"overrides": overrides, "found": found}
+    command = study.command(parser, chosen, set=overrides, arms=[""] if set(found) == set(arms()) else [*found])
+    study.write(f"gao_table1_{title}", text + page(found), numbers, command, study.seeds(found))
     print(page(found))
 
 

@@ -15,7 +15,7 @@ the numbers of the page before. Parts, arms and seeds that were not chosen stay 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,6 @@ def arms(part: str) -> dict[str, Arm]:
 
 def play(arm: Arm, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The spent epsilon, and errors by speaker of test, of the seed model and of the best round."""
-    print(f"seed {seed}: {place}", flush=True)
     overrides = [*arm.overrides, f"seed={seed}", f"data.seed={seed}"]
     overrides += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     results = study.run(arm.config, [*overrides, *SMALL] if chosen.small else overrides, place)
@@ -105,20 +104,11 @@ def play(arm: Arm, seed: int, place: Path, chosen: argparse.Namespace) -> dict[s
     }
 
 
-Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of each seed
-
-
 def counts(results: Sequence[dict[str, Any]], model: str = "best") -> list[Counts]:
     return [study.unpacked(one[model]) for one in results]
 
 
-def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The runs of each arm whose seeds all of them have."""
-    seeds = set.intersection(*({one["seed"] for one in results} for results in arms))
-    return [[one for one in results if one["seed"] in seeds] for results in arms]
-
-
-def table(found: Found) -> str:
+def table(found: study.Found) -> str:
     """A row for each arm. The gain is that of the same method without privacy, where it was played."""
     rows = []
     for name, results in found.items():
@@ -126,7 +116,7 @@ def table(found: Found) -> str:
         reference = found.get(f"{name.partition(',')[0]}, {NONE}")
         share = None
         if reference not in (None, results):
-            here, there = common(results, reference)
+            here, there = study.common(results, reference)
             share = recovered(counts(here, "before"), counts(here), counts(there))
         row = {"": name, "test WER (%)": str(rate(after)), "against the seed model": str(study.change(before, after))}
         if any(name.endswith(NONE) for name in found):
@@ -159,11 +149,11 @@ def pairs(part: str) -> dict[str, tuple[str, str]]:
     return {}
 
 
-def section(part: str, found: Found) -> str:
+def section(part: str, found: study.Found) -> str:
     """The tables of a part."""
     rows = []
     for words, (one, other) in pairs(part).items():
-        before, after = common(found.get(one, []), found.get(other, []))
+        before, after = study.common(found.get(one, []), found.get(other, []))
         if before:
             rows.append({"change": words, "of test WER": str(study.change(counts(before), counts(after)))})
             rows[-1]["seeds"] = ", ".join(str(run["seed"]) for run in before)
@@ -186,38 +176,33 @@ the mean over seeds with its 95 % interval (paired bootstrap over speakers). *As
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = study.parser(__spec__.name, __doc__, "study-privacy", rounds=60)
     parser.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES))
-    parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
+    study.choose_arms(parser)
     parser.add_argument("--small", action="store_true", help="a few clients; writes no page")
     chosen = parser.parse_args(arguments)
+    study.check_arms(parser, chosen, [name for part in chosen.only for name in arms(part)])
     before = {} if chosen.small else study.page_before("privacy_embedded", rounds=chosen.rounds).get("found", {})
-    parts: dict[str, Found] = {}
+    parts: dict[str, study.Found] = {}
     for part in TITLES:
         known = before.get(part, {})
-        found = gathered(part, known, chosen) if part in chosen.only else known
+        found = played(part, known, chosen) if part in chosen.only else known
         if found:
             parts[part] = found
     text = "\n\n".join([ABOUT, *(section(part, found) for part, found in parts.items())])
     if not chosen.small:
-        numbers, command = (
-            {"rounds": chosen.rounds, "found": parts},
-            study.command(parser, chosen, only=[*parts], arms=[""]),
-        )
-        seeds = sorted({run["seed"] for found in parts.values() for runs in found.values() for run in runs})
-        study.write("privacy_embedded", text, numbers, command, seeds)
+        numbers = {"rounds": chosen.rounds, "found": parts}
+        command = study.command(parser, chosen, only=[*parts], arms=[""])
+        study.write("privacy_embedded", text, numbers, command, study.seeds(*parts.values()))
     print(text)
 
 
-def gathered(part: str, known: Found, chosen: argparse.Namespace) -> Found:
-    """The runs of a part by arm: those of the page before, and those of the chosen seeds and arms."""
-    runs = study.by_seed(known)
-    played = {name: arm for name, arm in arms(part).items() if any(text in name for text in chosen.arms)}
-    for seed in chosen.seeds:  # all arms of a seed first: a study that is cut short has whole seeds
-        for name, arm in played.items():
-            place = chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-")
-            if (name, seed) not in runs or place.exists():
-                runs[name, seed] = play(arm, seed, place, chosen)
-    found = {name: [runs[at] for at in sorted(runs) if at[0] == name] for name in arms(part)}
-    return {name: results for name, results in found.items() if results}
+def played(part: str, known: study.Found, chosen: argparse.Namespace) -> study.Found:
+    """The runs of a part by arm."""
+    found = arms(part)
+
+    def place(name: str, seed: int) -> Path:
+        return Path(chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-"))
+
+    return study.gathered(known, found, chosen, place, lambda name, seed, to: play(found[name], seed, to, chosen))
 
 
 if __name__ == "__main__":
