@@ -1,10 +1,12 @@
 """FedNST on real speech: connected digits, six splits of FSDD's six speakers into three labelled and three unlabelled.
 
-    python -m benchmarks.studies.fednst_digits [--runs runs/study-digits]
+    python -m benchmarks.studies.fednst_digits [--seeds 0 1 2 3 4 5] [--arms NST] [--rounds 60] [--actors N]
 
-Needs FEDRAY_SPEECH, the folder that holds fsdd/. Test strings are joined from the official test takes 0-4 of the
-clients' speakers; strings of the server's speakers show forgetting. Settings and the round were chosen on takes 5-9.
-The same command resumes; finished runs are kept.
+A seed is a split. Every arm starts from its split's seed model and trains on 1,500 strings a round; in the federated
+arms the server's rate follows the clients'. Needs FEDRAY_SPEECH, the folder that holds fsdd/. Test strings are joined
+from the official test takes 0-4 of the clients' speakers; strings of the server's speakers show forgetting. Settings
+and the round were chosen on takes 5-9. The same command resumes; finished runs are kept, and where their folders are
+gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,60 +22,45 @@ import jiwer
 
 from benchmarks import study
 from fedray import experiment
+from fedray.report.bootstrap import Counts, rate, recovered
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 # Three of the ways to halve the speakers, each half once as server: every speaker is a client in three splits.
 HALVES = (("george", "jackson", "lucas"), ("george", "nicolas", "theo"), ("jackson", "nicolas", "yweweler"))
 SERVERS = [side for half in HALVES for side in (half, tuple(name for name in SPEAKERS if name not in half))]
-METHODS: dict[str, tuple[str, list[str]]] = {
-    "FedNST": ("digits.yaml", []),
-    "true labels (SFL)": ("baselines/sfl_digits.yaml", []),
-    "server only": ("digits.yaml", ["algorithm.alpha=1.0", "cohort.fraction=null", "cohort.size=1"]),
+SCHEDULED = ["algorithm.server_scheduled=true"]
+AS_IN_THE_PAPER = ["algorithm.relabel=once", "algorithm.confidence={keep: 1.0, keep_last: 1.0}"]
+ALONE = ["algorithm.alpha=1.0", "cohort.fraction=null", "cohort.size=1"]
+REFERENCE = "SFL: federated, true labels"
+ARMS: dict[str, tuple[str, list[str]]] = {
+    "SL: central, true labels": ("baselines/sl_digits.yaml", []),
+    REFERENCE: ("baselines/sfl_digits.yaml", SCHEDULED),
+    "NST: central, pseudo-labels": ("baselines/nst_digits.yaml", []),
+    "FedNST: federated, pseudo-labels": ("digits.yaml", [*SCHEDULED, *AS_IN_THE_PAPER]),
+    "FedNST, labels every 3 rounds, the surest first": ("digits.yaml", SCHEDULED),
+    "the server's speech alone": ("digits.yaml", [*SCHEDULED, *ALONE]),
 }
-ORDER = ("server only", "FedNST", "true labels (SFL)")
-SEARCHES = {"greedy": "errors", "lexicon beam": "errors_lexicon"}
-COMMAND = "make study-digits"
+SEARCHES = {"lexicon": "errors_lexicon", "greedy": "errors"}
+PARTS = {"test": "the clients' speakers", "test-server": "the server's speakers"}
+MODELS = ("seed", "best")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--runs", type=Path, default=study.ROOT / "runs" / "study-digits", help="where the run folders are kept"
-    )
-    arguments = parser.parse_args()
-    splits, data = [], study.speech("fsdd")
-    for seed, server in enumerate(SERVERS):
-        splits.append(play(seed, server, data, arguments.runs))
-        print(study.table([row(split) for split in splits]), flush=True)
-    text, numbers = summary(splits)
-    study.write("fednst_digits", text, numbers, COMMAND, range(len(SERVERS)))
-    print(text)
-
-
-def play(seed: int, server: Sequence[str], data: Path, runs: Path) -> dict[str, Any]:
-    """All methods on one split of the speakers; their scores, and errors by recording for the intervals."""
-    common = [f"seed={seed}", f"data.root={data}", f"data.options.server_speakers=[{','.join(server)}]"]
-    split: dict[str, Any] = {
-        "clients": [name for name in SPEAKERS if name not in server],
-        "scores": {},
-        "counts": {},
-        "labels": {},
-    }
-    for method, (config, overrides) in METHODS.items():
-        out = runs / f"split-{seed}" / method.split(" (")[0].replace(" ", "-").lower()
-        print(f"split {seed + 1} of {len(SERVERS)}, {method}: {out}", flush=True)
-        results = study.run(f"configs/fednst/{config}", [*common, *overrides], out)
-        recordings = strings(config, common)
-        for name, model in (("seed", "seed"), (method, "best")):
-            split["scores"][name] = results[model]
-            for part in ("test", "test-server"):
-                rows = study.predictions(out, model, part)
-                for search, column in SEARCHES.items():
-                    split["counts"][name, part, search] = by_recording(rows, column, recordings)
-        if method == "FedNST":
-            wers = [metrics["train/label_wer"] for metrics in study.rounds(out)]
-            split["labels"] = {"first": wers[0], "last": wers[-1]}
-    return split
+def play(arm: str, split: int, place: Path, chosen: argparse.Namespace, corpus: Path) -> dict[str, Any]:
+    """Errors by recording of the seed model and of the best round, its round, and the labels' WER."""
+    config, overrides = ARMS[arm]
+    common = [f"seed={split}", f"data.root={corpus}", f"data.options.server_speakers=[{','.join(SERVERS[split])}]"]
+    own = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    results = study.run(f"configs/fednst/{config}", [*common, *own, *overrides], place)
+    recordings = strings(config, common)
+    labels = [row["train/label_wer"] for row in study.rounds(place) if row.get("train/label_wer") is not None]
+    found: dict[str, Any] = {"seed": split, "round": results["best"]["round"]}
+    found["labels"] = [labels[0], labels[-1]] if labels else None
+    for model in MODELS:
+        for part in PARTS:
+            rows = study.predictions(place, model, part)
+            for search, column in SEARCHES.items():
+                found[f"{model} {part} {search}"] = study.packed(by_recording(rows, column, recordings))
+    return found
 
 
 def strings(config: str, overrides: Sequence[str]) -> dict[str, list[str]]:
@@ -112,70 +98,70 @@ def by_recording(
     return counts
 
 
-def scores(split: Mapping[str, Any], method: str, part: str = "test") -> tuple[float, float]:
-    """Word error rates in percent: greedy, and with the lexicon."""
-    return split["scores"][method][f"{part}/wer"], split["scores"][method][f"{part}/wer_lexicon"]
+def counts(runs: Sequence[Mapping[str, Any]], model: str, part: str, search: str) -> list[Counts]:
+    """Words and errors by recording of each run."""
+    return [study.unpacked(run[f"{model} {part} {search}"]) for run in runs]
 
 
-def both(pairs: Sequence[tuple[float, float]]) -> str:
-    return " / ".join(f"{mean(values):.1f}" for values in zip(*pairs, strict=True))
+def table(found: study.Found, part: str) -> str:
+    """A row for each arm: its WER by each search, the change from the seed model, and its share of SFL's gain."""
+    rows = []
+    for arm, runs in found.items():
+        row = {PARTS[part]: arm}
+        for search in SEARCHES:
+            before, after = (counts(runs, model, part, search) for model in MODELS)
+            row[search] = f"{rate(before).mean:.1f} → {rate(after).mean:.1f}"
+            row[f"change, {search}"] = str(study.change(before, after, "%" if part == "test" else "points"))
+            if part == "test" and REFERENCE in found:
+                row[f"of SFL's gain, {search} (%)"] = (
+                    "100" if arm == REFERENCE else gain(runs, found[REFERENCE], search)
+                )
+        if part == "test":
+            labels = [run["labels"] for run in runs if run["labels"]]
+            row["labels' WER"] = " → ".join(f"{mean(each):.1f}" for each in zip(*labels, strict=True))
+            row["best rounds"] = ", ".join(str(run["round"]) for run in runs)
+            row["splits"] = ", ".join(str(run["seed"]) for run in runs)
+        rows.append(row)
+    return study.table(rows)
 
 
-def row(split: Mapping[str, Any]) -> dict[str, str]:
-    return {"clients' speakers": ", ".join(split["clients"])} | {
-        name: both([scores(split, name)]) for name in ("seed", *ORDER)
-    }
+def gain(runs: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]], search: str) -> str:
+    """The share of the reference's gain over the splits that both have, in percent."""
+    here, there = study.common(runs, reference)
+    share = recovered(*(counts(here, model, "test", search) for model in MODELS), counts(there, "best", "test", search))
+    return "" if share is None else str(share)
 
 
-def summary(splits: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """The page, and its numbers."""
-    average = {"clients' speakers": "**mean**"} | {
-        name: both([scores(split, name) for split in splits]) for name in ("seed", *ORDER)
-    }
-    changes: dict[str, dict[str, Any]] = {method: {} for method in ORDER}
-    tables = {}
-    for part, unit in (("test", "%"), ("test-server", "points")):
-        tables[part] = []
-        for method in ORDER:
-            cells = {"against the seed model": method}
-            for search in SEARCHES:
-                before, after = ([split["counts"][name, part, search] for split in splits] for name in ("seed", method))
-                found = study.change(before, after, unit)
-                cells |= {
-                    search: str(found),
-                    f"{search}, each split": ", ".join(f"{value:+.0f}" for value in found.runs),
-                }
-                changes[method][f"{part}/{search}"] = asdict(found)
-            tables[part].append(cells)
-    forgotten = {name: both([scores(split, name, "test-server") for split in splits]) for name in ("seed", *ORDER)}
-    labels = [mean(split["labels"][when] for split in splits) for when in ("first", "last")]
+def main() -> None:
+    parser = study.parser(__spec__.name, __doc__, "study-digits", rounds=60, seeds=range(len(SERVERS)))
+    study.choose_arms(parser)
+    chosen = parser.parse_args()
+    study.check_arms(parser, chosen, ARMS)
+    corpus = study.speech("fsdd")
+
+    def place(arm: str, split: int) -> Path:
+        return Path(chosen.runs / f"split-{split}" / "".join(c if c.isalnum() else "-" for c in arm.lower()))
+
+    before = study.page_before("fednst_digits", rounds=chosen.rounds).get("found", {})
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen, corpus))
+    splits = [f"{split}: {', '.join(sorted({*SPEAKERS} - {*SERVERS[split]}))}" for split in study.seeds(found)]
     text = f"""# FedNST on real speech: connected digits
 
-Word error rate in percent, greedy / beam search over 3 to 7 words of the lexicon, on strings joined from the official
-test takes 0-4 of the clients' speakers: three labelled speakers train the seed model, twelve clients of three other
-speakers have no labels. Clients and test share their speakers, so this is adaptation to known speakers. Settings were
-chosen on takes 5-9.
+Word error rate in percent of the best round by dev, of {chosen.rounds}: by beam search over 3 to 7 words of the lexicon
+(the label search of FedNST) and greedily, on strings joined from the official test takes 0-4. Three labelled speakers
+train the seed model; twelve clients of the three other speakers have no labels. Clients and test share their speakers,
+so this is adaptation to known speakers. Means over splits, changes with the 95 % interval of a paired bootstrap over
+recordings (the splits' speakers held fixed). The clients' speakers by split: {"; ".join(splits)}.
 
-{study.table([*(row(split) for split in splits), average])}
+{table(found, "test")}
 
-Relative change, mean over the {len(splits)} splits, with the 95 % interval of a paired bootstrap over recordings (the
-splits' speakers held fixed):
+Forgetting, with the change in points:
 
-{study.table(tables["test"])}
-
-FedNST's pseudo-labels have a word error rate of {labels[0]:.1f} % in the first round and {labels[1]:.1f} % in the last.
-
-Forgetting: the server's speakers, the same takes; mean over the splits, and the change in points.
-
-{study.table([forgotten])}
-
-{study.table(tables["test-server"])}
+{table(found, "test-server")}
 """
-    numbers = {
-        "splits": [{name: split[name] for name in ("clients", "scores", "labels")} for split in splits],
-        "changes": changes,
-    }
-    return text, numbers
+    numbers = {"rounds": chosen.rounds, "found": found}
+    study.write("fednst_digits", text, numbers, study.command(parser, chosen), study.seeds(found))
+    print(text)
 
 
 if __name__ == "__main__":
