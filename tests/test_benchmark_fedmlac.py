@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.studies.fedmlac_own import METHODS, table
+from benchmarks.studies.fedmlac_own import METHODS, packed, table
 
 
-def result(own: float) -> dict[str, Any]:
+def result(own: float, seed: int = 0) -> dict[str, Any]:
     """A run of two clients, whose accuracy is 10 points apart."""
     scores = {"ann": own - 5, "bob": own + 5}
     return {
-        "personal": {"own": scores, "test": dict.fromkeys(scores, 40.0)},
+        "seed": seed,
+        "personal": {"own": packed(scores), "test": packed(dict.fromkeys(scores, 40.0))},
         "shared": {"test/accuracy": 60.0},
         "rounds": [(10, own - 20), (20, own - 10), (30, own)],
     }
 
 
 def test_personal_accuracy_stands_beside_that_of_fedavg() -> None:
-    found = {method: [result(80.0 - 10 * place), result(82.0 - 10 * place)] for place, method in enumerate(METHODS)}
+    found = {method: [result(80.0 - 10 * place), result(82.0 - 10 * place, 1)] for place, method in enumerate(METHODS)}
     lines = table(found).splitlines()
     fedavg, ditto = (next(line for line in lines if line.startswith(f"| {name} ")) for name in ("FedAvg", "Ditto"))
     assert fedavg.startswith("| FedAvg | 81.0 ± 1.4 |  | 40.0 ± 0.0 |  | 60.0")
