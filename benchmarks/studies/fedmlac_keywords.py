@@ -9,13 +9,11 @@ command resumes; finished runs are kept.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from benchmarks import study
+from benchmarks.studies import passed_on
 
 METHODS = {
     "FedAvg": "baselines/fedavg",
@@ -57,17 +55,7 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
     """The results of a run."""
     config, overrides = arms()[part][arm]
     if config == "passed_on":
-        algorithm = yaml.safe_load((study.ROOT / "configs/fedmlac/embedded.yaml").read_text(encoding="utf-8"))[
-            "algorithm"
-        ]
-        algorithm |= {"kind": "passed_on", "client": algorithm["client"] | {"lr": 0.1}}  # the better rate on dev
-        alone = [
-            "imports=[benchmarks.studies.passed_on]",
-            "engine.lanes=1",
-            "engine.actors=1",
-            "engine.cpus_per_client=1",
-        ]
-        config, overrides = "embedded", [*alone, f"algorithm={json.dumps(algorithm)}", *overrides]
+        config, overrides = "embedded", [*passed_on.overrides(1), *overrides]
     out = runs / f"seed-{seed}" / part / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
     print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
     return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *overrides], out)

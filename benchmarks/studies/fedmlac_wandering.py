@@ -1,0 +1,85 @@
+"""FedMLAC with 1, 4 and 8 personal models that wander from client to client, beside FedMLAC and FedAvg.
+
+    python -m benchmarks.studies.fedmlac_wandering [--seeds 0 1 2] [--rounds 200] [--arms FedAvg] [--runs DIR]
+
+A simulation that keeps personal models in its processes, not with their clients, passes them on by mistake. Each of N
+models then learns from all clients, in 1 / N of the steps. Scores are those of personal models on half of test, new
+speakers, after the last round. The same command resumes; finished runs are kept, and where their folders are gone, the
+numbers of the page before; a wandering run that was cut short must be removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from benchmarks import study
+from benchmarks.studies import passed_on
+
+LENGTH = 200
+SCORING = ["evaluation.every=10", "evaluation.personal_every=20", "evaluation.personal_final_utterances=400"]
+ARMS: dict[str, tuple[str, list[str]]] = {
+    "FedAvg": ("baselines/fedavg", []),
+    "FedMLAC": ("embedded", []),
+    **{
+        f"{models} personal model{'s' * (models > 1)}, passed on": ("embedded", passed_on.overrides(models))
+        for models in (1, 4, 8)
+    },
+}
+
+
+def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The scores of the personal models and of the shared one, and the personal accuracy by round."""
+    config, overrides = ARMS[arm]
+    actors = [f"engine.actors={chosen.actors}"]  # wandering models have theirs
+    own = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", *SCORING]
+    results = study.run(f"configs/fedmlac/{config}.yaml", [*own, *actors, *overrides], place)
+    in_rounds = [
+        (row["round"], row["personal/accuracy"])
+        for row in study.rounds(place)
+        if row.get("personal/accuracy") is not None
+    ]
+    return {"seed": seed, "personal": results["personal"], "best": results["best"], "rounds": in_rounds}
+
+
+def table(found: study.Found) -> str:
+    """A row for each arm."""
+    rows = []
+    for arm, runs in found.items():
+        row = {"": arm}
+        row["personal models"] = study.spread([run["personal"]["test/accuracy"] for run in runs])
+        row["macro-F1"] = study.spread([run["personal"]["test/macro_f1"] for run in runs])
+        row["SD over clients"] = study.spread([run["personal"]["test/accuracy_sd"] for run in runs])
+        row["shared model"] = study.spread([run["best"]["test/accuracy"] for run in runs])
+        scores = [[score for _, score in run["rounds"]] for run in runs]
+        half = study.spread([each[(len(each) - 1) // 2] for each in scores])
+        row["personal on dev, half time and end"] = f"{half}, {study.spread([each[-1] for each in scores])}"
+        rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
+    return study.table(rows)
+
+
+def main() -> None:
+    parser = study.parser(__spec__.name, __doc__, "study-fedmlac-wandering", rounds=LENGTH)
+    study.choose_arms(parser)
+    chosen = parser.parse_args()
+    study.check_arms(parser, chosen, ARMS)
+
+    def place(arm: str, seed: int) -> Path:
+        return Path(chosen.runs / f"seed-{seed}" / "".join(c if c.isalnum() else "-" for c in arm.lower()))
+
+    before = study.page_before("fedmlac_wandering", rounds=chosen.rounds).get("found", {})
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    text = f"""# Personal models that wander
+
+Embedded keywords, 50 clients of one speaker, ten of them a round, {chosen.rounds} rounds. Test accuracy in percent on
+new speakers, means over the personal models of all clients that took part, mean ± SD over seeds.
+
+{table(found)}"""
+    print(text)
+    numbers = {"rounds": chosen.rounds, "found": found}
+    study.write("fedmlac_wandering", text, numbers, study.command(parser, chosen), study.seeds(found))
+
+
+if __name__ == "__main__":
+    main()
