@@ -34,8 +34,11 @@ __all__ = [
     "choose_arms",
     "command",
     "common",
+    "folder_name",
     "gathered",
+    "half_and_end",
     "machine",
+    "on_page",
     "packed",
     "page_before",
     "parser",
@@ -239,6 +242,22 @@ def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """The runs of each arm whose seeds all of them have."""
     seeds = set.intersection(*({run["seed"] for run in runs} for runs in arms))
     return [[run for run in runs if run["seed"] in seeds] for runs in arms]
+
+
+def folder_name(arm: str) -> str:
+    """An arm's name in paths: lower case, with a dash for all but letters and digits."""
+    return "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
+
+
+def on_page(arms: Iterable[str], found: Found) -> list[str]:
+    """--arms of the command that plays what a page holds: the default where it holds all arms."""
+    return [""] if set(found) == set(arms) else [*found]
+
+
+def half_and_end(runs: Sequence[dict[str, Any]]) -> str:
+    """A score of "rounds" [(round, score), ...] at half time and after the last round, each a `spread` over runs."""
+    scores = [[score for _, score in run["rounds"]] for run in runs]
+    return f"{spread([each[(len(each) - 1) // 2] for each in scores])}, {spread([each[-1] for each in scores])}"
 
 
 def seeds(*found: Found) -> list[int]:

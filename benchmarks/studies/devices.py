@@ -46,9 +46,7 @@ SLOW = "en-gb-scotland"  # the dialect of slow phones
 
 def play(name: str, config: str, overrides: Sequence[str], seed: int, draw: int, runs: Path) -> Path:
     """The folder of a run of a configuration, which is played, resumed or there already."""
-    out = (
-        runs / f"seed-{seed}" / f"draw-{draw}" / "".join(letter if letter.isalnum() else "-" for letter in name.lower())
-    )
+    out = runs / f"seed-{seed}" / f"draw-{draw}" / study.folder_name(name)
     print(f"seed {seed}, draw {draw}, {name}: {out}", flush=True)
     study.run(config, [f"seed={seed}", f"data.seed={seed}", *BASE, *overrides, f"devices.draw={draw}"], out)
     return out

@@ -56,7 +56,7 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
     config, overrides = arms()[part][arm]
     if config == "passed_on":
         config, overrides = "embedded", [*passed_on.overrides(1), *overrides]
-    out = runs / f"seed-{seed}" / part / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
+    out = runs / f"seed-{seed}" / part / study.folder_name(arm)
     print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
     return study.run(f"configs/fedmlac/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *SCORING, *overrides], out)
 

@@ -85,9 +85,7 @@ def table(found: study.Found) -> str:
             change = study.change(counts(before, split), counts(after, split), "points") if before else ""
             row[f"{title}, beside {REFERENCE}"] = "" if method == REFERENCE else str(change)
         row["shared model, common test"] = study.spread([one["shared"]["test/accuracy"] for one in results])
-        ends = [[score for _, score in one["rounds"]] for one in results]
-        half = [scores[(len(scores) - 1) // 2] for scores in ends]
-        row["own clips of cohorts, half time and end"] = f"{study.spread(half)}, {study.spread([s[-1] for s in ends])}"
+        row["own clips of cohorts, half time and end"] = study.half_and_end(results)
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in results)})
     return study.table(rows)
 
@@ -115,7 +113,9 @@ intervals by paired bootstrap over clients.
 """
     text += "".join(f"\n## Clients: {clients}\n\n{table(methods)}\n" for clients, methods in found.items())
     print(text)
-    study.write(page, text, {**same, "found": found}, study.command(parser, chosen), study.seeds(*found.values()))
+    held = {method: runs for methods in found.values() for method, runs in methods.items()}
+    command = study.command(parser, chosen, arms=study.on_page(METHODS, held))
+    study.write(page, text, {**same, "found": found}, command, study.seeds(*found.values()))
 
 
 def played(clients: str, known: study.Found, chosen: argparse.Namespace) -> study.Found:

@@ -52,9 +52,7 @@ def table(found: study.Found) -> str:
         row["macro-F1"] = study.spread([run["personal"]["test/macro_f1"] for run in runs])
         row["SD over clients"] = study.spread([run["personal"]["test/accuracy_sd"] for run in runs])
         row["shared model"] = study.spread([run["best"]["test/accuracy"] for run in runs])
-        scores = [[score for _, score in run["rounds"]] for run in runs]
-        half = study.spread([each[(len(each) - 1) // 2] for each in scores])
-        row["personal on dev, half time and end"] = f"{half}, {study.spread([each[-1] for each in scores])}"
+        row["personal on dev, half time and end"] = study.half_and_end(runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
 
@@ -66,7 +64,7 @@ def main() -> None:
     study.check_arms(parser, chosen, ARMS)
 
     def place(arm: str, seed: int) -> Path:
-        return Path(chosen.runs / f"seed-{seed}" / "".join(c if c.isalnum() else "-" for c in arm.lower()))
+        return Path(chosen.runs / f"seed-{seed}" / study.folder_name(arm))
 
     before = study.page_before("fedmlac_wandering", rounds=chosen.rounds).get("found", {})
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
@@ -78,7 +76,13 @@ new speakers, means over the personal models of all clients that took part, mean
 {table(found)}"""
     print(text)
     numbers = {"rounds": chosen.rounds, "found": found}
-    study.write("fedmlac_wandering", text, numbers, study.command(parser, chosen), study.seeds(found))
+    study.write(
+        "fedmlac_wandering",
+        text,
+        numbers,
+        study.command(parser, chosen, arms=study.on_page(ARMS, found)),
+        study.seeds(found),
+    )
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def main() -> None:
     corpus = study.speech("fsdd")
 
     def place(arm: str, split: int) -> Path:
-        return Path(chosen.runs / f"split-{split}" / "".join(c if c.isalnum() else "-" for c in arm.lower()))
+        return Path(chosen.runs / f"split-{split}" / study.folder_name(arm))
 
     before = study.page_before("fednst_digits", rounds=chosen.rounds).get("found", {})
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen, corpus))
@@ -160,7 +160,8 @@ Forgetting, with the change in points:
 {table(found, "test-server")}
 """
     numbers = {"rounds": chosen.rounds, "found": found}
-    study.write("fednst_digits", text, numbers, study.command(parser, chosen), study.seeds(found))
+    command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
+    study.write("fednst_digits", text, numbers, command, study.seeds(found))
     print(text)
 
 

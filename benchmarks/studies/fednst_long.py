@@ -41,7 +41,7 @@ Found = dict[str, list[dict[str, Any]]]  # arm -> its runs
 def play(arm: str, seed: int, settings: Sequence[str], runs: Path) -> dict[str, Any]:
     """The scores of a run and of its seed model, errors by speaker, and dev by round."""
     config, overrides = ARMS[arm]
-    out = runs / f"seed-{seed}" / "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
+    out = runs / f"seed-{seed}" / study.folder_name(arm)
     print(f"seed {seed}, {arm}: {out}", flush=True)
     results = study.run(f"configs/fednst/{config}", [f"seed={seed}", f"data.seed={seed}", *settings, *overrides], out)
     rows = study.rounds(out)

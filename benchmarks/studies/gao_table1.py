@@ -166,7 +166,7 @@ def main() -> None:
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
     text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
     numbers = {"overrides": overrides, "found": found}
-    command = study.command(parser, chosen, set=overrides, arms=[""] if set(found) == set(arms()) else [*found])
+    command = study.command(parser, chosen, set=overrides, arms=study.on_page(arms(), found))
     study.write(f"gao_table1_{title}", text + page(found), numbers, command, study.seeds(found))
     print(page(found))
 
