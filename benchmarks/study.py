@@ -56,6 +56,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+CPU = "cpu"  # the processor of a run
 Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of its runs, each with its "seed"
 
 
@@ -211,7 +212,7 @@ def gathered(
 
     `chosen`: --seeds, and --arms, the texts of which one must be in an arm's name. `place` gives the folder of an arm
     and a seed, and `play` the results of a run there. A run on the page is played only where its folder exists. All
-    arms of a seed come first: a study that is cut short has whole seeds.
+    arms of a seed come first: a study that is cut short has whole seeds. Each run names its processor for `write`.
     """
     arms = list(arms)
     runs = {(arm, run["seed"]): run for arm, found in before.items() for run in found}
@@ -220,7 +221,7 @@ def gathered(
             folder = place(arm, seed)
             if any(text in arm for text in chosen.arms) and ((arm, seed) not in runs or folder.exists()):
                 print(f"seed {seed}: {folder}", flush=True)
-                runs[arm, seed] = play(arm, seed, folder)
+                runs[arm, seed] = {**play(arm, seed, folder), CPU: machine()["cpu"]}
     found = {arm: [runs[at] for at in sorted(runs) if at[0] == arm] for arm in arms}
     return {arm: results for arm, results in found.items() if results}
 
@@ -265,10 +266,24 @@ def seeds(*found: Found) -> list[int]:
     return sorted({run["seed"] for part in found for runs in part.values() for run in runs})
 
 
+def processors(numbers: object) -> set[str]:
+    """The processors that the runs among a page's numbers name."""
+    if isinstance(numbers, list):
+        return set().union(*map(processors, numbers))
+    if not isinstance(numbers, Mapping):
+        return set()
+    return set().union(*map(processors, numbers.values()), {numbers[CPU]} if CPU in numbers else set())
+
+
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:
-    """Write benchmarks/results/<study>.md (`text`, command, seeds, machine, date) and <study>.json."""
+    """Write benchmarks/results/<study>.md (`text`, command, seeds, machine, date) and <study>.json.
+
+    The same seeds have other bits on other processors: the page names all that its runs name.
+    """
     here = machine()
     source = f"`{command}`, seeds {', '.join(map(str, seeds))};\n{here['cpu']}, {here['cores']} cores, "
+    if others := sorted(processors(numbers) - {here["cpu"]}):
+        source += f"some runs on {' and '.join(others)}, "
     source += (
         f"Python {here['python']}, torch {here['torch']}, Ray {here['ray']}, fedray {here['fedray']}; {here['date']}."
     )

@@ -72,3 +72,13 @@ def test_a_study_adds_arms_and_seeds_to_its_page(tmp_path: Path) -> None:
     }
     assert study.common(found["silos"], found["pairs"]) == [found["silos"][:1], found["pairs"]]
     assert study.seeds(found) == [0, 1]
+    here = study.machine()["cpu"]
+    assert [run.get("cpu") for run in found["pairs"] + found["one"]] == [None, here, here]
+
+
+def test_a_page_names_the_processors_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "RESULTS", tmp_path)
+    here = study.machine()["cpu"]
+    for others, words in ((["Z80", "6502", here], "some runs on 6502 and Z80, Python"), ([here], "cores, Python")):
+        study.write("x", "Text", {"found": {"arm": [{"seed": 0, "cpu": cpu} for cpu in others]}}, "make demo", [0])
+        assert words in (tmp_path / "x.md").read_text(encoding="utf-8")
