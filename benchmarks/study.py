@@ -210,7 +210,7 @@ def gathered(
 ) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
     """The runs of each of a study's arms: those on the page `before`, and those of the chosen seeds and arms.
 
-    `chosen`: --seeds, and --arms, the texts of which one must be in an arm's name. `place` gives the folder of an arm
+    `chosen`: --seeds, and --arms, of which one must be an arm's name, or in it. `place` gives the folder of an arm
     and a seed, and `play` the results of a run there. A run on the page is played only where its folder exists. All
     arms of a seed come first: a study that is cut short has whole seeds. Each run names its processor for `write`.
     """
@@ -219,7 +219,8 @@ def gathered(
     for seed in chosen.seeds:
         for arm in arms:
             folder = place(arm, seed)
-            if any(text in arm for text in chosen.arms) and ((arm, seed) not in runs or folder.exists()):
+            named = any(arm == text if text in arms else text in arm for text in chosen.arms)
+            if named and ((arm, seed) not in runs or folder.exists()):
                 print(f"seed {seed}: {folder}", flush=True)
                 runs[arm, seed] = {**play(arm, seed, folder), CPU: machine()["cpu"]}
     found = {arm: [runs[at] for at in sorted(runs) if at[0] == arm] for arm in arms}
@@ -228,7 +229,9 @@ def gathered(
 
 def choose_arms(parser: argparse.ArgumentParser) -> None:
     """Give a study the option --arms of `gathered`."""
-    parser.add_argument("--arms", nargs="+", default=[""], help="only the arms with one of these texts in their names")
+    parser.add_argument(
+        "--arms", nargs="+", default=[""], help="only the arms of these names, or with a text in theirs"
+    )
 
 
 def check_arms(parser: argparse.ArgumentParser, chosen: argparse.Namespace, arms: Iterable[str]) -> None:

@@ -72,6 +72,9 @@ def test_a_study_adds_arms_and_seeds_to_its_page(tmp_path: Path) -> None:
     }
     assert study.common(found["silos"], found["pairs"]) == [found["silos"][:1], found["pairs"]]
     assert study.seeds(found) == [0, 1]
+    chosen = argparse.Namespace(seeds=[2], arms=["one", "pair"])  # a name stands for itself alone
+    longer = ["one", "one, twice", "pairs"]
+    assert [*study.gathered({}, longer, chosen, lambda arm, seed: tmp_path / arm, play)] == ["one", "pairs"]
     here = study.machine()["cpu"]
     assert [run.get("cpu") for run in found["pairs"] + found["one"]] == [None, here, here]
 
