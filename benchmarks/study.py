@@ -20,6 +20,7 @@ import torch
 import fedray
 from fedray import experiment
 from fedray.config.schema import plain
+from fedray.core.environment import processor
 from fedray.report.bootstrap import change
 from fedray.report.predictions import Predictions
 from fedray.report.tables import markdown as table
@@ -56,7 +57,6 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-CPU = "cpu"  # the processor of a run
 Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of its runs, each with its "seed"
 
 
@@ -166,10 +166,8 @@ def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, 
 
 def machine() -> dict[str, Any]:
     """The machine, the versions and the date of a measurement."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": names[0] if names else platform.processor(),
+        "cpu": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
@@ -215,14 +213,14 @@ def gathered(
     arms of a seed come first: a study that is cut short has whole seeds. Each run names its processor for `write`.
     """
     arms = list(arms)
+    wanted = [arm for arm in arms if any(arm == text if text in arms else text in arm for text in chosen.arms)]
     runs = {(arm, run["seed"]): run for arm, found in before.items() for run in found}
     for seed in chosen.seeds:
-        for arm in arms:
+        for arm in wanted:
             folder = place(arm, seed)
-            named = any(arm == text if text in arms else text in arm for text in chosen.arms)
-            if named and ((arm, seed) not in runs or folder.exists()):
+            if (arm, seed) not in runs or folder.exists():
                 print(f"seed {seed}: {folder}", flush=True)
-                runs[arm, seed] = {**play(arm, seed, folder), CPU: machine()["cpu"]}
+                runs[arm, seed] = {**play(arm, seed, folder), "cpu": processor()}
     found = {arm: [runs[at] for at in sorted(runs) if at[0] == arm] for arm in arms}
     return {arm: results for arm, results in found.items() if results}
 
@@ -269,13 +267,13 @@ def seeds(*found: Found) -> list[int]:
     return sorted({run["seed"] for part in found for runs in part.values() for run in runs})
 
 
-def processors(numbers: object) -> set[str]:
+def _processors(numbers: object) -> set[str]:
     """The processors that the runs among a page's numbers name."""
     if isinstance(numbers, list):
-        return set().union(*map(processors, numbers))
+        return set().union(*map(_processors, numbers))
     if not isinstance(numbers, Mapping):
         return set()
-    return set().union(*map(processors, numbers.values()), {numbers[CPU]} if CPU in numbers else set())
+    return set().union(*map(_processors, numbers.values()), {numbers["cpu"]} if "cpu" in numbers else set())
 
 
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:
@@ -285,7 +283,7 @@ def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds
     """
     here = machine()
     source = f"`{command}`, seeds {', '.join(map(str, seeds))};\n{here['cpu']}, {here['cores']} cores, "
-    if others := sorted(processors(numbers) - {here["cpu"]}):
+    if others := sorted(_processors(numbers) - {here["cpu"]}):
         source += f"some runs on {' and '.join(others)}, "
     source += (
         f"Python {here['python']}, torch {here['torch']}, Ray {here['ray']}, fedray {here['fedray']}; {here['date']}."
