@@ -1,7 +1,7 @@
 """FedLoRA and FedMem on embedded dialects and domains and on real speech: tables 1, 3, 4 and 5 of Du et al.
 
     python -m benchmarks.studies.fedlora [--only dialects attention large translation domains digits speechocean]
-                                         [--methods FedLoRA FedAvg] [--seeds 0 1 2]
+                                         [--arms FedLoRA FedAvg] [--seeds 0 1 2]
 
 Each method trains a model; then every client decodes with the model alone and with its memory. P-S2T is the server's
 seed model. C-S2T trains on all clients' speech in one place, with all weights or with adapters; FedAvg and FedLoRA
@@ -10,11 +10,13 @@ train on the clients. `attention` is the dialects with a decoder, `large` the di
 clients of new domains join the domains' models after training, and three of new dialects those of translation. Each
 seed draws new dialects and domains; each split of the digits has three of the six speakers as clients. Digits and
 speechocean need FEDRAY_SPEECH. The pages are benchmarks/results/fedlora_<corpus>.md, with plain means over clients and
-pooled scores. The same command resumes; finished runs are kept.
+pooled scores. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the
+page before. P-S2T is always among the methods of --arms.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks import study
-from benchmarks.studies.fedlora_page import counts_of, page
+from benchmarks.studies.fedlora_page import counts_of, packed, page
 from benchmarks.studies.fednst_digits import SERVERS
 from fedray import experiment
 from fedray.core.metrics import ALONE
@@ -67,24 +69,25 @@ CENTRAL_RATES = (0.25, 0.5, 1.0)
 DECAY = "algorithm.client.decay=cosine"
 
 
-def play(corpus: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
+def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
     """Traffic and size of the training, and the clients' personal test scores by configuration of FedMem and client."""
     chosen = CORPORA[corpus]
-    place = runs / corpus / f"seed-{seed}" / method.lower().replace(" ", "-")
-    print(f"{corpus}, seed {seed}, {method}: {place}", flush=True)
     common, how = [f"seed={seed}", f"data.seed={seed}"], METHODS[method]
     if chosen.speech is not None:
         common.append(f"data.root={study.speech(chosen.speech)}")
     if corpus == "digits":
         common.append(f"data.options.server_speakers=[{','.join(SERVERS[seed])}]")
-    found: dict[str, Any] = {"scores": {}, "counts": {}}
+    found: dict[str, Any] = {"seed": seed, "scores": {}, "counts": {}}
     model: list[str] = []
     if how is not None:
         whole, overrides = how
         if whole:
             # without adapters: FedAvg
             overrides = ["algorithm.lora.rank=0", f"algorithm.client.lr={chosen.rate}", *overrides]
-        model = start_from(place.with_name("p-s2t") / chosen.decoded[0])
+        server = place.with_name(study.folder_name("P-S2T"))
+        if not (server / chosen.decoded[0] / "results.json").exists():  # the page before has it from another machine
+            play(corpus, "P-S2T", seed, server)
+        model = start_from(server / chosen.decoded[0])
         config, folder = f"configs/fedlora/{chosen.trained}.yaml", place / "training"
         tried = {folder: [*common, *model, *overrides]}
         if method == "C-S2T LoRA":
@@ -121,8 +124,14 @@ def play(corpus: str, method: str, seed: int, runs: Path) -> dict[str, Any]:
             row["client"]: {"alone": float(row[chosen.score + ALONE]), "memory": float(row[chosen.score])}
             for row in rows
         }
-        found["counts"][config] = counts_of(place / config, chosen.score)
+        found["counts"][config] = packed(counts_of(place / config, chosen.score))
     return found
+
+
+def on_page(corpus: str) -> study.Found:
+    """The runs of the page before that have counts; pages of before 2026-11-26 had none."""
+    found = study.page_before(f"fedlora_{corpus}").get("found", {})
+    return {method: [run for run in runs if run.get("counts")] for method, runs in found.items()}
 
 
 def start_from(run: Path) -> list[str]:
@@ -132,15 +141,16 @@ def start_from(run: Path) -> list[str]:
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedlora")
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
-    server, *others = METHODS
-    parser.add_argument("--methods", nargs="+", choices=others, default=others, help="beside the server's model")
+    study.choose_arms(parser)
     chosen = parser.parse_args()
+    study.check_arms(parser, chosen, METHODS)
     for corpus in chosen.only:
         seeds = list(range(len(SERVERS))) if corpus == "digits" else chosen.seeds
-        found: dict[str, list[dict[str, Any]]] = {method: [] for method in (server, *chosen.methods)}
-        for seed in seeds:
-            for method, results in found.items():
-                results.append(play(corpus, method, seed, chosen.runs))
+        found = study.gathered(
+            on_page(corpus), METHODS, argparse.Namespace(seeds=seeds, arms=[*chosen.arms, "P-S2T"]),
+            lambda method, seed, corpus=corpus: chosen.runs / corpus / f"seed-{seed}" / study.folder_name(method),
+            lambda method, seed, place, corpus=corpus: play(corpus, method, seed, place),
+        )  # fmt: skip
         error = CORPORA[corpus].score.startswith("wer")
         score = "WER in percent" if error else "BLEU (beam search)"
         text = f"# FedLoRA and FedMem: {corpus}\n\nTest {score} of each client, alone and with its memory. "
@@ -148,9 +158,8 @@ def main() -> None:
         text += "mean ± SD over seeds; pooled is the score of all\nclients' utterances together, with its 95 % "
         text += "interval over speakers.\n\n"
         text += page(found, CORPORA[corpus].decoded, error)
-        command = study.command(parser, chosen, only=[corpus])
-        numbers = {name: [{**one, "counts": None} for one in results] for name, results in found.items()}
-        study.write(f"fedlora_{corpus}", text, {"found": numbers}, command, seeds)
+        command = study.command(parser, chosen, only=[corpus], arms=study.on_page(METHODS, found))
+        study.write(f"fedlora_{corpus}", text, {"found": found}, command, study.seeds(found))
         print(text)
 
 

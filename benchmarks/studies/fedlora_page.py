@@ -53,9 +53,24 @@ def counts_of(run: Path, score: str) -> dict[str, dict[str, Counts]]:
     return found
 
 
-def together(one: Mapping[str, Mapping[str, Counts]], how: str) -> Counts:
-    """The counts of all clients; a unit is a speaker of a client."""
-    return {f"{client} {unit}": counts for client in one for unit, counts in one[client][how].items()}
+def packed(counts: Mapping[str, Mapping[str, Counts]]) -> dict[str, dict[str, str]]:
+    """The counts of each client, alone and with the memory, as one text, for the JSON file of a page."""
+    return {client: {how: _text(units) for how, units in both.items()} for client, both in counts.items()}
+
+
+def _text(counts: Counts) -> str:
+    return " | ".join(f"{unit}: {' '.join(map(str, numbers))}" for unit, numbers in counts.items())
+
+
+def unpacked(text: str) -> Counts:
+    """What `packed` made of the counts of a client."""
+    parts = (part.rpartition(": ") for part in text.split(" | "))
+    return {unit: tuple(map(int, numbers.split())) for unit, _, numbers in parts}
+
+
+def together(one: Mapping[str, Mapping[str, str]], how: str) -> Counts:
+    """The `packed` counts of all clients; a unit is a speaker of a client."""
+    return {f"{client} {unit}": counts for client in one for unit, counts in unpacked(one[client][how]).items()}
 
 
 def page(found: Found, configs: Sequence[str], error: bool) -> str:
@@ -82,24 +97,29 @@ def table(found: Found, config: str, error: bool) -> str:
             row["pooled"] = str(rate([together(one["counts"][config], how) for one in results]))
             gains = [mean(sign * (client["alone"] - client["memory"]) for client in one.values()) for one in scores]
             row["gain of the memory"] = study.spread(gains) if how == "memory" else ""
-            rows.append(row)
+            rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in results)})
     return study.table(rows)
 
 
 def differences(found: Found, config: str) -> str:
     """Changes with intervals: a client of a seed is a run of the bootstrap, whose speakers are its units."""
 
-    def of(method: str, how: str) -> list[Counts]:
-        parts = [one["counts"][config] for one in found[method]]
-        return [part[client][how] for part in parts for client in sorted(part)]
+    def of(runs: Sequence[dict[str, Any]], how: str) -> list[Counts]:
+        parts = [one["counts"][config] for one in runs]
+        return [unpacked(part[client][how]) for part in parts for client in sorted(part)]
 
-    compared = [(f"{method}: the memory", of(method, "alone"), of(method, "memory")) for method in found]
-    compared += [
-        (f"{other} -> {method}{'' if how == 'alone' else ', both with FedMem'}", of(other, how), of(method, how))
-        for other, method in PAIRS
-        if other in found and method in found
-        for how in HOW
-    ]
+    compared = [(f"{method}: the memory", of(runs, "alone"), of(runs, "memory")) for method, runs in found.items()]
+    for other, method in PAIRS:
+        before, after = study.common(found.get(other, []), found.get(method, []))
+        if before:
+            compared += [
+                (
+                    f"{other} -> {method}{'' if how == 'alone' else ', both with FedMem'}",
+                    of(before, how),
+                    of(after, how),
+                )
+                for how in HOW
+            ]
     rows = [{"change": name, "points": str(change(*both, "points"))} for name, *both in compared]
     about = "Changes, mean over seeds and clients; 95 % intervals by paired bootstrap over speakers."
     return f"{about}\n\n{study.table(rows)}"
