@@ -1,0 +1,196 @@
+"""FedLoRA to patience: WER over rounds and over bytes beside FedAvg, adapters of rank 2 to 16, each at its own rate.
+
+    python -m benchmarks.studies.fedlora_long [--only dialects attention domains digits] [--seeds 0 1 2] [--arms FedAvg]
+                                              [--rounds 200] [--actors 1] [--runs DIR]
+
+Scaling alpha is twice the rank, as in the paper. The first seed plays every method at three rates, and dev chooses one
+of them for the other seeds. A run ends when dev has not improved for 20 rounds; scores are those of the best round by
+dev. Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need FEDRAY_SPEECH.
+Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished runs are kept,
+and where their folders are gone, the numbers of the page before.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from benchmarks import study
+from benchmarks.studies.fedlora import CORPORA
+from benchmarks.studies.fednst_digits import SERVERS
+from fedray import experiment
+from fedray.report.bootstrap import Counts, change, rate, recovered
+from fedray.report.canvas import COLOURS, STYLE
+
+SHOWN = ("dialects", "attention", "domains", "digits")
+WHOLE = "FedAvg"
+RANKS = {WHOLE: 0, **{f"FedLoRA, rank {rank}": rank for rank in (2, 8, 16)}}
+PARTS = (0.5, 1.0, 2.0)  # of the configuration's rate; of FedAvg's, of that of `fedlora`'s study
+PATIENCE = 20
+BUDGETS = (1, 2, 5, 10, 20, 50)  # rounds of FedAvg whose bytes are compared
+
+
+def arms(corpus: str) -> dict[str, list[str]]:
+    """Method and rate -> overrides of the corpus' configuration."""
+    chosen = CORPORA[corpus]
+    adapters = experiment.load(study.ROOT / "configs" / "fedlora" / f"{chosen.trained}.yaml")[0].algorithm.settings
+    found = {}
+    for method, rank in RANKS.items():
+        for part in PARTS:
+            lr = part * (adapters.client.lr if rank else float(chosen.rate))
+            lora = [f"algorithm.lora.rank={rank}"] + ([f"algorithm.lora.alpha={2 * rank}"] if rank else [])
+            found[f"{method}, {lr:g}"] = [*lora, f"algorithm.client.lr={lr:g}"]
+    return found
+
+
+def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: int, place: Path) -> dict[str, Any]:
+    """Errors by speaker of the server's model and of the best round, dev by round, and the bytes of a round."""
+    chosen = CORPORA[corpus]
+    common = [f"seed={seed}", f"data.seed={seed}", f"evaluation.patience={PATIENCE}", *settings]
+    if chosen.speech is not None:
+        common += [f"data.root={study.speech(chosen.speech)}"]
+        common += [f"data.options.server_speakers=[{','.join(SERVERS[seed])}]"]
+    results = study.run(f"configs/fedlora/{chosen.trained}.yaml", [*common, *overrides], place)
+    rows = study.rounds(place)
+    column = chosen.score.replace("wer", "errors")
+    counts = {model: study.by_speaker(study.predictions(place, model), column) for model in ("seed", "best")}
+    return {
+        "seed": seed,
+        "round": results["best"]["round"],
+        "dev": " ".join(f"{score:.2f}" for score in [results["seed"]["dev/wer"], *(row["dev/wer"] for row in rows)]),
+        "MB a round": (rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"]) / 1e6,
+        **{model: study.packed(counts[model]) for model in counts},
+    }
+
+
+def by_method(found: study.Found) -> dict[str, list[str]]:
+    """Method -> its arms, the best by dev of the first seed first."""
+
+    def first(arm: str) -> float:
+        return min(dev(min(found[arm], key=lambda run: run["seed"])))
+
+    named = {method: [arm for arm in found if arm.startswith(f"{method}, ")] for method in RANKS}
+    return {method: sorted(known, key=first) for method, known in named.items() if known}
+
+
+def dev(run: Mapping[str, Any]) -> list[float]:
+    """WER on dev before training and after each round."""
+    return [float(score) for score in run["dev"].split()]
+
+
+def kept(run: Mapping[str, Any], rounds: int) -> float:
+    """WER on dev of the best model so far after some rounds."""
+    return min(dev(run)[: rounds + 1])
+
+
+def of(runs: Iterable[Mapping[str, Any]], model: str) -> list[Counts]:
+    return [study.unpacked(run[model]) for run in runs]
+
+
+def scores(found: study.Found, rounds: int) -> str:
+    """A row for each method at the rate that dev chose."""
+    rows = []
+    for method, (arm, *others) in by_method(found).items():
+        runs, lengths = found[arm], [len(dev(run)) - 1 for run in found[arm]]
+        row: dict[str, Any] = {"method": method, "rate": arm.rpartition(", ")[2]}
+        row["other rates, dev"] = ", ".join(
+            f"{other.rpartition(', ')[2]}: {min(dev(found[other][0])) - min(dev(runs[0])):+.1f}" for other in others
+        )
+        row["test WER"] = str(rate(of(runs, "best")))
+        row["change"] = str(change(of(runs, "seed"), of(runs, "best"), "points"))
+        whole = found.get(by_method(found).get(WHOLE, [""])[0], [])
+        theirs, ours = study.common(whole, runs) if whole and method != WHOLE else ([], [])
+        row["against FedAvg"] = str(change(of(theirs, "best"), of(ours, "best"), "points")) if ours else ""
+        row["of its gain (%)"] = str(recovered(of(ours, "seed"), of(ours, "best"), of(theirs, "best"))) if ours else ""
+        sent = runs[0]["MB a round"]
+        row |= {"MB a round": f"{sent:.2f}", "MB to the best round": mean(run["round"] * sent for run in runs)}
+        row["best rounds"] = ", ".join(f"{run['round']} of {length}" for run, length in zip(runs, lengths, strict=True))
+        if any(run["round"] > 0.9 * rounds for run in runs):
+            row["best rounds"] += ", still improving"
+        rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
+    return study.table(rows)
+
+
+def equal_bytes(found: study.Found) -> str:
+    """Dev WER of each method's best model so far, after the bytes of some rounds of FedAvg."""
+    chosen = {method: found[known[0]] for method, known in by_method(found).items()}
+    whole = chosen[WHOLE][0]["MB a round"]
+    rows = []
+    for budget in BUDGETS:
+        row: dict[str, Any] = {"rounds of FedAvg": budget, "MB": budget * whole}
+        for method, runs in chosen.items():
+            row[method] = mean(kept(run, int(budget * whole / run["MB a round"])) for run in runs)
+        rows.append(row)
+    return study.table(rows)
+
+
+def draw(found: study.Found, path: Path) -> None:
+    """Dev WER of the best model so far by round and by bytes, mean over the seeds."""
+    chosen = {method: found[known[0]] for method, known in by_method(found).items()}
+    longest = max(len(dev(run)) - 1 for runs in chosen.values() for run in runs)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        for colour, (method, runs) in zip(COLOURS, chosen.items(), strict=False):
+            rounds = range(max(len(dev(run)) for run in runs))
+            errors = [mean(kept(run, at) for run in runs) for at in rounds]
+            left.plot([*rounds, longest], [*errors, errors[-1]], color=colour, label=method)
+            right.plot([at * runs[0]["MB a round"] for at in rounds[1:]], errors[1:], color=colour)
+        left.set_xlabel("round")
+        left.set_ylabel("dev WER (%) of the best model so far")
+        right.set_xlabel("MB sent by and to all clients")
+        right.set_xscale("log")
+        figure.legend(loc="outside lower center", ncols=4)
+        figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = study.parser(__spec__.name, __doc__, "study-fedlora-long", rounds=200)
+    parser.add_argument("--only", nargs="+", choices=SHOWN, default=list(SHOWN))
+    study.choose_arms(parser)
+    chosen = parser.parse_args()
+    for corpus in chosen.only:
+        study.check_arms(parser, chosen, arms(corpus))
+        found, name = played(corpus, chosen), f"fedlora_long_{corpus}"
+        text = f"# FedLoRA to patience: {corpus}\n\nTest WER in percent of the best round by dev, mean over seeds, and "
+        text += "changes in points from the server's model and from\nFedAvg, with the 95 % interval of a paired "
+        text += (
+            f"bootstrap over speakers. A run ends {PATIENCE} rounds after its best one. The rate is the best\nof three "
+        )
+        text += "by dev of the first seed; beside it, by how much the others were worse there.\n\n"
+        text += scores(found, chosen.rounds)
+        if WHOLE in by_method(found):
+            text += f"\n\n## At equal bytes\n\nDev WER of the best model so far.\n\n{equal_bytes(found)}"
+        print(text)
+        text += f"\n\n![Dev WER by round and by bytes]({name}.png)"
+        command = study.command(parser, chosen, only=[corpus], arms=[""])
+        study.write(name, text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
+        draw(found, study.RESULTS / f"{name}.png")
+
+
+def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
+    """Every arm with the first seed, and each method's best arm by dev with the others."""
+    overrides = arms(corpus)
+    settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+
+    def place(arm: str, seed: int) -> Path:
+        return Path(chosen.runs / corpus / f"seed-{seed}" / study.folder_name(arm))
+
+    def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
+        return play(corpus, overrides[arm], settings, seed, to)
+
+    known = study.page_before(f"fedlora_long_{corpus}", rounds=chosen.rounds).get("found", {})
+    first, *others = chosen.seeds
+    found = study.gathered(known, overrides, argparse.Namespace(seeds=[first], arms=chosen.arms), place, one)
+    best = [known[0] for known in by_method(found).values()]
+    return study.gathered(found, overrides, argparse.Namespace(seeds=others, arms=best), place, one)
+
+
+if __name__ == "__main__":
+    main()
