@@ -1,4 +1,4 @@
-"""The tables of benchmarks.studies.fedlora: plain means over clients beside the score of all words together."""
+"""The tables of FedLoRA's studies: plain means over clients beside the score of all words together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.studies import fedlora_long
 from benchmarks.studies.fedlora_page import counts_of, packed, page, together, unpacked
 
 COLUMNS = ["client", "split", "utterance", "speaker", "words", "errors_lm", "errors_lm_alone"]
@@ -41,3 +42,33 @@ def test_a_table_has_the_plain_mean_and_the_pooled_rate(tmp_path: Path) -> None:
     assert float(cells[4].split()[0]) == pytest.approx(100 * 15 / 110, abs=0.05) and "[" in cells[4]
     assert cells[5] == "5.0", "the mean gain"
     assert "P-S2T -> FedLoRA, both with FedMem" in text and "## Traffic" in text
+
+
+def long_run(dev: str, sent: float, errors: int, seed: int = 0) -> dict[str, object]:
+    """A run of benchmarks.studies.fedlora_long whose second round is the best."""
+    counts = {"before": "60 of 100 by s1 | 6 of 10 by s2", "best": f"{errors} of 100 by s1 | 3 of 10 by s2"}
+    return {"seed": seed, "round": 2, "dev": dev, "MB a round": sent, **counts}
+
+
+def test_to_patience_the_first_seed_chooses_the_rate() -> None:
+    found = {
+        "FedAvg, 0.001": [long_run("60 40 30 35", 8.0, 20), long_run("60 44 34 35", 8.0, 24, seed=1)],
+        "FedLoRA, rank 2, 0.005": [long_run("60 50 48 49", 1.0, 45)],
+        "FedLoRA, rank 2, 0.01": [long_run("60 50 44 49", 1.0, 40)],
+    }
+    assert fedlora_long.by_method(found)["FedLoRA, rank 2"] == ["FedLoRA, rank 2, 0.01", "FedLoRA, rank 2, 0.005"]
+    rows = fedlora_long.scores(found, rounds=200).splitlines()
+    adapters = [cell.strip() for cell in rows[-1].split("|")[1:-1]]
+    assert adapters[:3] == ["FedLoRA, rank 2", "0.01", "0.005: +4.0"]
+    assert adapters[5].startswith("+18.2 points"), "against the seed that both have: 43 and 23 of 110 words"
+    assert adapters[-2:] == ["2 of 3", "0"] and "0, 1" in rows[-2]
+    assert all("still improving" in row for row in fedlora_long.scores(found, rounds=2).splitlines()[2:])
+
+
+def test_bytes_are_compared_by_the_best_model_so_far() -> None:
+    found = {
+        "FedAvg, 0.001": [long_run("60 40 30 35", 8.0, 20)],
+        "FedLoRA, rank 2, 0.01": [long_run("60 50 44 49", 3.0, 40)],
+    }
+    first = fedlora_long.equal_bytes(found).splitlines()[2]
+    assert [cell.strip() for cell in first.split("|")[1:-1]] == ["1", "8.0", "40.0", "44.0"], "two rounds fit into 8 MB"

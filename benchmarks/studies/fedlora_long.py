@@ -3,11 +3,11 @@
     python -m benchmarks.studies.fedlora_long [--only dialects attention domains digits] [--seeds 0 1 2] [--arms FedAvg]
                                               [--rounds 200] [--actors 1] [--runs DIR]
 
-Scaling alpha is twice the rank, as in the paper. The first seed plays every method at three or four rates, and dev chooses
-one of them for the other seeds. A run ends when dev has not improved for 20 rounds; scores are those of the best round by
-dev. Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need FEDRAY_SPEECH.
-Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished runs are kept,
-and where their folders are gone, the numbers of the page before.
+Scaling alpha is twice the rank, as in the paper. The first seed plays every method at three or four rates, and dev
+chooses one of them for the other seeds. A run ends when dev has not improved for 20 rounds; scores are those of the
+best round by dev. Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need
+FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished
+runs are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedray.report.canvas import COLOURS, STYLE
 SHOWN = ("dialects", "attention", "domains", "digits")
 WHOLE = "FedAvg"
 RANKS = {WHOLE: 0, **{f"FedLoRA, rank {rank}": rank for rank in (2, 8, 16)}}
-# By rank, of the configuration's rate, and without adapters of that of `fedlora`'s study: the best must have neighbours.
+# By rank, of the configuration's rate; without adapters, of that of `fedlora`'s study. The best must have neighbours.
 PARTS = {0: (0.5, 1, 2), 2: (0.5, 1, 2, 4), 8: (0.25, 0.5, 1, 2), 16: (0.25, 0.5, 1, 2)}
 PATIENCE = 20
 BUDGETS = (1, 2, 5, 10, 20, 50)  # rounds of FedAvg whose bytes are compared
@@ -150,6 +150,7 @@ def draw(found: study.Found, path: Path) -> None:
         left.set_ylabel("dev WER (%) of the best model so far")
         right.set_xlabel("MB sent by and to all clients")
         right.set_xscale("log")
+        right.xaxis.set_major_formatter("{x:g}")
         figure.legend(loc="outside lower center", ncols=4)
         figure.savefig(path, dpi=150)
 
