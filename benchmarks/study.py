@@ -21,7 +21,7 @@ import fedray
 from fedray import experiment
 from fedray.config.schema import plain
 from fedray.core.environment import processor
-from fedray.report.bootstrap import change
+from fedray.report.bootstrap import Counts, change
 from fedray.report.predictions import Predictions
 from fedray.report.tables import markdown as table
 from fedray.runs.folder import RunFolder
@@ -178,18 +178,15 @@ def machine() -> dict[str, Any]:
     }
 
 
-def packed(counts: Mapping[str, tuple[int, int]]) -> str:
+def packed(counts: Counts) -> str:
     """Totals and counts by speaker as one text, "count of total by speaker | ...", for the JSON file of a page."""
-    return " | ".join(f"{count} of {total} by {speaker}" for speaker, (total, count) in counts.items())
+    return " | ".join(f"{' of '.join(map(str, reversed(numbers)))} by {unit}" for unit, numbers in counts.items())
 
 
-def unpacked(text: str) -> dict[str, tuple[int, int]]:
+def unpacked(text: str) -> Counts:
     """What `packed` packed."""
-    found = {}
-    for part in text.split(" | "):
-        count, _, total, _, speaker = part.split(" ", 4)
-        found[speaker] = (int(total), int(count))
-    return found
+    parts = (part.partition(" by ") for part in text.split(" | "))
+    return {unit: tuple(map(int, reversed(numbers.split(" of ")))) for numbers, _, unit in parts}
 
 
 def page_before(study: str, **same: Any) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import study
 from benchmarks.studies import fedlora_long
-from benchmarks.studies.fedlora_page import counts_of, packed, page, together, unpacked
+from benchmarks.studies.fedlora_page import counts_of, packed, page, together
 
 COLUMNS = ["client", "split", "utterance", "speaker", "words", "errors_lm", "errors_lm_alone"]
 ROWS = [
@@ -29,8 +30,8 @@ def found(tmp_path: Path) -> dict[str, list[dict[str, object]]]:
 
 def test_words_and_errors_by_client_and_speaker(tmp_path: Path) -> None:
     counts = found(tmp_path)["P-S2T"][0]["counts"]["embedded"]  # type: ignore[index]
-    assert unpacked(counts["north"]["alone"]) == {"s1": (90, 18), "s2": (10, 2)}
-    assert unpacked(counts["north"]["memory"]) == {"s1": (90, 9), "s2": (10, 1)}
+    assert study.unpacked(counts["north"]["alone"]) == {"s1": (90, 18), "s2": (10, 2)}
+    assert study.unpacked(counts["north"]["memory"]) == {"s1": (90, 9), "s2": (10, 1)}
     assert together(counts, "memory") == {"north s1": (90, 9), "north s2": (10, 1), "south s4": (10, 5)}
 
 

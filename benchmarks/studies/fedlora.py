@@ -31,8 +31,9 @@ from fedray import experiment
 from fedray.core.metrics import ALONE
 
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
+SERVER = "P-S2T"
 METHODS: dict[str, tuple[bool, list[str]] | None] = {  # whether the whole model trains, and overrides
-    "P-S2T": None,  # first: the others start from its model
+    SERVER: None,  # first: the others start from its model
     "C-S2T full": (True, CENTRAL),
     "FedAvg": (True, []),
     "C-S2T LoRA": (False, CENTRAL),
@@ -69,14 +70,16 @@ CENTRAL_RATES = (0.25, 0.5, 1.0)
 DECAY = "algorithm.client.decay=cosine"
 
 
+def drawn(corpus: str, seed: int) -> list[str]:
+    """Overrides for a seed: it draws the data or, of the digits, names the server's speakers."""
+    speech = CORPORA[corpus].speech
+    found = [f"seed={seed}", f"data.seed={seed}"] + ([f"data.root={study.speech(speech)}"] if speech else [])
+    return found + ([f"data.options.server_speakers=[{','.join(SERVERS[seed])}]"] if corpus == "digits" else [])
+
+
 def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
     """Traffic and size of the training, and the clients' personal test scores by configuration of FedMem and client."""
-    chosen = CORPORA[corpus]
-    common, how = [f"seed={seed}", f"data.seed={seed}"], METHODS[method]
-    if chosen.speech is not None:
-        common.append(f"data.root={study.speech(chosen.speech)}")
-    if corpus == "digits":
-        common.append(f"data.options.server_speakers=[{','.join(SERVERS[seed])}]")
+    chosen, common, how = CORPORA[corpus], drawn(corpus, seed), METHODS[method]
     found: dict[str, Any] = {"seed": seed, "scores": {}, "counts": {}}
     model: list[str] = []
     if how is not None:
@@ -84,9 +87,9 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
         if whole:
             # without adapters: FedAvg
             overrides = ["algorithm.lora.rank=0", f"algorithm.client.lr={chosen.rate}", *overrides]
-        server = place.with_name(study.folder_name("P-S2T"))
+        server = place.with_name(study.folder_name(SERVER))
         if not (server / chosen.decoded[0] / "results.json").exists():  # the page before has it from another machine
-            play(corpus, "P-S2T", seed, server)
+            play(corpus, SERVER, seed, server)
         model = start_from(server / chosen.decoded[0])
         config, folder = f"configs/fedlora/{chosen.trained}.yaml", place / "training"
         tried = {folder: [*common, *model, *overrides]}
@@ -147,7 +150,7 @@ def main() -> None:
     for corpus in chosen.only:
         seeds = list(range(len(SERVERS))) if corpus == "digits" else chosen.seeds
         found = study.gathered(
-            on_page(corpus), METHODS, argparse.Namespace(seeds=seeds, arms=[*chosen.arms, "P-S2T"]),
+            on_page(corpus), METHODS, argparse.Namespace(seeds=seeds, arms=[*chosen.arms, SERVER]),
             lambda method, seed, corpus=corpus: chosen.runs / corpus / f"seed-{seed}" / study.folder_name(method),
             lambda method, seed, place, corpus=corpus: play(corpus, method, seed, place),
         )  # fmt: skip

@@ -22,8 +22,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from benchmarks import study
-from benchmarks.studies.fedlora import CORPORA
-from benchmarks.studies.fednst_digits import SERVERS
+from benchmarks.studies.fedlora import CORPORA, drawn
 from fedray import experiment
 from fedray.report.bootstrap import Counts, change, rate, recovered
 from fedray.report.canvas import COLOURS, STYLE
@@ -53,10 +52,7 @@ def arms(corpus: str) -> dict[str, list[str]]:
 def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: int, place: Path) -> dict[str, Any]:
     """Errors by speaker of the server's model and of the best round, dev by round, and the bytes of a round."""
     chosen = CORPORA[corpus]
-    common = [f"seed={seed}", f"data.seed={seed}", f"evaluation.patience={PATIENCE}", *settings]
-    if chosen.speech is not None:
-        common += [f"data.root={study.speech(chosen.speech)}"]
-        common += [f"data.options.server_speakers=[{','.join(SERVERS[seed])}]"]
+    common = [*drawn(corpus, seed), f"evaluation.patience={PATIENCE}", *settings]
     results = study.run(f"configs/fedlora/{chosen.trained}.yaml", [*common, *overrides], place)
     rows = study.rounds(place)
     column = chosen.score.replace("wer", "errors")
@@ -81,6 +77,11 @@ def by_method(found: study.Found) -> dict[str, list[str]]:
     return {method: sorted(known, key=first) for method, known in named.items() if known}
 
 
+def at_best(found: study.Found) -> study.Found:
+    """Method -> its runs at the rate that dev chose."""
+    return {method: found[best] for method, (best, *_) in by_method(found).items()}
+
+
 def dev(run: Mapping[str, Any]) -> list[float]:
     """WER on dev before training and after each round."""
     return [float(score) for score in run["dev"].split()]
@@ -97,7 +98,7 @@ def of(runs: Iterable[Mapping[str, Any]], model: str) -> list[Counts]:
 
 def scores(found: study.Found, rounds: int) -> str:
     """A row for each method at the rate that dev chose."""
-    rows = []
+    rows, whole = [], at_best(found).get(WHOLE, [])
     for method, (arm, *others) in by_method(found).items():
         runs, lengths = found[arm], [len(dev(run)) - 1 for run in found[arm]]
         row: dict[str, Any] = {"method": method, "rate": arm.rpartition(", ")[2]}
@@ -106,8 +107,7 @@ def scores(found: study.Found, rounds: int) -> str:
         )
         row["test WER"] = str(rate(of(runs, "best")))
         row["change"] = str(change(of(runs, "before"), of(runs, "best"), "points"))
-        whole = found.get(by_method(found).get(WHOLE, [""])[0], [])
-        theirs, ours = study.common(whole, runs) if whole and method != WHOLE else ([], [])
+        theirs, ours = study.common(whole, runs) if method != WHOLE else ([], [])
         row["against FedAvg"] = str(change(of(theirs, "best"), of(ours, "best"), "points")) if ours else ""
         row["of its gain (%)"] = (
             str(recovered(of(ours, "before"), of(ours, "best"), of(theirs, "best"))) if ours else ""
@@ -123,7 +123,7 @@ def scores(found: study.Found, rounds: int) -> str:
 
 def equal_bytes(found: study.Found) -> str:
     """Dev WER of each method's best model so far, after the bytes of some rounds of FedAvg."""
-    chosen = {method: found[known[0]] for method, known in by_method(found).items()}
+    chosen = at_best(found)
     whole = chosen[WHOLE][0]["MB a round"]
     rows = []
     for budget in BUDGETS:
@@ -136,7 +136,7 @@ def equal_bytes(found: study.Found) -> str:
 
 def draw(found: study.Found, path: Path) -> None:
     """Dev WER of the best model so far by round and by bytes, mean over the seeds."""
-    chosen = {method: found[known[0]] for method, known in by_method(found).items()}
+    chosen = at_best(found)
     longest = max(len(dev(run)) - 1 for runs in chosen.values() for run in runs)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9, 4.2), layout="constrained")

@@ -54,23 +54,13 @@ def counts_of(run: Path, score: str) -> dict[str, dict[str, Counts]]:
 
 
 def packed(counts: Mapping[str, Mapping[str, Counts]]) -> dict[str, dict[str, str]]:
-    """The counts of each client, alone and with the memory, as one text, for the JSON file of a page."""
-    return {client: {how: _text(units) for how, units in both.items()} for client, both in counts.items()}
-
-
-def _text(counts: Counts) -> str:
-    return " | ".join(f"{unit}: {' '.join(map(str, numbers))}" for unit, numbers in counts.items())
-
-
-def unpacked(text: str) -> Counts:
-    """What `packed` made of the counts of a client."""
-    parts = (part.rpartition(": ") for part in text.split(" | "))
-    return {unit: tuple(map(int, numbers.split())) for unit, _, numbers in parts}
+    """The counts of each client, alone and with the memory, as texts for the JSON file of a page."""
+    return {client: {how: study.packed(units) for how, units in both.items()} for client, both in counts.items()}
 
 
 def together(one: Mapping[str, Mapping[str, str]], how: str) -> Counts:
     """The `packed` counts of all clients; a unit is a speaker of a client."""
-    return {f"{client} {unit}": counts for client in one for unit, counts in unpacked(one[client][how]).items()}
+    return {f"{client} {unit}": counts for client in one for unit, counts in study.unpacked(one[client][how]).items()}
 
 
 def page(found: Found, configs: Sequence[str], error: bool) -> str:
@@ -106,20 +96,14 @@ def differences(found: Found, config: str) -> str:
 
     def of(runs: Sequence[dict[str, Any]], how: str) -> list[Counts]:
         parts = [one["counts"][config] for one in runs]
-        return [unpacked(part[client][how]) for part in parts for client in sorted(part)]
+        return [study.unpacked(part[client][how]) for part in parts for client in sorted(part)]
 
     compared = [(f"{method}: the memory", of(runs, "alone"), of(runs, "memory")) for method, runs in found.items()]
     for other, method in PAIRS:
         before, after = study.common(found.get(other, []), found.get(method, []))
-        if before:
-            compared += [
-                (
-                    f"{other} -> {method}{'' if how == 'alone' else ', both with FedMem'}",
-                    of(before, how),
-                    of(after, how),
-                )
-                for how in HOW
-            ]
+        for how in HOW if before else ():
+            both = "" if how == "alone" else ", both with FedMem"
+            compared.append((f"{other} -> {method}{both}", of(before, how), of(after, how)))
     rows = [{"change": name, "points": str(change(*both, "points"))} for name, *both in compared]
     about = "Changes, mean over seeds and clients; 95 % intervals by paired bootstrap over speakers."
     return f"{about}\n\n{study.table(rows)}"
