@@ -109,8 +109,8 @@ def speech(corpus: str) -> Path:
 def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
     """The results of a run of `config` (relative to the repository) in the folder `out`.
 
-    Starts the run, resumes it, or reads the results of a finished one. Ends the program when Ctrl-C stops the run;
-    raises ValueError when `out` holds a run with other settings.
+    Starts the run, resumes it, or reads the results of a finished one. Ends the program when Ctrl-C stops the run, or
+    it cannot be resumed; raises ValueError when `out` holds a run with other settings.
     """
     settings = plain(experiment.check(*experiment.load(ROOT / config, overrides)))
     if not (out / "config.yaml").exists():
@@ -120,7 +120,10 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
     elif (out / "results.json").exists():
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     else:
-        results = experiment.resume(out).results
+        try:
+            results = experiment.resume(out).results
+        except ValueError as error:  # it says what has changed since
+            sys.exit(f"{error}\nor move {out} away: the same command plays it again")
     if "stopped" in results:
         sys.exit(f"stopped after round {results['stopped']} of {out}; the same command resumes the run")
     return results

@@ -7,8 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks import study
+from benchmarks.studies import fedstar_long
+from fedray import experiment
+from fedray.config.schema import plain
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -74,6 +78,25 @@ def test_a_page_names_the_options_that_were_not_at_their_defaults() -> None:
     assert study.command(parser, plain, only=["noise"]) == f"{start} --only noise"
     chosen = parser.parse_args(["--rounds", "400", "--only", "no labels", "--small", "--shares", "0.20", "1"])
     assert study.command(parser, chosen) == f"{start} --rounds 400 --only 'no labels' --small --shares 0.2 1"
+
+
+def test_a_run_that_cannot_be_resumed_ends_a_study_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = "configs/fedstar/embedded.yaml"
+    settings = plain(experiment.check(*experiment.load(study.ROOT / config)))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+    def changed(folder: Path) -> None:
+        raise ValueError(f"{folder}: torch 2.10 -> 2.11")
+
+    monkeypatch.setattr(experiment, "resume", changed)
+    with pytest.raises(SystemExit, match=f"torch 2.10 -> 2.11\nor move {tmp_path} away"):
+        study.run(config, [], tmp_path)
+
+
+def test_a_page_of_settings_names_all_of_them() -> None:
+    one, two = {"supervised": [], "FedSTAR, beta = 0": []}, {"FedSTAR, beta = 0": []}
+    found = fedstar_long.of_page({"N = 5, L = 3 %": one, "N = 30, L = 20 %": two})
+    assert found == {"clients": [5, 30], "labels": [0.03, 0.2], "arms": ["supervised", "FedSTAR, beta = 0"]}
 
 
 def test_counts_by_speaker_come_back_from_the_text_of_a_page() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -106,9 +107,18 @@ def main() -> None:
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)
     text += "\n![Dev accuracy by round](fedstar_long.png)\n"
-    numbers = {"rounds": chosen.rounds, "found": parts}
-    study.write("fedstar_long", text, numbers, study.command(parser, chosen), study.seeds(*parts.values()))
+    command = study.command(parser, chosen, **of_page(parts))
+    study.write("fedstar_long", text, {"rounds": chosen.rounds, "found": parts}, command, study.seeds(*parts.values()))
     draw(parts, study.RESULTS / "fedstar_long.png")
+
+
+def of_page(parts: Mapping[str, study.Found]) -> dict[str, Any]:
+    """--clients, --labels and --arms of the command that plays all settings of the page."""
+    titles = [re.findall(r"[\d.]+", title) for title in parts]
+    clients = sorted({int(count) for count, _ in titles})
+    shares = sorted({float(share) / 100 for _, share in titles})
+    played = [arm for arm in arms(1.0) if any(arm in found for found in parts.values())]
+    return {"clients": clients, "labels": shares, "arms": study.on_page(arms(1.0), dict.fromkeys(played, []))}
 
 
 def played(count: int, labels: float, known: study.Found, chosen: argparse.Namespace) -> study.Found:

@@ -24,6 +24,7 @@ import ray
 import torch
 
 import fedray
+from fedray.core.environment import processor
 from fedray.storage.cache import cache_root
 from fedray.storage.cache_entries import KINDS, entries
 
@@ -55,11 +56,10 @@ def machine() -> Findings:
     """Processor, cores, memory, disks and shared memory."""
     total, free = _meminfo("MemTotal"), _meminfo("MemAvailable")
     quota, limit = container(CGROUPS, _read(Path("/proc/self/cgroup")), total or float("inf"))
-    name = re.search(r"^model name\s*: (.*)", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     of = f" of {os.cpu_count()}" if usable_cores() != os.cpu_count() else ""
     found = Findings(
         [
-            ("processor", name[1] if name else platform.machine()),
+            ("processor", processor()),
             ("cores", f"{usable_cores()}{of} for this process, {_limit(None if quota is None else f'{quota:g}')}"),
             ("memory", f"{size(total)}, {size(free)} free, {_limit(None if limit is None else size(limit))}"),
         ]
