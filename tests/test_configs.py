@@ -19,7 +19,7 @@ from fedray.core.parallel import serial
 from fedray.core.settings import settings_class
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.partition import split_by_speakers
-from fedray.data.federation.speech_data import ServerDataSettings
+from fedray.data.federation.settings import ServerDataSettings
 from fedray.experiment import Config
 from fedray.experiment.checks import corpus_reader
 from fedray.experiment.pretraining import PretrainingConfig

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount, Count, Positive, Share
+from fedray.core.ranges import Count, Positive, Share
 from fedray.core.schedules import SCHEDULES
 from fedray.core.seeds import derive, numpy_generator
 from fedray.core.settings import kinds, positive
@@ -64,7 +64,7 @@ class SGDSettings(TaskSettings):
 class ServerPassSettings:
     """One epoch of SGD over the server's labelled data."""
 
-    lr: Amount = 0.1  # eta_S, the learning rate
+    lr: Positive = 0.1  # eta_S, the learning rate
     batch: Count = 6  # utterances of a step
     utterances: Count | None = None  # utterances of a pass, drawn anew each round; null: all
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping

@@ -34,6 +34,7 @@ from fedray.training.local import AdamW, AdamWSettings, LocalModel
 from fedray.training.pseudo_labels import check_labels, label, quality
 from fedray.training.speech_to_text import SpeechToText
 from fedray.training.task import Targets
+from fedray.training.warm_up import no_later
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,10 @@ class Central(TaskAlgorithm):
         seed = kept.get("seed", client.seed)  # of the first round, so that all rounds of an epoch shuffle alike
         part = np.array_split(numpy_generator(seed, "epoch", epoch).permutation(size), parts)[turn]
         data, targets = client.data.take(part), self.targets(client, part)
-        steps = self.rounds * math.ceil(math.ceil(size / parts) / self.settings.adamw.batch)
+        a_round = math.ceil(math.ceil(size / parts) / self.settings.adamw.batch)
+        steps, moments = self.rounds * a_round, kept.get("moments", {})
         theta = LocalModel(self.task, received.params, received.device, self.settings.buffers == "frozen")
-        optimizer = AdamW(theta.flat, self.settings.adamw, steps, kept.get("moments", {}))
+        optimizer = AdamW(theta.flat, self.settings.adamw, steps, no_later(moments, steps - a_round))
         losses = theta.fit_epoch(data, targets, self.settings.adamw, optimizer, client.seed)
         state = {**kept, "seed": seed, "moments": optimizer.moments()}
         return trained(theta, data, losses, scores=self.quality(client), state=state)
@@ -106,7 +108,7 @@ class NST(Central):
     def targets(self, client: Client, part: npt.NDArray[np.int64]) -> Targets:
         assert client.state is not None
         texts = client.state["labels"]["texts"]
-        return [self.task.tokeniser.encode(texts[position]) for position in part]
+        return [self.task.encode(texts[position]) for position in part]
 
     def quality(self, client: Client) -> Metrics:
         assert client.state is not None

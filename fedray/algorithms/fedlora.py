@@ -36,7 +36,7 @@ from fedray.models.adapters import LoRASettings, rate_factors
 from fedray.training import adaptation
 from fedray.training.local import LocalModel
 from fedray.training.task import Task
-from fedray.training.warm_up import ScaledAdamW, WarmUpSettings
+from fedray.training.warm_up import ScaledAdamW, WarmUpSettings, no_later
 
 AVERAGING = ("factors", "product")
 
@@ -101,8 +101,9 @@ class FedLoRA(TaskAlgorithm):
     def client_train(self, client: Client, received: Received) -> Trained:
         settings, kept, targets = self.settings.client, client.state or {}, self.task.targets(client.data)
         delta_c = LocalModel(self.task, received.params, received.device, frozen=True, work=received.work)
-        moments, losses = kept.get("moments", {}), Metrics()
-        steps = self.rounds * settings.epochs * math.ceil(len(client.data) / settings.batch)
+        a_round = settings.epochs * math.ceil(len(client.data) / settings.batch)
+        steps, losses = self.rounds * a_round, Metrics()
+        moments = no_later(kept.get("moments", {}), steps - a_round)
         for epoch in range(settings.epochs):
             adam = ScaledAdamW(delta_c.flat, settings, steps, moments, self.factors)
             seed = derive(client.seed, "epoch", epoch)

@@ -42,7 +42,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.ranges import Amount, Positive
 from fedray.core.seeds import derive
 from fedray.core.settings import positive
-from fedray.core.types import Client, Evaluation, Received, State
+from fedray.core.types import Client, Evaluation, FederatedData, Received, State
 from fedray.data.features.dataset import batches
 from fedray.training.classification import Classification
 from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, Mean, PretrainSettings
@@ -109,6 +109,11 @@ class FedMLAC(FederatedSGD):
             raise ValueError(
                 "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn"
             )
+        for size in settings.sizes:
+            try:
+                replace(setup.model, size=size)
+            except ValueError as error:
+                raise ValueError(f"algorithm.sizes: {error}") from error
 
     def __init__(self, settings: FedMLACSettings, parts: Parts) -> None:
         super().__init__(settings, parts)
@@ -118,12 +123,20 @@ class FedMLAC(FederatedSGD):
             for size in dict.fromkeys(settings.sizes)
         }
 
+    def check(self, data: FederatedData) -> None:
+        if self.settings.init is None:
+            return
+        try:
+            self.personal[self.settings.sizes[0]].initial()
+        except ValueError as error:
+            raise ValueError(f"algorithm.init: {error}") from error
+
     def passes(self) -> float:
         return 2 * super().passes()  # of two models
 
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
-        if self.settings.common:  # the same draw on all clients of a run: theta_0 follows the run's seed
+        if self.settings.common:  # the same draw on all clients: theta_0 follows the run's seed, unless it is given
             torch.manual_seed(derive(zlib.crc32(received.params.tobytes()), "personal", size))
         return {"size": size, "params": self.personal[size].initial()}
 

@@ -25,6 +25,7 @@ are N rounds old; `confidence` trains on the most confident labels only. Both ar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,8 @@ from fedray.core.settings import kinds
 from fedray.core.types import Client, Received, State
 from fedray.training.pseudo_labels import ConfidenceSettings, check_labels, label, most_confident, quality
 from fedray.training.speech_to_text import SpeechToText
+
+LABELLING = 1.0  # passes of training that take as long: the encoder once, and the search
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,20 @@ class FedNST(MixedSGD):
     settings: FedNSTSettings
     task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model", "algorithm.relabel")
-    prepare_passes = 1.0  # the encoder once, and the search
     makes_labels = True
 
     @classmethod
     def check_setup(cls, settings: FedNSTSettings, setup: Setup) -> None:
         check_labels(setup, "fednst")
+
+    @property
+    def prepare_passes(self) -> float:  # type: ignore[override]
+        return LABELLING if self.settings.relabel == "once" else 0.0
+
+    def passes(self) -> float:
+        """With `relabel: N` those of a client that takes part in every round."""
+        turns = {"once": math.inf, "every_round": 1}.get(str(self.settings.relabel), self.settings.relabel)
+        return super().passes() + LABELLING / float(turns)
 
     def paced_by(self) -> str | None:
         confidence = self.settings.confidence
@@ -81,7 +92,7 @@ class FedNST(MixedSGD):
             labels = fresh = label(self.task, client.data, received)
         kept = most_confident(labels, self.settings.confidence.share(received.round, self.rounds))
         data = client.data.take(kept)
-        targets = [self.task.tokeniser.encode(labels["texts"][position]) for position in kept]
+        targets = [self.task.encode(labels["texts"][position]) for position in kept]
         theta_i = self.local_model(received)
         losses = theta_i.fit(data, targets, self.local_settings(received), client.seed)
         state = fresh if self.settings.relabel != "every_round" else None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, trained
-from fedray.core.ranges import Amount
+from fedray.core.ranges import Positive
 from fedray.core.settings import positive
 from fedray.core.types import Client, Received
 
@@ -26,7 +26,7 @@ from fedray.core.types import Client, Received
 class FedProxSettings(SGDSettings):
     """Settings of FedProx."""
 
-    mu: Amount = 0.01  # weight of the proximal term, mu / 2 times the squared distance to the broadcast
+    mu: Positive = 0.01  # weight of the proximal term, mu / 2 times the squared distance to the broadcast
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -37,6 +37,7 @@ Positive = Annotated[float, Range(0, open="least")]
 Amount = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 Part = Annotated[float, Range(0, 1, "most")]  # a share below 1
+Fraction = Annotated[float, Range(0, 1, "both")]  # a share above 0 and below 1
 SomeShare = Annotated[float, Range(0, 1, "least")]  # a share above 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,8 +19,17 @@ class Schedule(ABC):
     def factor(self, round: int, rounds: int) -> float:
         """The factor of the initial learning rate in round t of `rounds`."""
 
-    def check(self, rounds: int) -> None:  # noqa: B027 - most schedules suit any number of rounds
-        """Warn when the schedule does not suit this number of rounds."""
+    def check(self, rounds: int) -> None:
+        """ValueError when the last of these rounds would have no learning rate. A schedule may also warn."""
+        try:
+            last = self.factor(rounds - 1, rounds)
+        except OverflowError:
+            last = math.inf
+        if not sys.float_info.min <= last <= sys.float_info.max:
+            raise ValueError(
+                f"algorithm.schedule: the learning rate of round {rounds} would be {'0' if last < 1 else 'infinite'}: "
+                "raise decay_steps, or choose another schedule"
+            )
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class Cumulative(Schedule):
         return float(self.decay_rate ** (round * (round + 1) / (2 * self.decay_steps)))
 
     def check(self, rounds: int) -> None:
+        super().check(rounds)
         last = math.log10(self.decay_rate) * (rounds - 1) * rounds / (2 * self.decay_steps)
         if last < -6:
             shrinks = f"schedule cumulative: the learning rate ends at 1e{last:.0f} of its start"

@@ -42,6 +42,11 @@ class CorruptionSettings:
                 "choose one of the two"
             )
 
+    @property
+    def damages(self) -> bool:
+        """Whether any utterance gets noise or a wrong label."""
+        return self.clients > 0 and (self.snr_db is not None or self.label_errors > 0)
+
 
 @dataclass(frozen=True)
 class CorruptedLabels:

@@ -264,8 +264,8 @@ class LaneBook:
     def _protected(self, client: str, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
         """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
         if self._guard is None:
-            flat = packing.pack(self.program.algorithm.strategy.clip(update.delta), update)
-            return flat if self.lane.factor == 1 else self.lane.factor * flat, None
+            delta, factor = self.program.algorithm.strategy.clip(update.delta), self.lane.factor
+            return packing.pack(delta if factor == 1 else factor * delta, update), None
         return self._guard.protect(update, client)
 
     def _check(self, update: Update) -> Packing:

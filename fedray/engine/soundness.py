@@ -15,11 +15,12 @@ from fedray.core.types import Broadcast, Layer, RunError, ServerState, Update
 def sizes(layers: Sequence[Layer], broadcast: Broadcast) -> tuple[int, ...]:
     """The numbers that a delta may have: those of the layers (of all parameters where there are none).
 
-    Constant parameters of the broadcast may be left out.
+    Constant parameters of the broadcast may be left out, where layers cover them.
     """
     end = layers[-1].stop if layers else sys.maxsize
     whole = end if end < sys.maxsize else broadcast.params.size
-    return (whole, whole - broadcast.constant) if broadcast.constant else (whole,)
+    covered = broadcast.constant if whole == broadcast.params.size else 0  # layers of products hold no frozen weights
+    return (whole, whole - covered) if covered else (whole,)
 
 
 def check_update(update: Update, sizes: Sequence[int] | None = None) -> None:

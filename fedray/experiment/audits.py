@@ -11,7 +11,8 @@ from fedray.core.privacy.audits import Audit, Canaries, Directions, Speakers
 from fedray.core.privacy.settings import Private
 from fedray.data.federation.audited import check_candidates
 from fedray.data.federation.canaries import add_canaries
-from fedray.data.federation.speech_data import DataSettings, ServerDataSettings, divide
+from fedray.data.federation.settings import DataSettings, ServerDataSettings
+from fedray.data.federation.speech_data import divide
 from fedray.data.manifest import Manifest
 from fedray.experiment.config import Config
 

@@ -17,7 +17,8 @@ from fedray.data.federation.audited import audited, candidates, within
 from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import partition
-from fedray.data.federation.speech_data import DataSettings, SpeechData, divide, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest, Rows
 from fedray.engine import session
 from fedray.engine.work import Program

@@ -15,7 +15,7 @@ from fedray.core.algorithm import Setup
 from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
 from fedray.data.corpora import CORPORA
-from fedray.data.federation.speech_data import DataSettings
+from fedray.data.federation.settings import DataSettings
 from fedray.experiment.audits import check_audit
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config

@@ -25,7 +25,8 @@ from fedray.core.texts import json_text
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
-from fedray.data.federation.speech_data import DataSettings, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import federate
 from fedray.experiment.builders import read_corpus
 from fedray.experiment.checks import checked_root, corpus_reader
 from fedray.experiment.config import Given, check_name, load_as

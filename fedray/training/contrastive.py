@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedray.core.ranges import Amount, Count, Positive
+from fedray.core.ranges import Count, Positive
 from fedray.core.seeds import numpy_generator, seed_all
 from fedray.core.settings import positive
 from fedray.core.types import State
@@ -42,7 +42,7 @@ class ContrastiveSettings:
 
     epochs: Count = 500  # passes over all clips
     batch: int = 1024  # clips; each has batch - 1 negatives
-    lr: Amount = 1e-3  # Adam's learning rate
+    lr: Positive = 1e-3  # Adam's learning rate
     window: Positive = 1.0  # seconds of a segment; a clip must be longer, or its two segments are the same
     units: Count = 256  # outputs of the head g
 

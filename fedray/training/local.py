@@ -34,7 +34,7 @@ Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (g
 class ClientSettings:
     """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
-    lr: Amount = 0.1  # eta, the learning rate in the first round; `schedule` changes it
+    lr: Positive = 0.1  # eta, the learning rate in the first round; `schedule` changes it
     batch: Count = 6  # utterances of a step
     epochs: Count = 1  # passes over the client's data in a round
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
@@ -53,7 +53,7 @@ class ClientSettings:
 class AdamWSettings:
     """AdamW with a linear warm-up, then half a cosine down to zero."""
 
-    lr: Amount = 3e-3  # the highest learning rate, reached after the warm-up
+    lr: Positive = 3e-3  # the highest learning rate, reached after the warm-up
     warmup: Natural = 100  # steps of the linear rise from near 0
     batch: Count = 8  # utterances of a step
     weight_decay: Amount = 0.01  # decoupled from the gradient, as in AdamW

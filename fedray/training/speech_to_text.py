@@ -82,6 +82,10 @@ class SpeechToText(Task):
             check_tokens(data, targets, self.limits[1])
         return targets
 
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text that `targets` has let pass, or that a search found."""
+        return self.tokeniser.encode(text, self.settings.unknown)
+
     def ctc_targets(self, targets: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
         """The token ids that CTC learns."""
         return targets

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedray.core.parameters import FlatModel
@@ -20,7 +21,7 @@ DECAYS = ("none", "inverse_sqrt", "cosine")
 class WarmUpSettings(AdamWSettings):
     """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant or a falling rate."""
 
-    lr: Amount = 1e-3  # the learning rate after the warm-up
+    lr: Positive = 1e-3  # the learning rate after the warm-up
     warmup: Natural = 50  # steps of the linear rise from near 0
     weight_decay: Amount = 0.0  # decoupled from the gradient, as in AdamW
     epochs: Count = 1  # passes over the client's data in a round
@@ -68,3 +69,13 @@ class ScaledAdamW(AdamW):
         super().step()
         # The step of each weight is proportional to its rate, weight decay included.
         self._flat.weights.addcmul_(self._flat.weights - before, self._factors)
+
+
+def no_later(moments: State, first: int) -> State:
+    """Moments with a step count of `first` at most, the count that the last round starts from.
+
+    Personal scores train once more after the last round. They take its learning rates again, since a cosine is at 0 by
+    then.
+    """
+    late = bool(moments) and int(moments["step"]) > first
+    return {**moments, "step": torch.full_like(torch.as_tensor(moments["step"]), first)} if late else moments

@@ -69,6 +69,9 @@ def test_the_cosine_ends_with_the_last_round(folder: Path) -> None:
         kept = update.state
         sizes.append(float(np.abs(update.delta).mean()))
     assert sizes[2] < sizes[1] / 2 < sizes[0]
+    # Personal scores train once more, at the rates of the last round.
+    again = algorithm.client_update(client(data, state=kept), arrived(algorithm, state, 2))
+    assert sizes[2] / 4 < float(np.abs(again.delta).mean()) < 4 * sizes[2]
     assert build(folder)[0].paced_by() is None
 
 

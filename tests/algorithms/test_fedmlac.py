@@ -201,8 +201,11 @@ def test_fedprox_by_hand(folder: Path) -> None:
 
 
 def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="model.size='huge' is unknown: choose one of tiny, lite"):
+    with pytest.raises(ValueError, match="algorithm.sizes: model.size='huge' is unknown: choose one of tiny, lite"):
         build(folder, sizes=["huge"])
+    torch.save({"other": torch.zeros(3)}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="algorithm.init: .*other.pt does not fit the model"):
+        build(folder, init=str(tmp_path / "other.pt"))
     with pytest.raises(ValueError, match="sizes names the sizes of the personal models"):
         build(folder, sizes=[])
     with pytest.raises(ValueError, match="init holds the weights of one size"):

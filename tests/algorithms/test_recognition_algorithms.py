@@ -255,3 +255,22 @@ def test_running_statistics_follow_the_rule(folder: Path, monkeypatch: pytest.Mo
         after.params[: update.delta.size], state.params[: update.delta.size] + update.delta, rtol=1e-5, atol=1e-7
     )
     assert counts and after.params.size == layout.size
+
+
+def test_characters_without_a_token_are_left_out_of_labels_too(folder: Path) -> None:
+    algorithm, data, state = build(folder)
+    who = client(data)
+    labels = algorithm.client_prepare(who, arrived(algorithm, state))
+    assert labels is not None
+    labels["texts"][0] += "é"  # a transcript that `task.unknown` let pass
+    with pytest.raises(ValueError, match="no token for 'é'"):
+        algorithm.client_update(replace(who, state=labels), arrived(algorithm, state))
+    algorithm.task.settings = replace(algorithm.task.settings, unknown="leave_out")
+    assert algorithm.client_update(replace(who, state=labels), arrived(algorithm, state)).report["examples"]
+
+
+@pytest.mark.parametrize(("relabel", "trip", "first"), [("once", 0, 1), ("every_round", 1, 0), (4, 0.25, 0)])
+def test_devices_label_as_often_as_clients_do(folder: Path, relabel: Any, trip: float, first: float) -> None:
+    algorithm, _, _ = build(folder)
+    algorithm.settings = replace(algorithm.settings, relabel=relabel)
+    assert algorithm.passes() == algorithm.settings.client.epochs + trip and algorithm.prepare_passes == first

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedray.core.schedules import SCHEDULES, Constant, Cosine, Cumulative, Exponential
+from fedray.core.schedules import SCHEDULES, Constant, Cosine, Cumulative, Exponential, Schedule
 
 
 def test_exponential_reaches_the_rate_after_its_steps() -> None:
@@ -20,11 +20,23 @@ def test_cumulative_is_the_recursion_that_the_paper_prints() -> None:
 
 
 def test_cumulative_warns_where_nothing_is_left() -> None:
-    vanishing = Cumulative(decay_rate=0.5, decay_steps=100)  # over 1,000 rounds: 0.5 ** (999 * 1000 / 200) = 1e-1504
-    with pytest.warns(UserWarning, match="ends at 1e-1504 of its start; raise decay_steps"):
+    vanishing = Cumulative(decay_rate=0.5, decay_steps=1000)  # over 1,000 rounds: 0.5 ** (999 * 1000 / 2000) = 1e-150
+    with pytest.warns(UserWarning, match="ends at 1e-150 of its start; raise decay_steps"):
         vanishing.check(1000)
-    assert vanishing.factor(999, 1000) == 0.0
     Cumulative(decay_rate=0.5, decay_steps=1000).check(100)  # no warning: those are errors here
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rate"),
+    [
+        (Cumulative(decay_rate=0.5, decay_steps=100), "0"),  # 0.5 ** (999 * 1000 / 200)
+        (Exponential(decay_rate=0.5, decay_steps=0.5), "0"),
+        (Exponential(decay_rate=4.0, decay_steps=1), "infinite"),
+    ],
+)
+def test_a_round_without_a_learning_rate_is_refused(schedule: Schedule, rate: str) -> None:
+    with pytest.raises(ValueError, match=f"algorithm.schedule: the learning rate of round 1000 would be {rate}: raise"):
+        schedule.check(1000)
 
 
 def test_cosine_falls_from_one_towards_its_floor() -> None:

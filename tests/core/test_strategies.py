@@ -49,6 +49,11 @@ def test_by_loss(temperature: float) -> None:
     assert found.argmax() == 4
 
 
+def test_a_client_without_examples_has_no_loss() -> None:
+    reports = [{"examples": 0, "loss": math.nan}, {"examples": 3, "loss": 2.0}]
+    assert weights(ByLoss(), reports).tolist() == [0.0, 1.0]
+
+
 def test_by_loss_where_all_are_huge() -> None:
     losses = np.array([9999.0, 1e4, 9998.5])
     assert np.allclose(weights(ByLoss(), [{"loss": loss} for loss in losses]), softmax(-losses), rtol=1e-6)

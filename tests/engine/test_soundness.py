@@ -83,6 +83,7 @@ def test_sizes() -> None:
     assert sizes((Layer("all", 0, sys.maxsize),), Broadcast(params)) == sizes((), Broadcast(params)) == (5,)
     assert sizes((Layer("a", 0, 3), Layer("b", 3, 7)), Broadcast(params)) == (7,)
     assert sizes((Layer("a", 0, 3), Layer("b", 3, 5)), Broadcast(params, constant=2)) == (5, 3)
+    assert sizes((Layer("product", 0, 4),), Broadcast(params, constant=2)) == (4,), "what is frozen is in no layer"
     check_update(update(np.empty(0, np.float32), control=ONE), (4,))
 
 

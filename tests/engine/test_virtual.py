@@ -24,7 +24,7 @@ from fedray.core.types import Broadcast, Change, Client, Received, RunError, Ser
 from fedray.engine import session
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import bits, rows, same
-from tests.engine.toys import SIZE, Toy, ToyData, ToySettings, play, run
+from tests.engine.toys import SIZE, Beside, Toy, ToyData, ToySettings, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SEED = 7  # of the toy's program
@@ -231,6 +231,15 @@ def test_only_the_models_of_clients_under_way_are_kept(buffered: Path) -> None:
     last = folder.load(6)
     assert set(last.models) == {trip.version for trip in ClockState.of(last.clock).open}
     assert max(6 - version for version in last.models) <= FEDBUFF.most
+
+
+def test_what_travels_beside_a_late_update_counts_whole(tmp_path: Path) -> None:
+    """Staleness scales delta alone: a client keeps c_i as it sent it, and c stays their mean (SCAFFOLD)."""
+    made = clock(FEDBUFF, spread=1.0)
+    play(tmp_path, clock=made, rounds=5, algorithm=Beside)
+    assert max(row["virtual/staleness"] for row in rows(tmp_path)) > 0
+    steps = 5 * FEDBUFF.buffer / len(made.ids)
+    assert RunFolder(tmp_path).load(5).state.extra["count"][0] == pytest.approx(steps)
 
 
 @pytest.mark.long

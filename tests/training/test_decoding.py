@@ -90,6 +90,12 @@ def test_the_language_model_changes_the_winner():
     assert BeamSearch(DecodeSettings(lm_weight=1.0, token_bonus=0.0), str, model).search(log_probs).tokens == (2,)
 
 
+def test_a_weight_of_0_is_no_language_model():
+    log_probs, model = random_log_probs(30, 3, 0), NGram.train([[1, 2, 1], [2]], 3, vocabulary=3)
+    settings = DecodeSettings(lm_weight=0, token_bonus=2.0)
+    assert BeamSearch(settings, str, model).search(log_probs) == BeamSearch(settings, str).search(log_probs)
+
+
 def test_batches_are_single_utterances_and_runs_repeat():
     log_probs = np.stack([random_log_probs(30, 7, seed) for seed in range(3)])
     lengths = torch.tensor([30, 12, 21])

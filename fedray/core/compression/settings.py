@@ -17,7 +17,8 @@ class Upload(ABC):
 
     With `feedback` a client keeps what its update lost and adds it to its next update (error feedback: Seide, Fu,
     Droppo, Li, Yu, Interspeech 2014; Karimireddy, Rebjock, Stich, Jaggi, ICML 2019). Steps are then rounded to the
-    nearest. Without feedback they are rounded up or down at random, so that the mean over clients has no bias.
+    nearest. Without feedback they are rounded up or down at random, so that the mean over clients has no bias; what
+    `topk` keeps is rounded to the nearest.
     """
 
     feedback: bool = False

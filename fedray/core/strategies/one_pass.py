@@ -48,6 +48,8 @@ class ByLoss(OnePass):
         positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
+        if report.get("examples") == 0:  # its loss is the mean of nothing
+            return -math.inf
         return finite(-report["loss"] / self.temperature)
 
 

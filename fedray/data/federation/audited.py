@@ -10,7 +10,8 @@ import numpy as np
 from fedray.core.privacy.audits import Canaries, Speakers, coins, drawn
 from fedray.data.features.dataset import Utterances
 from fedray.data.federation.partition import PartitionSettings
-from fedray.data.federation.speech_data import DataSettings, SpeechData
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import SpeechData
 from fedray.storage.cache import key
 
 

@@ -96,12 +96,13 @@ def split_by_speakers(
     hours: float | None = None,
     utterances: float | None = None,
     largest: bool = False,
+    setting: str = "data.server",
 ) -> tuple[Rows, Rows]:
     """Divide the speakers between server and clients: (rows of the server, rows of the clients), both ascending.
 
     Each side gets at least one speaker. The server gets a `share` of the speakers (rounded), or speakers until it has
     `hours` or a share `utterances` of all utterances. Speakers are drawn at random; with `largest`, those with most
-    speech (or most utterances) come first (the warm-up of Gao et al., 2022). ValueError when this is impossible.
+    speech (or most utterances) come first (the warm-up of Gao et al., 2022). ValueError names `setting` if it fails.
     """
     if sum(amount is not None for amount in (share, hours, utterances)) != 1:
         raise ValueError(
@@ -109,12 +110,10 @@ def split_by_speakers(
         )
     names, codes = _codes(manifest, "speaker")
     if len(names) < 2:
-        raise ValueError(f"a division by speakers needs two speakers or more; the manifest has {len(names)}")
+        raise ValueError(f"{setting}: a division by speakers needs two speakers or more; the manifest has {len(names)}")
     for name, part in (("share", share), ("utterances", utterances)):
         if part is not None and not 0 < part < 1:
-            raise ValueError(
-                f"{name} is a part of the {name.replace('share', 'speakers')}, between 0 and 1, not {part}"
-            )
+            raise ValueError(f"{setting}: {name} is a part of all, between 0 and 1, not {part}")
     sizes = _seconds(manifest, codes, len(names)) if utterances is None else np.bincount(codes, minlength=len(names))
     order = (
         np.argsort(-sizes, kind="stable")

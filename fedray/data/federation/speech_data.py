@@ -5,76 +5,26 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Part, Positive, SomeShare
 from fedray.core.types import OWN
 from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.features.dataset import Utterances, shard
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.features.store import FeatureStore, build_features
 from fedray.data.federation.held_out import hold_out
-from fedray.data.federation.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
-from fedray.data.federation.partition import PartitionSettings, partition, split_by_speakers
+from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
+from fedray.data.federation.partition import partition, split_by_speakers
 from fedray.data.federation.pooled import pooled
+from fedray.data.federation.settings import DataSettings
 from fedray.data.manifest import Manifest, Rows
 from fedray.data.text.tokenisers import read_sentences
 from fedray.storage.cache import key
-
-
-@dataclass(frozen=True)
-class ServerDataSettings:
-    """The speakers of the training data that belong to the server, where the corpus does not say. All null: none."""
-
-    share: SomeShare | None = None  # share of the speakers
-    hours: Positive | None = None  # hours of speech, by whole speakers
-    utterances: SomeShare | None = None  # share of the utterances
-    largest: bool = False  # choose the speakers with most speech (with `utterances`: most utterances), not random ones
-
-    def given(self) -> list[str]:
-        """The amounts that are set."""
-        return [name for name in ("share", "hours", "utterances") if getattr(self, name) is not None]
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """The section `data` of a configuration."""
-
-    corpus: str = "embedded"  # the name of the reader; docs/corpora.md lists them
-    root: str | None = None  # the folder that holds the corpus; the embedded corpus has none
-    seed: int = 0  # seed for making and dividing the corpus, apart from the seed of the run
-    # A text file with one sentence a line, from which tokens and language models are learnt in place of transcripts.
-    text: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)  # settings of this corpus' reader
-    server: ServerDataSettings = field(default_factory=ServerDataSettings)
-    clients: PartitionSettings = field(default_factory=PartitionSettings)
-    labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
-    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
-    # Shares are drawn with `seed`. No speaker is in two sets. Where no speakers are known, recordings are drawn.
-    # share of the training speakers for dev, where the corpus has no development set
-    dev_share: SomeShare | None = None
-    test_share: SomeShare | None = None  # share of the training speakers for test, where the corpus has no test set
-    # Share of each client's utterances that it keeps back, clean, as its own test: the split "own". The shared model is
-    # scored on all of them, a personal model on its client's. 0: none.
-    own_share: Part = 0.0
-    skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
-
-    def __post_init__(self) -> None:
-        if self.clients.by == "pooled" and self.corruption.clients < 1:
-            raise ValueError(
-                "data.corruption.clients chooses a share of the clients, and data.clients.by=pooled makes a single "
-                "client: remove the setting"
-            )
-        if self.clients.by == "pooled" and self.labelled.clients > 0:
-            raise ValueError(
-                "data.labelled.clients labels a share of the clients, and data.clients.by=pooled makes a single "
-                "client: set data.labelled.utterances instead"
-            )
 
 
 class NoSpeakers(UserWarning):
@@ -181,7 +131,8 @@ class SpeechData:
         """The texts for tokenisers and language models: those of `data.text`, else the server's or the clients'."""
         if self._text is not None and column == "text":
             return read_sentences(Path(self._text))
-        source = self._server if self._server is not None else self._clients
+        # Not what clients hold out or drop.
+        source = self._server if self._server is not None else self._clients.take(np.unique(self._members))
         return [text for text in source.column(column) if text]
 
 
@@ -214,7 +165,9 @@ def divide(
                 stacklevel=2,
             )
         for split in drawn:
-            scored, rest = split_by_speakers(clients, seed=settings.seed, share=shares[split])
+            scored, rest = split_by_speakers(
+                clients, seed=settings.seed, share=shares[split], setting=f"data.{split}_share"
+            )
             splits[split], clients = clients.take(scored), clients.take(rest)
         if settings.server.given():
             mine, theirs = split_by_speakers(clients, seed=settings.seed, **asdict(settings.server))
@@ -286,6 +239,7 @@ def federate(
             raise ValueError("data.clients.by=server trains on the server's speech, and it has none: set data.server")
         everyone, members, own = of_server, dict.fromkeys(members, np.arange(len(of_server))), None
     elif by == "pooled" and of_server is not None:
+        whole_server = len(everyone) + np.arange(len(of_server))
         everyone = pooled(everyone, of_server)
-        members = {client: np.setdiff1d(np.arange(len(everyone)), (own or {}).get(client, [])) for client in members}
+        members = {client: np.concatenate([np.sort(mine), whole_server]) for client, mine in members.items()}
     return SpeechData(everyone, members, scored_utterances, of_server, by == "label", settings.text, own), broken

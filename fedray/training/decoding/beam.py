@@ -37,7 +37,7 @@ class BeamSearch(Search):
         language_model: LanguageModel | None = None,
     ) -> None:
         super().__init__(settings, decode)
-        self.language_model = language_model
+        self.language_model = language_model if settings.lm_weight else None
         self.lexicon: Lexicon | None = None
 
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:

@@ -25,7 +25,7 @@ class DecodeSettings:
     search: str = "ctc"  # greedy | ctc | lexicon | attention
     beam: Count = 8  # hypotheses that a beam search keeps
     lm_weight: Amount = 0.5  # weight of the language model's log-probability; 0: no language model
-    token_bonus: float = 0.5  # natural log units for each token; has no effect without a language model
+    token_bonus: float = 0.5  # natural log units for each token; has no effect without a language model or weight
     # tokens further than this below the best of their frame (natural log) start no new hypothesis
     prune: Positive = 7.0
     lexicon: tuple[str, ...] | None = None  # the words of the lexicon search

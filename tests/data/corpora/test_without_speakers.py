@@ -12,7 +12,8 @@ from fedray.core.parallel import serial
 from fedray.data.analysis.inspection import unknown_speakers
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
-from fedray.data.federation.speech_data import DataSettings, NoSpeakers, divide, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import NoSpeakers, divide, federate
 from tests.trees import read, tone, write
 
 

@@ -14,7 +14,8 @@ from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.audited import audited, check_candidates
 from fedray.data.federation.canaries import add_canaries
 from fedray.data.federation.partition import PartitionSettings, partition
-from fedray.data.federation.speech_data import DataSettings, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import federate
 from fedray.data.manifest import Manifest
 from tests import speech
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,7 +18,8 @@ from fedray.data.features.dataset import collate
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.partition import PartitionSettings
-from fedray.data.federation.speech_data import DataSettings, ServerDataSettings, SpeechData, divide, federate
+from fedray.data.federation.settings import DataSettings, ServerDataSettings
+from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest
 from tests import speech
 
@@ -48,6 +50,11 @@ def test_server_and_clients_share_no_speaker(splits: dict[str, Manifest], tmp_pa
 def test_without_a_server_tokens_come_from_the_clients(splits: dict[str, Manifest], tmp_path: Path) -> None:
     data = build(splits, tmp_path, DataSettings())
     assert data.server() is None and len(data.transcripts()) == 24
+    kept = build(splits, tmp_path, DataSettings(own_share=0.3))
+    trained = [text for client in kept.client_ids() for text in kept.load(client).texts]
+    assert sorted(kept.transcripts()) == sorted(text for text in trained if text is not None), (
+        "not of what is kept back"
+    )
 
 
 def test_dev_and_test_can_be_cut_from_the_training_speakers(splits: dict[str, Manifest]) -> None:
@@ -250,3 +257,36 @@ def test_clients_hold_out_a_part_of_their_own(splits: dict[str, Manifest], tmp_p
     assert again.client_part("s00", "own").ids == data.client_part("s00", "own").ids
     with pytest.raises(ValueError, match="data.own_share makes a split own, and the corpus has one"):
         build(splits | {"own": splits["test"]}, tmp_path, DataSettings(own_share=0.3))
+
+
+def test_pooled_data_drop_what_the_clients_drop(splits: dict[str, Manifest], tmp_path: Path) -> None:
+    labelled = LabelledSettings(utterances=0.34, unlabelled=0.0)
+    given = DataSettings(clients=PartitionSettings(by="pooled"), labelled=labelled)
+    alone = build(splits, tmp_path, given)
+    data = build(splits, tmp_path, replace(given, server=ServerDataSettings(share=0.25)))
+    server = data.server()
+    (client,) = data.client_ids()
+    assert server is not None and alone.cost(client) == 8 and data.cost(client) == len(server) + 6
+    pooled = data.load(client)
+    assert pooled.labelled is not None and pooled.labelled.all() and set(server.ids) < set(pooled.ids)
+
+
+@pytest.mark.parametrize(
+    ("changes", "section"),
+    [
+        ({"own_share": 0.3}, "own_share"),
+        ({"labelled": LabelledSettings(utterances=0.5)}, "labelled"),
+        ({"corruption": CorruptionSettings(label_errors=0.1)}, "corruption"),
+    ],
+)
+def test_the_servers_speech_has_no_settings_of_the_clients(changes: dict[str, Any], section: str) -> None:
+    with pytest.raises(ValueError, match=rf"data.{section} is of the clients' speech, and data.clients.by=server"):
+        DataSettings(clients=PartitionSettings(by="server"), server=ServerDataSettings(share=0.25), **changes)
+
+
+def test_a_division_that_cannot_be_names_its_setting(splits: dict[str, Manifest]) -> None:
+    with pytest.raises(ValueError, match=r"data.server.largest chooses .* set data.server.share, hours or utterances"):
+        ServerDataSettings(largest=True)
+    lonely = splits["train"].take(np.flatnonzero(np.array(splits["train"].column("speaker")) == "s00"))
+    with pytest.raises(ValueError, match="data.dev_share: a division by speakers needs two speakers or more"):
+        divide({"train": lonely}, DataSettings(dev_share=0.5))

@@ -15,7 +15,8 @@ from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.labelled import LabelledSettings, shared_rows
 from fedray.data.federation.partition import PartitionSettings, partition
-from fedray.data.federation.speech_data import DataSettings, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import federate
 from fedray.data.federation.uneven import dealt, dealt_by_label, sizes
 from fedray.data.manifest import Manifest
 from tests import keywords, speech

@@ -14,7 +14,8 @@ from fedray.config.schema import build, build_section
 from fedray.core.parallel import serial
 from fedray.data.corpora import CORPORA
 from fedray.data.features.log_mel import FeatureSettings
-from fedray.data.federation.speech_data import DataSettings, SpeechData, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import SpeechData, federate
 from tests.gpu.federation import Federation, sections
 from tests.gpu.record import Item, Missed, Values, Where
 from tests.gpu.toys import Size, federation

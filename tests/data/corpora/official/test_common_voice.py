@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedray.data.corpora.official.layout import LeftOut
-from fedray.data.federation.speech_data import DataSettings, ServerDataSettings, divide
+from fedray.data.federation.settings import DataSettings, ServerDataSettings
+from fedray.data.federation.speech_data import divide
 from tests.speech_trees import client, mp3, table
 from tests.trees import LFS_STUB, read, write
 

@@ -17,7 +17,8 @@ from fedray.core.settings import Choice
 from fedray.data.analysis.inspection import Problem
 from fedray.data.corpora.official.layout import LeftOut, collected, leave_out
 from fedray.data.features.log_mel import FeatureSettings
-from fedray.data.federation.speech_data import DataSettings, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import federate
 from fedray.models.crnn import CRNNSettings
 from fedray.training.classification import Classification, ClassificationSettings
 from tests import trees

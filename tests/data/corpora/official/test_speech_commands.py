@@ -13,7 +13,8 @@ import pytest
 from fedray.data.corpora.official.layout import LeftOut
 from fedray.data.corpora.official.speech_commands_clips import COMMANDS, OTHERS, WORDS, split_by_hash
 from fedray.data.federation.partition import PartitionSettings, partition
-from fedray.data.federation.speech_data import DataSettings, divide
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import divide
 from tests import trees
 from tests.trees import DEV, NOISES, TAKES, TEST, TRAIN, read, tone, write
 

@@ -10,7 +10,8 @@ import pytest
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice
 from fedray.data.features.log_mel import FeatureSettings
-from fedray.data.federation.speech_data import DataSettings, federate
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import federate
 from fedray.data.text.scoring import SCORING
 from fedray.models.conformer import ConformerSettings
 from fedray.training.decoding.search import DecodeSettings

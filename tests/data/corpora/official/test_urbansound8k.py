@@ -12,7 +12,8 @@ import soundfile
 from fedray.data.corpora.official.layout import LeftOut
 from fedray.data.features import audio
 from fedray.data.federation.partition import PartitionSettings, partition
-from fedray.data.federation.speech_data import DataSettings, divide
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import divide
 from tests import trees
 from tests.trees import LFS_STUB, read, tone, urban_line, write
 

@@ -13,7 +13,8 @@ from fedray.data.corpora.synthesis.embedded import Embedded
 from fedray.data.corpora.synthesis.sentences import SLOT
 from fedray.data.corpora.synthesis.sessions import labels, sessions
 from fedray.data.federation.partition import PartitionSettings, partition
-from fedray.data.federation.speech_data import DataSettings, divide
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import divide
 from tests.data.corpora.synthesis.test_embedded import synthesiser  # noqa: F401
 from tests.data.corpora.synthesis.test_embedded_kinds import small
 

@@ -13,7 +13,8 @@ from fedray.data.corpora.synthesis import speakers
 from fedray.data.corpora.synthesis.embedded import Embedded
 from fedray.data.corpora.synthesis.sessions import utterance_count
 from fedray.data.corpora.synthesis.speakers import Conditions
-from fedray.data.federation.speech_data import DataSettings, ServerDataSettings, divide
+from fedray.data.federation.settings import DataSettings, ServerDataSettings
+from fedray.data.federation.speech_data import divide
 from tests.data.corpora.synthesis.test_embedded import synthesiser  # noqa: F401
 from tests.data.corpora.synthesis.test_embedded_kinds import small
 
