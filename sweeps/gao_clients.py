@@ -1,4 +1,4 @@
-"""Gao et al., figure 3: 10 to 100 of 4,095 clients per round, weighted by examples, by loss and by WER.
+"""Gao et al., figure 3: 10 to 100 of 4,085 clients per round, weighted by examples, by loss and by WER.
 
 python sweeps/gao_clients.py
 """

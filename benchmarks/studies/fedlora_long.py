@@ -50,7 +50,7 @@ def arms(corpus: str) -> dict[str, list[str]]:
 
 
 def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: int, place: Path) -> dict[str, Any]:
-    """Errors by speaker of the server's model and of the best round, dev by round, and the bytes of a round.
+    """Errors by speaker of the server's model and of the best round, dev by round, and the bytes of rounds.
 
     dev by round is decoded greedily; "dev of the best", by which rates are chosen, as test is.
     """
@@ -58,6 +58,7 @@ def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: i
     common = [*drawn(corpus, seed), f"evaluation.patience={PATIENCE}", *settings]
     results = study.run(f"configs/fedlora/{chosen.trained}.yaml", [*common, *overrides], place)
     rows = study.rounds(place)
+    a_round = rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"]
     column = chosen.score.replace("wer", "errors")
     counts = {model: study.by_speaker(study.predictions(place, model), column) for model in ("seed", "best")}
     return {
@@ -65,7 +66,8 @@ def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: i
         "round": results["best"]["round"],
         "dev of the best": results["best"][f"dev/{chosen.score}"],
         "dev": " ".join(f"{score:.2f}" for score in [results["seed"]["dev/wer"], *(row["dev/wer"] for row in rows)]),
-        "MB a round": (rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"]) / 1e6,
+        "MB a round": a_round / 1e6,
+        "MB once": (results["traffic/total_bytes"] - len(rows) * a_round) / 1e6,  # the frozen model, before round 1
         "before": study.packed(counts["seed"]),
         "best": study.packed(counts["best"]),
     }
@@ -96,6 +98,11 @@ def kept(run: Mapping[str, Any], rounds: int) -> float:
     return min(dev(run)[: rounds + 1])
 
 
+def sent(run: Mapping[str, Any], rounds: int) -> float:
+    """MB after some rounds, which no client has without the frozen model."""
+    return float(run["MB once"] + rounds * run["MB a round"])
+
+
 def of(runs: Iterable[Mapping[str, Any]], model: str) -> list[Counts]:
     return [study.unpacked(run[model]) for run in runs]
 
@@ -117,13 +124,18 @@ def scores(found: study.Found, rounds: int) -> str:
         row["of its gain (%)"] = (
             str(recovered(of(ours, "before"), of(ours, "best"), of(theirs, "best"))) if ours else ""
         )
-        sent = runs[0]["MB a round"]
-        row |= {"MB a round": f"{sent:.2f}", "MB to the best round": mean(run["round"] * sent for run in runs)}
+        row |= {"MB once": f"{runs[0]['MB once']:.2f}", "MB a round": f"{runs[0]['MB a round']:.2f}"}
+        row["MB to the best round"] = mean(sent(run, run["round"]) for run in runs)
         row["best rounds"] = ", ".join(f"{run['round']} of {length}" for run, length in zip(runs, lengths, strict=True))
         if any(run["round"] > 0.9 * rounds for run in runs):
             row["best rounds"] += ", still improving"
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
+
+
+def affords(run: Mapping[str, Any], budget: float) -> int:
+    """The rounds of a run that so many MB pay for."""
+    return max(0, int((budget - run["MB once"]) / run["MB a round"] + 1e-6))
 
 
 def equal_bytes(found: study.Found) -> str:
@@ -134,7 +146,7 @@ def equal_bytes(found: study.Found) -> str:
     for budget in BUDGETS:
         row: dict[str, Any] = {"rounds of FedAvg": budget, "MB": budget * whole}
         for method, runs in chosen.items():
-            row[method] = mean(kept(run, int(budget * whole / run["MB a round"])) for run in runs)
+            row[method] = mean(kept(run, affords(run, budget * whole)) for run in runs)
         rows.append(row)
     return study.table(rows)
 
@@ -150,7 +162,7 @@ def draw(found: study.Found, path: Path) -> None:
             rounds = range(max(len(dev(run)) for run in runs))
             errors = [mean(kept(run, at) for run in runs) for at in rounds]
             left.plot([*rounds, longest], [*errors, errors[-1]], color=colour, label=method)
-            right.plot([at * runs[0]["MB a round"] for at in rounds[1:]], errors[1:], color=colour)
+            right.plot([sent(runs[0], at) for at in rounds[1:]], errors[1:], color=colour)
         left.set_xlabel("round")
         left.set_ylabel("dev WER (%) of the best model so far")
         right.set_xlabel("MB sent by and to all clients")
@@ -178,7 +190,8 @@ def main() -> None:
         text += "\n\n"
         text += scores(found, chosen.rounds)
         if WHOLE in by_method(found):
-            text += f"\n\n## At equal bytes\n\nDev WER of the best model so far.\n\n{equal_bytes(found)}"
+            text += "\n\n## At equal bytes\n\nDev WER of the best model so far. The frozen model counts, which travels "
+            text += f"to each client once.\n\n{equal_bytes(found)}"
         print(text)
         text += f"\n\n![Dev WER by round and by bytes]({name}.png)"
         command = study.command(parser, chosen, only=[corpus], arms=[""])

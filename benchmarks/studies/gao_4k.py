@@ -1,10 +1,10 @@
-"""Gao et al. with 4,095 clients, 100 of them a round: seconds, memory, and the cost of measuring the clients' WER.
+"""Gao et al. with 4,085 clients, 100 of them a round: seconds, memory, and the cost of measuring the clients' WER.
 
     python -m benchmarks.studies.gao_4k [--rounds 4] [--runs runs/study-gao-4k]
 
 Three runs of a few rounds, one a weighting, start from the same warmed-up model. Memory is the proportional set size of
 all processes of a run, sampled every second. Then this process measures the CPU seconds of a client's training and of
-scoring its model on 100 central utterances: for a client with 40 utterances, and for drawn clients of the 4,095 (mean).
+scoring its model on 100 central utterances: for a client with 40 utterances, and for drawn clients of the 4,085 (mean).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedray.engine import session, work
 
 CONFIG = "configs/gao/ablations/clients_4k.yaml"
 WEIGHTS = {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}
-TYPICAL, DRAWN, REPEATS = 40, 30, 5  # utterances of a client; clients of the 4,095; measurements of each
+TYPICAL, DRAWN, REPEATS = 40, 30, 5  # utterances of a client; clients of the 4,085; measurements of each
 
 
 def play(kind: str, rounds: int, runs: Path) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def costs() -> dict[str, dict[str, float]]:
     server = data.server().take(range(TYPICAL))
     drawn = [data.load(name) for name in data.client_ids()[:: len(data.client_ids()) // DRAWN]]
     found = {}
-    for name, clients in ((f"{TYPICAL} utterances", [server]), ("one of the 4,095", drawn)):
+    for name, clients in ((f"{TYPICAL} utterances", [server]), ("one of the 4,085", drawn)):
         spent: dict[str, list[float]] = {"trained": [], "both": []}
         for _ in range(REPEATS):
             for part, strategy in (("trained", ByExamples()), ("both", ByWer())):  # in turns, on the same machine
@@ -104,7 +104,7 @@ def main() -> None:
         }
         for name, one in spent.items()
     ]
-    text = f"# 4,095 clients, 100 a round\n\n{study.table(rows)}\n\n"
+    text = f"# 4,085 clients, 100 a round\n\n{study.table(rows)}\n\n"
     text += "The cost of measuring a client's WER on 100 central utterances:\n\n"
     study.write(
         "gao_4k", text + study.table(cost), {"runs": runs, "costs": spent}, "python -m benchmarks.studies.gao_4k", [0]
