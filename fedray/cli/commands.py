@@ -19,9 +19,10 @@ from rich.console import Console
 from fedray.cli import completion, outcome, starting
 from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
-from fedray.cli.words import words
 from fedray.config import shipped
+from fedray.config.source import as_value
 from fedray.core.types import RunError
+from fedray.core.words import words
 from fedray.engine.ray_auth import show_token
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _pretrain(options: argparse.Namespace) -> int:
         print("fedray: interrupted; the same command resumes from the last checkpoint", file=sys.stderr)
         return INTERRUPTED
     print(f"{found.epochs} epochs, loss {found.loss:.4f}")
-    print(f"Start from its weights with: model.init={quote(str(found.weights))}")
+    print(f"Start from its weights with: model.init={quote(as_value(str(found.weights)))}")
     return 0
 
 

@@ -13,7 +13,7 @@ from fedray.data.corpora.formats.lhotse_writer import write_lhotse
 from fedray.engine import session
 from fedray.report import data_study, utterances
 from fedray.storage.claims import claim
-from fedray.storage.local import LocalStorage
+from fedray.storage.local import LocalStorage, on_disk
 
 
 def show(options: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def _study(options: argparse.Namespace) -> Path:
 
 
 def _write_lhotse(options: argparse.Namespace) -> None:
-    claim(LocalStorage(Path(options.lhotse)), "Lhotse manifests")
+    claim(LocalStorage(on_disk(options.lhotse)), "Lhotse manifests")
     parts, clients = experiment.read_federation(*experiment.load(options.config, options.overrides))
     for part, count in write_lhotse(parts, clients, Path(options.lhotse), session.parallel).items():
         print(f"{options.lhotse}/supervisions_{part}.jsonl.gz: {count:,} utterances")

@@ -22,7 +22,7 @@ from fedray.experiment.rehearsal import DAY, Rehearsal, rehearse
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
 from fedray.storage.claims import claim
-from fedray.storage.local import LocalStorage
+from fedray.storage.local import LocalStorage, on_disk
 
 WHAT = "pictures of devices"
 QUANTILES = (0.1, 0.5, 0.9)
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 def show(options: argparse.Namespace, console: Console) -> int:
     """Print the tables, and with --out draw them. ValueError: the configuration has no devices."""
     if options.out is not None:
-        claim(LocalStorage(Path(options.out)), WHAT)
+        claim(LocalStorage(on_disk(options.out)), WHAT)
     config, source = experiment.load(options.config, options.overrides)
     found = rehearse(experiment.check(config, source), source)
     console.print(class_table(found))

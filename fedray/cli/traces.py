@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from fedray.cli.device_options import CONVERTED
+from fedray.config.source import as_value
 from fedray.data.devices import CONVERTERS, tables
 from fedray.data.devices.tables import Converted, Missing
 
@@ -42,9 +43,9 @@ def convert(options: argparse.Namespace) -> int:
 def _setting(converted: Converted, place: Path) -> str:
     """The overrides that name a table."""
     if not converted.windows:
-        return f"devices.kind=table devices.file={quote(str(place))}"
+        return f"devices.kind=table devices.file={quote(as_value(str(place)))}"
     period = "" if converted.period is None else f", period_s: {converted.period:g}"
-    return quote(f"devices.availability={{kind: table, file: {place}{period}}}")
+    return quote(f"devices.availability={{kind: table, file: {as_value(str(place))}{period}}}")
 
 
 def _places(out: Path) -> tuple[Path, Path]:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +106,13 @@ def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
             raise ConfigError(f"command line: {name}: the value is nested too deep") from error
         names.append(name)
     return top, names
+
+
+def as_value(text: str) -> str:
+    """A text as an override has it, `key=VALUE`: quoted where YAML or an interpolation would read it otherwise."""
+    if re.fullmatch(r"[\w./~@%+=:-]*[\w./]", text) and yaml.safe_load(text) == text:
+        return text
+    return json.dumps(text.replace("${", "\\${"), ensure_ascii=False)
 
 
 def _resolved(values: Values, origins: dict[str, str]) -> Source:

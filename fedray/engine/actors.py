@@ -106,8 +106,9 @@ class ClientActor:
         """Remove this actor's files from the machine's disk."""
         self.place.holder.clear()
         temporary.sweep()
-        for marker in self.run_folder.glob("lane_*"):  # of lanes that this machine played; the driver asks no more
-            marker.unlink(missing_ok=True)
+        for kind in ("lane_*", "client_*"):  # of what this machine played; the driver asks no more
+            for marker in self.run_folder.glob(kind):
+                marker.unlink(missing_ok=True)
         with suppress(OSError):  # another actor holds files in it
             self.run_folder.rmdir()
 

@@ -53,7 +53,7 @@ def audit(rounds: Rounds, initial: ServerState, progress: Progress, folder: RunF
     folder.write_table(TABLE, [{"client": name, "inside": int(inside[name]), "score": scores[name]} for name in inside])
     members, others = (np.array([scores[name] for name in inside if inside[name] is taken]) for taken in (True, False))
     delta = 0.0 if private is None else private.mechanism.settings.delta
-    claimed = None if private is None else private.claimed(progress.round)
+    claimed = None if private is None else private.claimed(progress)
     try:
         found = findings(settings, members, others, delta, claimed)
     except ValueError as error:

@@ -129,8 +129,8 @@ class HeldUpdates:
         """The results of `job` for each block of all updates. Blocks travel between actors, not through the driver."""
         width = max(1024, int(BLOCK_BYTES / 4 / len(self.reports)))
         spans = [(start, min(start + width, self.packing.size)) for start in range(0, self.packing.size, width)]
-        for i in range(0, len(spans), self.pool.size):
-            wave = spans[i : i + self.pool.size]
+        while spans:  # in waves of one block an actor, of which there may be fewer by the next wave
+            wave, spans = spans[: self.pool.size], spans[self.pool.size :]
             reading = {
                 (lane, span): ReadBlock(self.round, lane, *span, holder=holder)
                 for lane, holder in self.holders.items()

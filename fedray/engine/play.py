@@ -266,7 +266,7 @@ class Play:
         results |= summary(progress) | self._formula(progress)
         results["time/total_s"] = progress.totals["seconds"] + watch()
         results |= audits.audit(rounds, initial.state, progress, self.folder)
-        results |= rounds.private.summary(progress.round) if rounds.private is not None else {}
+        results |= rounds.private.summary(progress) if rounds.private is not None else {}
         results |= rounds.virtual.finish(self.folder) if rounds.virtual is not None else {}
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures

@@ -14,6 +14,7 @@ import numpy as np
 from fedray.core.packing import Packing
 from fedray.core.privacy import audits
 from fedray.core.privacy.clipping import Bounds, Clipping, Flags
+from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.mechanism import Gathered, Mechanism
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Broadcast, Layer, RunError
@@ -71,10 +72,10 @@ class PrivateRounds:
         """The numbers of an update."""
         return self._cut(broadcast).size
 
-    def claimed(self, rounds: int) -> float | None:
+    def claimed(self, progress: Progress) -> float | None:
         """The epsilon of what was played, not of what `as_if` stands for; None: no account, or no end of it."""
-        guarantee = self.mechanism.guarantee
-        spent = math.inf if guarantee is None else guarantee.simulated.guarantee(rounds)
+        guarantee = self._guarantee(progress)
+        spent = math.inf if guarantee is None else guarantee.simulated.guarantee(progress.round)
         return spent if math.isfinite(spent) else None
 
     def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
@@ -88,19 +89,25 @@ class PrivateRounds:
         gathered = Gathered(outcome.partial.updates.total, clipped, answered, outcome.cohort)
         released = mechanism.release(gathered, clipping, bounds, self.seed, progress.round)
         outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
-        outcome.private_row = {**self._spent(progress.round + 1), **released.row}
+        outcome.private_row = {**self._spent(progress), **released.row}
         outcome.private = {NOISE: mechanism.noise} | {
             f"{BOUND}{name}": float(bound) for name, bound in zip(clipping.names, released.bounds, strict=True)
         }
 
-    def summary(self, rounds: int) -> dict[str, Any]:
-        """What was spent after these rounds, for results.json."""
-        guarantee = self.mechanism.guarantee
-        return {} if guarantee is None else {"privacy": guarantee.summary(rounds)}
+    def summary(self, progress: Progress) -> dict[str, Any]:
+        """What was spent, for results.json."""
+        guarantee = self._guarantee(progress)
+        return {} if guarantee is None else {"privacy": guarantee.summary(progress.round)}
 
-    def _spent(self, rounds: int) -> dict[str, float]:
-        guarantee = self.mechanism.guarantee
-        spent = math.inf if guarantee is None else guarantee.claimed.epsilon(rounds)
+    def _guarantee(self, progress: Progress) -> Guarantee | None:
+        """The account of the noise that the run adds, which is that of its first round."""
+        found = self.mechanism.guarantee
+        return None if found is None else found.of_noise(self._mechanism(progress).noise)
+
+    def _spent(self, progress: Progress) -> dict[str, float]:
+        """Epsilon after the round that is played."""
+        guarantee = self._guarantee(progress)
+        spent = math.inf if guarantee is None else guarantee.claimed.epsilon(progress.round + 1)
         return {"privacy/epsilon": spent} if math.isfinite(spent) else {}
 
     def _cut(self, broadcast: Broadcast) -> Clipping:

@@ -28,10 +28,12 @@ ON_CPU = "the same bits for any number of actors, on one type of CPU with these 
 ON_GPU = "up to what CUDA does deterministically; the backward pass of CTC is not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
 FREE = (*RESUMABLE, "name", "imports", "data.root", "data.text", "evaluation.patience")
+COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run is for
 SAID = {  # hashes, in words
     "code": "fedray's code, or a module of `imports`",
     "algorithm": "the file of the algorithm",
     "devices": "a file of devices",
+    "together": "clients trained side by side (engine.vectorise, engine.placement)",
 }
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data", "settings")  # not compared, or compared elsewhere
 
@@ -52,6 +54,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
         "device": session.device(shares.gpus),
         "data": program.data.fingerprint(),
         **fingerprint(config.devices),
+        "together": config.engine.together(shares.gpus > 0),
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
         "settings": settings(config, program),
     }
@@ -99,11 +102,11 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
         return before
     if done is None:  # no bit has been made yet
         return now
-    if void := [line for line in found if line.startswith("privacy.")]:
+    if void := [line for line in found if line.startswith(COVERED)] if _private(before) or _private(now) else []:
         raise ValueError(
             f"{folder.place}: the guarantee of its {done} rounds would be void:"
             + "".join(f"\n  {line}" for line in void)
-            + "\nrestore the section `privacy`, or begin a new run"
+            + "\nrestore this, or begin a new run"
         )
     if not accept:
         why = [f"{paced} follows the number of rounds"] if paced and any("rounds in" in line for line in found) else []
@@ -114,6 +117,11 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
             f"`fedray resume {quote(folder.place)} --accept-changes`"
         )
     return now | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
+
+
+def _private(described: Mapping[str, Any]) -> bool:
+    settings = described.get("settings")
+    return isinstance(settings, Mapping) and settings.get("privacy.kind", "none") != "none"
 
 
 def _shown(value: Any) -> str:

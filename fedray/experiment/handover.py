@@ -57,7 +57,8 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
         if found > TOLERANCE:
             raise RunError(f"model.onnx is not written: its outputs differ from the model's by {found:g}")
 
-    folder.export("model", build)
+    with folder.locked():  # another export, or a resumed run that ends
+        folder.export("model", build)
     return folder.storage.shown("model/model.onnx"), found
 
 
@@ -95,5 +96,6 @@ def difference(model: torch.nn.Module, features: FeatureSettings, file: Path) ->
         with torch.no_grad():
             expected = model.unpadded(torch.stack([log_mels(wave, features) for wave in waves])).numpy()
         (found,) = session.run(None, {"waveform": waves.numpy()})
-        largest = max(largest, float(np.abs(found - expected).max())) if found.shape == expected.shape else np.inf
+        alike = found.shape == expected.shape and np.isfinite(found).all()
+        largest = max(largest, float(np.abs(found - expected).max()) if alike else np.inf)
     return largest

@@ -55,13 +55,15 @@ def run(
     loaded, source = load(config, overrides)
     checked = check(loaded, source)
     where = places.new_place(checked.name, out)
-    with places.unless_begun(where):
+    with places.unless_begun(where, keep=out is not None and os.path.isdir(where)):
         session.connect(lasting=detach)
         shares = share(checked.engine, session.resources())
         if not shares.gpus:
             compile_beside(checked)
         program = build(checked, source, where, shares)
-    return start(checked, program, shares, where, description(checked, program, shares), detach, new=True)
+        described = description(checked, program, shares)
+        shares = fitting(checked, program, shares)
+    return start(checked, program, shares, where, described, detach, new=True)
 
 
 def compile_beside(config: Config) -> None:
@@ -123,7 +125,7 @@ def resume(
     program = build_program(checked, data, opened, shares.gpus)
     now = description(checked, program, shares)
     described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes)
-    return start(checked, program, shares, where, described, detach)
+    return start(checked, program, fitting(checked, program, shares), where, described, detach)
 
 
 def start(
@@ -136,8 +138,6 @@ def start(
     new: bool = False,
 ) -> Result:
     """Hand a run to a driver, and show its progress. `new`: its folder must be new or empty."""
-    check_models(config.clock, program, session.resources())
-    shares = _fitting(config, program, shares)
     assignment = replace(assign(config, program, shares, where, described), new=new)
     if detach:
         session.detach(assignment)
@@ -145,18 +145,22 @@ def start(
     return Result(where, session.run(assignment))
 
 
-def _fitting(config: Config, program: Program, shares: Share) -> Share:
-    """The share of the run, now that its data and its model are known; it says where memory makes it smaller."""
+def fitting(config: Config, program: Program, shares: Share) -> Share:
+    """The share of the run, now that its data and its model are known; it says where memory makes it smaller.
+
+    ValueError: the models of a buffered clock, or the clients of a dedicated placement, do not fit.
+    """
+    check_models(config.clock, program, session.resources())
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
     each = actor_bytes(program, config.engine.together(shares.gpus > 0))
-    fitting = share(config.engine, session.resources(), population, each)
-    if population is None and fitting.actors < shares.actors:
+    found = share(config.engine, session.resources(), population, each)
+    if population is None and found.actors < shares.actors:
         print(
-            f"{fitting.actors} client actors instead of {shares.actors}: each needs about {each / 1e6:,.0f} MB of "
+            f"{found.actors} client actors instead of {shares.actors}: each needs about {each / 1e6:,.0f} MB of "
             "memory, and Ray has no more",
             file=sys.stderr,
         )
-    return fitting
+    return found
 
 
 def assign(

@@ -34,7 +34,7 @@ from fedray.models import MODELS
 from fedray.storage.cache import cache_root
 from fedray.storage.claims import claim
 from fedray.storage.files import write_atomically
-from fedray.storage.local import LocalStorage
+from fedray.storage.local import LocalStorage, on_disk
 from fedray.training.contrastive import Contrastive, ContrastiveSettings
 
 Progress = Callable[[int, int, str], None]
@@ -100,7 +100,7 @@ def pretrain(
     checked, source = load_as(PretrainingConfig, config, overrides)
     corpus_reader(checked.data, source)
     checked_root(checked.data, source)
-    folder = Path(out or Path("runs") / checked.name)
+    folder = on_disk(out or Path("runs") / checked.name)
     claim(LocalStorage(folder), "a pre-training", before="state.pt")
     try:
         with FileLock(folder / ".lock", timeout=0):
@@ -115,7 +115,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
     data, broken = clips(config, source)
     if broken:
         rows = "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items())
-        write_atomically(folder / "broken.tsv", lambda path: path.write_text(rows))
+        write_atomically(folder / "broken.tsv", lambda path: path.write_text(rows, encoding="utf-8"))
         say(f"{len(broken):,} clips are left out: see {folder / 'broken.tsv'}")
     settings = config.contrastive
     make = MODELS[config.model.kind]
@@ -130,9 +130,18 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
     )
     described = {"config": plain(config), "data": [data.manifest.fingerprint(), data.features.name]}
     if (folder / "state.pt").exists():
-        saved = torch.load(folder / "state.pt", map_location=device, weights_only=True)
-        _check_same(saved["described"], described, folder)
-        running.load(saved["state"])
+        try:
+            saved = torch.load(folder / "state.pt", map_location=device, weights_only=True)
+            before, state = saved["described"], saved["state"]
+        except OSError:
+            raise
+        except Exception as error:  # torch has no one error for broken files
+            raise ValueError(
+                f"{folder / 'state.pt'}: is damaged, or not what fedray writes there: restore the file, or "
+                "remove it to begin anew"
+            ) from error
+        _check_same(before, described, folder)
+        running.load(state)
         say(f"{folder}: resuming after epoch {running.done}")
     text = yaml.safe_dump(plain(config), sort_keys=False)
     write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))

@@ -16,6 +16,8 @@ from fedray.core.strategies import Uniform
 from fedray.core.types import FederatedData
 from fedray.experiment.audits import population
 from fedray.experiment.config import Config
+from fedray.training.speech_to_text import SpeechToText
+from fedray.training.tasks import TASKS
 
 
 def check_privacy(config: Config) -> None:
@@ -72,6 +74,11 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
         raise ValueError(
             "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
             "algorithm.buffers=frozen"
+        )
+    if issubclass(TASKS[config.task.kind], SpeechToText) and data.server() is None and config.data.text is None:
+        raise ValueError(
+            "tokens and language model would be learnt from the clients' transcripts, which no noise covers: set "
+            "data.text to a file of sentences, or data.server"
         )
     guarantee = guarantee_of(config, settings, clients)
     weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)

@@ -77,12 +77,12 @@ def _own_place(name: str) -> Path | str:
 
 
 @contextmanager
-def unless_begun(where: Path | str) -> Iterator[None]:
-    """An error of what precedes a run removes the folder that `new_place` made, if it is still empty."""
+def unless_begun(where: Path | str, keep: bool = False) -> Iterator[None]:
+    """An error of what precedes a run removes its folder if it is still empty. `keep`: it was there before."""
     try:
         yield
     except BaseException:
-        if isinstance(where, Path):
+        if isinstance(where, Path) and not keep:
             with suppress(OSError):
                 where.rmdir()
         raise

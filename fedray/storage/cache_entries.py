@@ -12,6 +12,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,8 +59,9 @@ def entries(root: Path) -> list[Entry]:
                 kind if re.fullmatch(pattern, item.name) else LEFTOVER if re.fullmatch(leftover, item.name) else None
             )
             if known is not None and not item.is_symlink():
-                status = item.stat()
-                found.append(Entry(known, Path(item.path), size_of(item), max(status.st_atime, status.st_mtime)))
+                with suppress(FileNotFoundError):  # a process that writes has renamed its temporary file
+                    status = item.stat()
+                    found.append(Entry(known, Path(item.path), size_of(item), max(status.st_atime, status.st_mtime)))
     return sorted(found, key=lambda entry: entry.used)
 
 
@@ -114,6 +116,8 @@ def damage(entry: Entry) -> str | None:
         if missing := set(hashes).difference(files):
             return f"{min(missing)} is missing"
         for name, path in files.items():
+            if path.name.endswith(".tmp"):  # a process is writing beside it
+                continue
             if path.suffix == ".pt":
                 with zipfile.ZipFile(path) as archive:
                     fine = archive.testzip() is None

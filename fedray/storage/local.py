@@ -13,6 +13,13 @@ from fedray.storage.base import Storage, join
 from fedray.storage.files import faults, make_folder, sync_all, write_atomically
 
 
+def on_disk(place: str | os.PathLike[str]) -> Path:
+    """The path of a folder that must be on a disk. ValueError: it is a URI."""
+    if "://" in os.fspath(place):
+        raise ValueError(f"{os.fspath(place)} is not a folder on this machine: name one, and copy it there afterwards")
+    return Path(place)
+
+
 @final
 class LocalStorage(Storage):
     """A folder on a disk of this machine, or on one that all machines mount (NFS)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -17,7 +16,10 @@ from typing import Any
 from ray.tune import ResultGrid
 
 from fedray import report
+from fedray.config.source import as_value
+from fedray.core.privacy.settings import Private
 from fedray.core.types import RunError
+from fedray.core.words import words
 from fedray.engine import session
 from fedray.engine.telemetry.trackers import Card, MLflow
 from fedray.engine.telemetry.tracking import Tracking
@@ -40,8 +42,8 @@ def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
     options = _parse(sweep, arguments)
     try:
         return _sweep(sweep, options)
-    except ValueError as error:
-        print(f"{sweep.name}: {error}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        print(f"{sweep.name}: {words(error)}", file=sys.stderr)
         return 2
     except RunError as error:
         print(f"{sweep.name}: {error}", file=sys.stderr)
@@ -130,8 +132,13 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         accept_changes=options.accept_changes,
     )
     first = study.check(space)
+    if chosen.scheduler == "pbt" and isinstance(first.privacy, Private):
+        raise ValueError(
+            "--scheduler pbt goes on with another trial's model, which the account of privacy does not cover: choose "
+            "fifo or asha"
+        )
     if isinstance(first.tracker, MLflow):  # found in the environment of this process, which trials do not see
-        study = replace(study, fixed=[*study.fixed, f"tracker.uri={first.tracker.uri}"])
+        study = replace(study, fixed=[*study.fixed, f"tracker.uri={as_value(str(first.tracker.uri))}"])
     session.connect()
     study, at_once = _reserved(study, space, first, chosen.samples, options.max_concurrent or sweep.at_once)
     if folder.root is not None:
@@ -208,7 +215,12 @@ def _earlier(sweep: Sweep, folder: RunFolder) -> Choices:
     """The choices of the sweep that the folder holds. Raises ValueError if it holds none, or another one."""
     if not folder.exists(DESCRIPTION):
         raise ValueError(f"{folder.place} holds no sweep to continue: leave out --resume")
-    values = json.loads(folder.read_text(DESCRIPTION))
+    values = folder.read_json(DESCRIPTION)
+    if missing := [field.name for field in fields(Choices) if field.name not in values]:
+        raise ValueError(
+            f"{folder.storage.shown(DESCRIPTION)}: has no {missing[0]!r}: it is damaged, or of an older fedray; "
+            "restore it, or begin a new sweep with another --out"
+        )
     chosen = Choices(**{field.name: values[field.name] for field in fields(Choices)})
     if (chosen.name, chosen.keys) != (sweep.name, list(sweep.space)):
         raise ValueError(

@@ -1,8 +1,9 @@
 """Loggers for Tune: result.json, progress.csv, and TensorBoard's table of swept keys and scores.
 
 A resumed trial reports the rounds after its checkpoint again. Rounds are deterministic, so the rows are equal, and the
-loggers write each row once. Run folder and round identify a row: a trial that takes over another's checkpoint has a
-second run folder.
+loggers write each row once. Run folder and round identify a row, and whether it ends the trial: one that takes over
+another's checkpoint has a second run folder, and one that ends early says its last round twice, then
+with the run's scores.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallbac
 from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
-Row = tuple[str, int]
+Row = tuple[str, int, bool]  # run folder, round, whether the trial ends with it: then the row has the run's scores
 
 
 class _Once(LoggerCallback):
@@ -44,7 +45,7 @@ class _Once(LoggerCallback):
         if trial not in self._written:
             path = Path(trial.local_path, self.file)
             self._written[trial] = self._rows(path) if path.exists() else set()
-        row = (str(result["run"]), int(str(result["round"])))
+        row = (str(result["run"]), int(str(result["round"])), bool(result.get("done")))
         new = row not in self._written[trial]
         self._written[trial].add(row)
         return new
@@ -66,7 +67,7 @@ class Json(_Once, JsonLoggerCallback):
 
     def _rows(self, path: Path) -> set[Row]:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return {(row["run"], row["round"]) for row in rows}
+        return {(row["run"], row["round"], bool(row.get("done"))) for row in rows}
 
 
 class Csv(_Once, CSVLoggerCallback):
@@ -78,12 +79,19 @@ class Csv(_Once, CSVLoggerCallback):
         """Write the row, unless the file has it."""
         if trial not in self._trial_files:
             self._setup_trial(trial)
+            self._keep_header(trial)
         if self._is_new(trial, result):
             super().log_trial_result(iteration, trial, result)
 
+    def _keep_header(self, trial: Trial) -> None:
+        """A file that goes on keeps its columns: Tune would take those of the next row, which may be others."""
+        with Path(trial.local_path, self.file).open(encoding="utf-8", newline="") as file:
+            if header := next(csv.reader(file), None):
+                self._trial_csv[trial] = csv.DictWriter(self._trial_files[trial], header)
+
     def _rows(self, path: Path) -> set[Row]:
         with path.open(encoding="utf-8", newline="") as file:
-            return {(row["run"], int(row["round"])) for row in csv.DictReader(file)}
+            return {(row["run"], int(row["round"]), row.get("done") == "True") for row in csv.DictReader(file)}
 
 
 class Board(TBXLoggerCallback):

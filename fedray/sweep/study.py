@@ -11,7 +11,7 @@ from pathlib import Path
 from fedray import experiment
 from fedray.config import shipped
 from fedray.config import source as configuration
-from fedray.config.source import ConfigError, Source
+from fedray.config.source import ConfigError, Source, as_value
 from fedray.engine.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure
@@ -130,7 +130,7 @@ def with_files(sweep: Sweep, files: Mapping[str, str]) -> Sweep:
 
     def put(text: str) -> str:
         for name, file in files.items():
-            text = text.replace(f"{{{name}}}", file)
+            text = text.replace(f"{{{name}}}", as_value(file))
         return text
 
     names = {name: {value: put(text) for value, text in texts.items()} for name, texts in sweep.names.items()}

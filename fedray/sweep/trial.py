@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import yaml
-from ray import tune
+from ray import ObjectRef, tune
 from ray.actor import ActorHandle
 from ray.exceptions import RayTaskError
 
@@ -53,6 +52,7 @@ class Trial(tune.Trainable):
         self.pinned: deque[int] = deque([0], maxlen=study.keep + 1)
         self.metric: float | None = None
         self.driver: ActorHandle | None = None
+        self.finished: ObjectRef | None = None
         self._reports = self._play()
 
     def reset_config(self, new_config: Json) -> bool:
@@ -86,8 +86,9 @@ class Trial(tune.Trainable):
     def cleanup(self) -> None:
         """Stop the driver of an unfinished run."""
         if self.driver is not None:
-            self.driver.stop.remote(now=True)
-            ray.wait([self.finished], timeout=END_SECONDS)
+            if self.finished is not None:
+                self.driver.stop.remote(now=True)
+                ray.wait([self.finished], timeout=END_SECONDS)
             ray.kill(self.driver)
 
     @property
@@ -168,10 +169,7 @@ class Trial(tune.Trainable):
             run, next_run = next_run, f"run-{number:02d}"
         current = RunFolder(self._where(self.name, run))
         if self.source is None or (self.source["trial"] == self.name and self.source["run"] == run):
-            if not current.exists(CONFIG):
-                return run, True
-            if yaml.safe_load(current.read_text(CONFIG)) == yaml.safe_load(yaml.safe_dump(config)):
-                return run, False
+            return run, not current.exists(CONFIG)  # another configuration: `carried_on` says what has changed
         source = self.source or {"trial": self.name, "run": run, "round": max(current.saved_rounds(), default=0)}
         origin, target = self._where(source["trial"], source["run"]), self._where(self.name, next_run)
         take_over(RunFolder(origin), source["round"], RunFolder(target))

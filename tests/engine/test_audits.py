@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def audited(settings: Private, log_weight: LogWeight = UNIFORM) -> dict[str, Any
     scores = {name: float(progress.state.params @ direction(name, SIZE, SEED)) for name in AUDIT.names}
     inside, outside = (np.array([scores[name] for name, taken in coins(AUDIT.names, SEED).items() if taken is side])
                        for side in (True, False))  # fmt: skip
-    return findings(AUDIT, inside, outside, DELTA, private.claimed(ROUNDS))
+    return findings(AUDIT, inside, outside, DELTA, private.claimed(replace(progress, round=ROUNDS)))
 
 
 HONEST = [

@@ -13,7 +13,8 @@ import yaml
 import fedray
 from fedray import cli, report
 from fedray.core import environment
-from fedray.experiment.description import differences
+from fedray.experiment.description import carried_on, differences
+from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.engine.runs import bits, rows
 
@@ -106,3 +107,18 @@ def test_a_folder_of_an_older_version_is_compared_by_what_it_says() -> None:
     now = {"torch": "2.11.0", "numpy": "2.0", "settings": {"rounds": 3}, "data": "x"}
     assert differences({"torch": "2.11.0", "ray": "2.50"}, now) == []
     assert differences({"torch": "2.10.0"}, now) == ["torch: 2.10.0 -> 2.11.0"]
+
+
+@pytest.mark.parametrize("name", ["privacy.noise", "cohort.size", "strategy.kind", "seed", "rounds"])
+def test_what_the_account_is_for_stays_in_a_private_run(tmp_path: Path, name: str) -> None:
+    before = {"data": "x", "settings": {"privacy.kind": "gaussian", "engine.lanes": 2, name: 1}}
+    (tmp_path / "run.json").write_text(json.dumps(before))
+    (tmp_path / "checkpoints" / "round_000003").mkdir(parents=True)
+    folder = RunFolder(tmp_path)
+    now = {**before, "settings": {**before["settings"], name: 2}}  # type: ignore[dict-item]
+    with pytest.raises(
+        ValueError, match=rf"the guarantee of its 3 rounds would be void:\n  {name} in config.yaml: 1 -> 2"
+    ):
+        carried_on(folder, now, None, accept=True)
+    lanes = {**before, "settings": {**before["settings"], "engine.lanes": 3}}  # type: ignore[dict-item]
+    assert carried_on(folder, lanes, None, accept=True)["changes"][0]["after_round"] == 3

@@ -39,7 +39,7 @@ def test_a_run_takes_fewer_actors_and_says_so(
     config, program = made
     nodes = [Node(4.0, 0.0, 2.5 * actor_bytes(program), driver=True)]
     monkeypatch.setattr(launch, "session", SimpleNamespace(resources=lambda: nodes))
-    found = launch._fitting(config, program, Share(4, 0.9975, 0.0))
+    found = launch.fitting(config, program, Share(4, 0.9975, 0.0))
     assert found.actors == 2
     assert "2 client actors instead of 4: each needs about 34" in capsys.readouterr().err
 

@@ -128,3 +128,13 @@ def test_a_sweep_finishes_the_pre_training_that_is_there(folder: Path, tmp_path:
     assert yaml.safe_load((place / "config.yaml").read_text())["contrastive"]["lr"] == 0.001
     new = pretrained(other, tmp_path / "new", ["contrastive.epochs=2"])
     assert len((new.parent / "losses.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_damaged_checkpoint_is_named_and_a_uri_refused(folder: Path, tmp_path: Path) -> None:
+    pretrain(settings(folder, epochs=1), out=tmp_path)
+    whole = (tmp_path / "state.pt").read_bytes()
+    (tmp_path / "state.pt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"state.pt: is damaged, or not what fedray writes there: restore the file"):
+        pretrain(settings(folder, epochs=2), out=tmp_path)
+    with pytest.raises(ValueError, match="s3://b/x is not a folder on this machine"):
+        pretrain(settings(folder, epochs=1), out="s3://b/x")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedray.config.source import ConfigError
-from fedray.experiment import check_setup, load
+from fedray.experiment import build_algorithm, build_data, check_setup, load
+from fedray.experiment.private import mechanism
+from tests import speech
 
 PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=uniform", "cohort.sampling=poisson"]
 
@@ -63,3 +66,16 @@ def test_section_values_are_checked() -> None:
     for given, words in cases.items():
         with pytest.raises(ConfigError, match=words):
             load("fedavg/keywords", [f"privacy={given}"])
+
+
+def test_tokens_from_the_clients_are_refused(tmp_path: Path) -> None:
+    speech.write_corpus(tmp_path)
+    given = speech.settings(tmp_path)
+    given["data"].pop("server")
+    given["algorithm"] = {"kind": "fedavg", "buffers": "frozen", "pretrain": {"steps": 0}}
+    config, source = load(
+        given, [*PRIVATE, "privacy.delta=1e-3", "cohort={size: null, fraction: 0.5, sampling: poisson}"]
+    )
+    data, _ = build_data(config, source)
+    with pytest.raises(ValueError, match="learnt from the clients' transcripts, which no noise covers: set data.text"):
+        mechanism(config, build_algorithm(config, data), data)

@@ -141,3 +141,17 @@ def test_a_wrong_number_is_refused(option: str, value: str, capsys: pytest.Captu
     with pytest.raises(SystemExit, match="2"):
         main(["cache", f"{option}={value}"])
     assert f"{value!r} is not like" in capsys.readouterr().err
+
+
+def test_what_vanishes_while_it_is_listed_is_no_entry(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that writes beside it renames its temporary files."""
+    stays, goes = made(root, 1, 10, 1), made(root, 1, 10, 2)
+    size_of = entries.size_of
+
+    def gone(item: os.DirEntry[str]) -> int:
+        if item.name == goes.name:
+            raise FileNotFoundError(item.path)
+        return size_of(item)
+
+    monkeypatch.setattr(entries, "size_of", gone)
+    assert [entry.path for entry in entries.entries(root)] == [stays]

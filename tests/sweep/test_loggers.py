@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,19 @@ from typing import Any
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-from fedray.sweep.loggers import Board
+from fedray.sweep.loggers import Board, Csv, Json
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What loggers ask of Tune's trial."""
+
+    local_path: str
+    config: tuple[()] = ()
+    checkpoint: None = None  # nothing to bring from elsewhere
+
+    def init_local_path(self) -> None:
+        """The folder is there."""
 
 
 def ended(folder: Path, result: dict[str, Any], failed: bool = False) -> list[Any]:
@@ -60,3 +74,25 @@ def test_a_trial_that_ended_has_its_keys_and_scores_and_no_curves(tmp_path: Path
 def test_a_trial_that_failed_or_never_came_to_a_round_has_no_line(tmp_path: Path) -> None:
     assert ended(tmp_path, {"round": 4, "dev/wer": 30.0}, failed=True) == []
     assert ended(tmp_path, {}) == []
+
+
+def test_a_table_that_goes_on_keeps_its_columns_and_ends_with_the_scores(tmp_path: Path) -> None:
+    """A resumed trial's first row may lack what the file has, and the last round comes again with the run's scores."""
+    rows: list[dict[str, Any]] = [
+        {"run": "run", "round": 1, "dev/wer": 30.0, "done": False},
+        {"run": "run", "round": 2, "train/loss": 0.5, "done": False},
+        {"run": "run", "round": 2, "dev/wer": 20.0, "best/test/wer": 21.0, "done": True},
+    ]
+    trial = Placed(str(tmp_path))
+    for part in (rows[:1], rows):  # a resumed trial says its first round again
+        csv_file, json_file = Csv(), Json()
+        for row in part:
+            csv_file.log_trial_result(1, trial, row)  # type: ignore[arg-type]
+            json_file.log_trial_start(trial)  # type: ignore[arg-type]
+            json_file.log_trial_result(1, trial, row)  # type: ignore[arg-type]
+        csv_file.log_trial_end(trial)  # type: ignore[arg-type]
+        json_file.log_trial_end(trial)  # type: ignore[arg-type]
+    lines = (tmp_path / "progress.csv").read_text().splitlines()
+    assert lines == ["run,round,dev/wer,done", "run,1,30.0,False", "run,2,,False", "run,2,20.0,True"]
+    said = [json.loads(line) for line in (tmp_path / "result.json").read_text().splitlines()]
+    assert [(row["round"], row.get("best/test/wer")) for row in said] == [(1, None), (2, None), (2, 21.0)]

@@ -165,3 +165,11 @@ def test_a_text_that_all_trials_share(tmp_path: Path, monkeypatch: pytest.Monkey
     assert written.read_text().splitlines() == parts["server"].column("text")
     asked = study.with_files(sweep(settings=["data.text={text}", "rounds=2"]), {"text": str(written)})
     assert asked.settings == [f"data.text={written}", "rounds=2"]
+
+
+@pytest.mark.parametrize("folder", ["plain", "my #1 study", "a: b", "${seed}", "Ü, {x}"])
+def test_a_file_of_the_sweep_may_lie_anywhere(base: Path, folder: str) -> None:
+    file = base.parent / folder / "x.txt"
+    asked = study.with_files(sweep(settings=["data.text={text}"]), {"text": str(file)})
+    _, source = study.experiment.load(base, asked.settings)
+    assert source.values["data"]["text"] == str(file)

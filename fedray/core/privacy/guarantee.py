@@ -33,6 +33,13 @@ class Guarantee:
         simulated = noise * scaled(settings, sampling.cohort)
         return cls(Account(settings, noise, claimed, rounds), Account(settings, simulated, sampling, rounds))
 
+    def of_noise(self, noise: float) -> Guarantee:
+        """The accounts of another z, of the claimed federation."""
+        if noise == self.noise:
+            return self
+        simulated = replace(self.simulated, noise=self.simulated.noise / self.noise * noise)
+        return Guarantee(replace(self.claimed, noise=noise), simulated)
+
     @property
     def noise(self) -> float:
         """z, of the claimed federation."""
@@ -96,16 +103,23 @@ def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
 
 
 def _nearby(falling: Callable[[float], float], start: float) -> float:
-    """The root of a function that is nearly a line near it, by the secant method: each call may take seconds."""
+    """The root of a function that is nearly a line near it, by the secant method: each call may take seconds.
+
+    Where it is no line, by halving: a small epsilon has a floor, on which the function is flat.
+    """
     place, found = start, falling(start)
     step = found / SLOPE
     for _ in range(SECANTS):
         if abs(found) < WITHIN:
             return place
         place, before = place + step, found
+        if not math.log(LEAST) < place < math.log(MOST):
+            break
         found = falling(place)
+        if found == before:
+            break
         step *= found / (before - found)
-    raise AssertionError(f"no root near {start}")
+    return float(scipy.optimize.brentq(falling, math.log(LEAST), math.log(MOST), xtol=WITHIN / SLOPE))
 
 
 def _claimed(settings: Private, sampling: Sampling) -> Sampling:

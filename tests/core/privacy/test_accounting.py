@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedray.core.privacy.accounting import Account, Sampling
-from fedray.core.privacy.guarantee import Guarantee
+from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Correlated, Gaussian, Local, Private, Skellam
 
 dp = pytest.importorskip("dp_accounting", reason="dp-accounting is not installed: pip install 'fedray[privacy]'")
@@ -131,3 +131,17 @@ def _pld(event: Any, rounds: int) -> float:
     import dp_accounting.pld
 
     return float(dp_accounting.pld.PLDAccountant().compose(event, rounds).get_epsilon(1e-6))
+
+
+def test_noise_is_found_where_epsilon_hardly_depends_on_it() -> None:
+    """A delta close to the sampling rate has an epsilon of 0 over a wide range of noise."""
+    settings = Gaussian(epsilon=1.0, delta=9e-3)
+    found = noise_for(settings, Sampling("poisson", 1, 100), 1)
+    assert Account(settings, found, Sampling("poisson", 1, 100), 1).guarantee() <= 1.001
+
+
+def test_an_account_follows_the_noise_that_was_used() -> None:
+    guarantee = Guarantee.of(Gaussian(epsilon=8.0, delta=1e-5), Sampling("poisson", 10, 1000), 50)
+    other = guarantee.of_noise(0.5 * guarantee.noise)
+    assert other.claimed.epsilon() > guarantee.claimed.epsilon() and other.simulated.noise == other.noise
+    assert guarantee.of_noise(guarantee.noise) is guarantee

@@ -1,4 +1,4 @@
-"""What the command line says of an error: what is wrong, where, and what to do; harmless to a terminal."""
+"""What commands say of an error: what is wrong, where, and what to do; harmless to a terminal."""
 
 from __future__ import annotations
 
