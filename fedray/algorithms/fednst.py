@@ -76,8 +76,9 @@ class FedNST(MixedSGD):
 
     def passes(self) -> float:
         """With `relabel: N` those of a client that takes part in every round."""
-        turns = {"once": math.inf, "every_round": 1}.get(str(self.settings.relabel), self.settings.relabel)
-        return super().passes() + LABELLING / float(turns)
+        relabel = self.settings.relabel
+        every = relabel if isinstance(relabel, int) else {"once": math.inf, "every_round": 1}[relabel]
+        return super().passes() + LABELLING / every
 
     def paced_by(self) -> str | None:
         confidence = self.settings.confidence

@@ -21,7 +21,6 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayTaskError
 
 from fedray import experiment
-from fedray.config.schema import plain
 from fedray.core.parallel import serial
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
@@ -99,7 +98,7 @@ class Trial(tune.Trainable):
     def _play(self) -> Iterator[Json]:
         """Start or resume the run; yields the rows after round `self.round`."""
         config, source = self.study.config(self.values)
-        self.run, new = self._choose(plain(config))
+        self.run, new = self._choose()
         where = self._where(self.name, self.run)
         self.folder = RunFolder(where)
         saved = max(self.folder.saved_rounds(), default=0)
@@ -160,19 +159,18 @@ class Trial(tune.Trainable):
     def _where(self, trial: str, run: str) -> Path | str:
         return places.place(below(self.study.place, f"{trial}/{run}"))
 
-    def _choose(self, config: Json) -> tuple[str, bool]:
+    def _choose(self) -> tuple[str, bool]:
         """The name of the trial's run folder, and whether the run is new: the first one, or a taken-over checkpoint."""
         run = next_run = "run"
         for number in itertools.count(1):
             if not RunFolder(self._where(self.name, next_run)).exists(CONFIG):
                 break
             run, next_run = next_run, f"run-{number:02d}"
-        current = RunFolder(self._where(self.name, run))
         if self.source is None or (self.source["trial"] == self.name and self.source["run"] == run):
-            return run, not current.exists(CONFIG)  # another configuration: `carried_on` says what has changed
-        source = self.source or {"trial": self.name, "run": run, "round": max(current.saved_rounds(), default=0)}
-        origin, target = self._where(source["trial"], source["run"]), self._where(self.name, next_run)
-        take_over(RunFolder(origin), source["round"], RunFolder(target))
+            begun = RunFolder(self._where(self.name, run)).exists(CONFIG)
+            return run, not begun  # `carried_on` says where it began with another configuration
+        origin, target = self._where(self.source["trial"], self.source["run"]), self._where(self.name, next_run)
+        take_over(RunFolder(origin), self.source["round"], RunFolder(target))
         return next_run, True
 
 

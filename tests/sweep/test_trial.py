@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from fedray.core.types import ServerState
 from fedray.runs.client_states import ClientStore, Written
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
-from fedray.sweep.trial import take_over
+from fedray.sweep.trial import Trial, take_over
 
 
 def played(folder: Path, rounds: int) -> RunFolder:
@@ -50,3 +51,17 @@ def test_states_are_linked_not_copied(tmp_path: Path) -> None:
     assert mine.stat().st_ino == theirs.stat().st_ino
     ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # written anew, it is another file
     assert ClientStore(tmp_path / "source" / "states").load("a", Written(2)) == {"round": 2}
+
+
+def test_a_trial_goes_on_in_its_own_folder_whatever_its_configuration(tmp_path: Path) -> None:
+    """`carried_on` then says what has changed; only another trial's checkpoint begins a new folder."""
+    trial = Trial.__new__(Trial)
+    trial.name, trial.source, trial.study = "a", None, SimpleNamespace(place=str(tmp_path))  # type: ignore[assignment]
+    assert trial._choose() == ("run", True)
+    for name in ("a", "b"):
+        played(tmp_path / name / "run", 2).write_text("config.yaml", "rounds: 9\n")
+    assert trial._choose() == ("run", False)
+    trial.source = {"trial": "a", "run": "run", "round": 2}
+    assert trial._choose() == ("run", False)
+    trial.source = {"trial": "b", "run": "run", "round": 1}
+    assert trial._choose() == ("run-01", True) and RunFolder(tmp_path / "a" / "run-01").saved_rounds() == [0, 1]

@@ -119,7 +119,11 @@ def _nearby(falling: Callable[[float], float], start: float) -> float:
         if found == before:
             break
         step *= found / (before - found)
-    return float(scipy.optimize.brentq(falling, math.log(LEAST), math.log(MOST), xtol=WITHIN / SLOPE))
+    least, most, step = math.log(LEAST), math.log(MOST), WITHIN / SLOPE
+    if falling(least) <= 0:
+        return least
+    place = float(scipy.optimize.brentq(falling, least, most, xtol=step))
+    return place if falling(place) <= WITHIN else place + step  # behind a jump
 
 
 def _claimed(settings: Private, sampling: Sampling) -> Sampling:
