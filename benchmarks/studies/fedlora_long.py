@@ -99,7 +99,7 @@ def kept(run: Mapping[str, Any], rounds: int) -> float:
 
 
 def sent(run: Mapping[str, Any], rounds: int) -> float:
-    """MB after some rounds, which no client has without the frozen model."""
+    """MB sent after some rounds, the frozen model included."""
     return float(run["MB once"] + rounds * run["MB a round"])
 
 
@@ -134,8 +134,8 @@ def scores(found: study.Found, rounds: int) -> str:
 
 
 def affords(run: Mapping[str, Any], budget: float) -> int:
-    """The rounds of a run that so many MB pay for."""
-    return max(0, int((budget - run["MB once"]) / run["MB a round"] + 1e-6))
+    """The whole rounds that a run can play for so many MB."""
+    return max(0, int((budget - run["MB once"]) / run["MB a round"] + 1e-6))  # 50 rounds of 7.05 MB are not 49.99
 
 
 def equal_bytes(found: study.Found) -> str:

@@ -102,7 +102,8 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
         return before
     if done is None:  # no bit has been made yet
         return now
-    if void := [line for line in found if line.startswith(COVERED)] if _private(before) or _private(now) else []:
+    private = _private(before) or _private(now)
+    if void := [line for line in found if private and line.startswith(COVERED)]:
         raise ValueError(
             f"{folder.place}: the guarantee of its {done} rounds would be void:"
             + "".join(f"\n  {line}" for line in void)

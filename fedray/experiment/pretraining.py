@@ -31,6 +31,7 @@ from fedray.experiment.builders import read_corpus
 from fedray.experiment.checks import checked_root, corpus_reader
 from fedray.experiment.config import Given, check_name, load_as
 from fedray.models import MODELS
+from fedray.models.weights import read_saved
 from fedray.storage.cache import cache_root
 from fedray.storage.claims import claim
 from fedray.storage.files import write_atomically
@@ -43,6 +44,7 @@ Say = Callable[[str], None]
 SAVE_SECONDS = 10.0  # between checkpoints: an epoch may be much shorter
 CLASSES = 2  # of the last layer, which is neither trained nor written
 POOLED = PartitionSettings(by="pooled")
+BROKEN = "is damaged, or not what fedray writes there: restore the file, or remove it to begin anew"  # of state.pt
 FREE = ("name", "contrastive.epochs", "imports")  # what may change when a folder is resumed
 
 
@@ -130,18 +132,11 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
     )
     described = {"config": plain(config), "data": [data.manifest.fingerprint(), data.features.name]}
     if (folder / "state.pt").exists():
-        try:
-            saved = torch.load(folder / "state.pt", map_location=device, weights_only=True)
-            before, state = saved["described"], saved["state"]
-        except OSError:
-            raise
-        except Exception as error:  # torch has no one error for broken files
-            raise ValueError(
-                f"{folder / 'state.pt'}: is damaged, or not what fedray writes there: restore the file, or "
-                "remove it to begin anew"
-            ) from error
-        _check_same(before, described, folder)
-        running.load(state)
+        saved = read_saved(folder / "state.pt", device, BROKEN)
+        if not isinstance(saved, dict) or not {"described", "state"} <= saved.keys():
+            raise ValueError(f"{folder / 'state.pt'}: {BROKEN}")
+        _check_same(saved["described"], described, folder)
+        running.load(saved["state"])
         say(f"{folder}: resuming after epoch {running.done}")
     text = yaml.safe_dump(plain(config), sort_keys=False)
     write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +14,25 @@ def read_weights(path: Path | str, device: str = "cpu") -> dict[str, Tensor]:
 
     `device` "meta" reads names and shapes alone.
     """
-    try:
-        state = torch.load(path, map_location=device, weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # torch has no one error for broken files
-        raise ValueError(
-            f"{path}: is cut short, or holds no weights that torch.load reads with weights_only=True: copy the file "
-            "again, or save model.state_dict() with torch.save"
-        ) from error
+    state = read_saved(
+        path,
+        device,
+        "is cut short, or holds no weights that torch.load reads with weights_only=True: copy the file again, or save "
+        "model.state_dict() with torch.save",
+    )
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{path}: not a state dict (names -> tensors); save model.state_dict() with torch.save")
     return state
+
+
+def read_saved(path: Path | str, device: str, broken: str) -> Any:
+    """What torch.save wrote, as plain data. ValueError: the file cannot be read; `broken` says what to do."""
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # torch has no one error for broken files
+        raise ValueError(f"{path}: {broken}") from error
 
 
 def load_weights(model: nn.Module, path: Path | str) -> list[str]:

@@ -2,8 +2,8 @@
 
 A resumed trial reports the rounds after its checkpoint again. Rounds are deterministic, so the rows are equal, and the
 loggers write each row once. Run folder and round identify a row, and whether it ends the trial: one that takes over
-another's checkpoint has a second run folder, and one that ends early says its last round twice, then
-with the run's scores.
+another's checkpoint has a second run folder, and one that ends early reports its last round a second
+time, with the run's scores.
 """
 
 from __future__ import annotations

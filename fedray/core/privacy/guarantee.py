@@ -34,7 +34,7 @@ class Guarantee:
         return cls(Account(settings, noise, claimed, rounds), Account(settings, simulated, sampling, rounds))
 
     def of_noise(self, noise: float) -> Guarantee:
-        """The accounts of another z, of the claimed federation."""
+        """The guarantee with another noise multiplier z of the claimed federation."""
         if noise == self.noise:
             return self
         simulated = replace(self.simulated, noise=self.simulated.noise / self.noise * noise)
