@@ -15,7 +15,6 @@ Berg-Kirkpatrick, Efficient Nearest Neighbor Language Models, EMNLP 2021).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,7 +54,8 @@ class MemorySettings:
     prune_above: Share = 1.0  # pairs whose token the model gives a higher probability are left out; 1: none are
     exact_below: Natural = 2_000  # pairs: fewer are searched exactly
     compressed_from: Natural = 20_000  # pairs: keys of fewer are not compressed
-    code_bytes: Count | None = None  # bytes of a compressed key; null: one for every two dimensions
+    # Bytes of a compressed key. null: one for every two dimensions; of an odd number, for the fewest that divide it.
+    code_bytes: Count | None = None
 
     def __post_init__(self) -> None:
         if self.keys not in KEYS:
@@ -165,7 +165,7 @@ def code_bytes(dimensions: int, wanted: int | None) -> int:
     ValueError for a number that does not divide them.
     """
     if wanted is None:
-        return math.gcd(dimensions, dimensions // 2)
+        return max((number for number in range(1, dimensions // 2 + 1) if dimensions % number == 0), default=1)
     if dimensions % wanted:
         fitting = [number for number in range(1, dimensions + 1) if dimensions % number == 0]
         raise ValueError(

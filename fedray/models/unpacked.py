@@ -73,6 +73,7 @@ def norm_of_speech(norm: nn.BatchNorm1d, frames: Tensor, speech: Tensor) -> Tens
     if norm.track_running_stats:
         assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
         with torch.no_grad():
-            for kept, found in ((norm.running_mean, mean), (norm.running_var, variance * (count / (count - 1)))):
+            unbiased = variance * (count / (count - 1).clamp(min=1))
+            for kept, found in ((norm.running_mean, mean), (norm.running_var, unbiased)):
                 kept.mul_(1 - norm.momentum).add_(found * norm.momentum)
     return centred * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias

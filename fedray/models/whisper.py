@@ -12,13 +12,15 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor, nn
 
-FRAMES_A_SECOND = 100
+from fedray.core.texts import parsed, read_text
+
+SAMPLE_RATE, FRAMES_A_SECOND = 16_000, 100
 QUIETEST = 2.0  # the lowest feature below the loudest one of an utterance: 8 in log10, divided by 4
 OVERHANG = 2  # frames after a clip that fills the window, which cover its last samples: Whisper drops them
 SILENCE = -1.5  # the feature of the power 1e-10, the lowest one
@@ -35,6 +37,7 @@ BESIDES = (  # further files of a checkpoint that `generate` and transformers' p
     "vocab.json",
     "merges.txt",
 )
+EXTRACTORS = ("preprocessor_config.json", "processor_config.json")  # which hold the window's length
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class WhisperSettings:
     def __post_init__(self) -> None:
         if self.prompt not in PROMPTS:
             raise ValueError(f"model.prompt must be {' or '.join(PROMPTS)}, not {self.prompt!r}")
+        if self.language is None and self.prompt != PROMPTS[0]:
+            raise ValueError(f"model.prompt={self.prompt} needs model.language: a checkpoint of one language has none")
         if self.seconds is not None and self.seconds <= 0:
             raise ValueError(f"model.seconds must be above 0, not {self.seconds}")
 
@@ -87,7 +92,7 @@ class Whisper(nn.Module):
         except ImportError as error:
             raise ValueError('model.kind whisper needs transformers: pip install "fedray[whisper]"') from error
         folder = checked_folder(settings)
-        self.folder, self.bins = folder, bins
+        self.folder, self.bins, self.seconds = folder, bins, settings.seconds
         config = WhisperConfig.from_pretrained(folder)
         if config.num_mel_bins != bins:
             wanted = config.num_mel_bins
@@ -98,7 +103,7 @@ class Whisper(nn.Module):
                 "Set model.folder to a complete checkpoint"
             )
         self.prompt = prompt(folder, settings)
-        self.window, self.longest = limits(settings)
+        self.window, self.most_tokens = limits(settings)
         config.max_source_positions = self.window // 2
         self.bos, self.eos = self.prompt[-1], config.eos_token_id
         self.whisper = WhisperForConditionalGeneration(config)
@@ -167,11 +172,27 @@ class Whisper(nn.Module):
         return _Decoder(self)
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write a folder for transformers' `from_pretrained`, with the checkpoint's further files and this window."""
+        """Write a folder for transformers' `from_pretrained`, with the checkpoint's further files and this window.
+
+        transformers' feature extractor knows windows of whole seconds: for others its files are left out.
+        """
         self.whisper.save_pretrained(folder)
         for name in BESIDES:
-            if (self.folder / name).is_file():
+            if not (self.folder / name).is_file():
+                continue
+            if name not in EXTRACTORS or self.seconds is None:
                 shutil.copyfile(self.folder / name, folder / name)
+            elif self.window % FRAMES_A_SECOND == 0:
+                text = json.dumps(self._extractor(self.folder / name), indent=2)
+                (folder / name).write_text(text + "\n", encoding="utf-8")
+
+    def _extractor(self, path: Path) -> dict[str, Any]:
+        """The settings of the checkpoint's feature extractor, for this window."""
+        found = _object(path)
+        section = found.get("feature_extractor", found)
+        samples = self.window // FRAMES_A_SECOND * int(section.get("sampling_rate", SAMPLE_RATE))
+        section |= {"chunk_length": self.window // FRAMES_A_SECOND, "n_samples": samples, "nb_max_frames": self.window}
+        return found
 
 
 class _Head(nn.Module):
@@ -199,10 +220,10 @@ class _Decoder:
 def limits(settings: WhisperSettings) -> tuple[int, int]:
     """Frames of the window, and the most tokens of a text, including its end.
 
-    ValueError for `seconds` beyond the checkpoint's window.
+    ValueError for `seconds` beyond the checkpoint's window, and for a damaged config.json.
     """
     folder = checked_folder(settings)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = _object(folder / "config.json", "max_source_positions", "max_target_positions")
     window = 2 * int(config["max_source_positions"])
     if settings.seconds is not None:
         if settings.seconds * FRAMES_A_SECOND > window:
@@ -221,10 +242,7 @@ def prompt_words(settings: WhisperSettings) -> list[str]:
 
 def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
     """The ids of the tokens that begin every text. ValueError names those that the tokeniser lacks."""
-    known = {
-        row["content"]: row["id"]
-        for row in json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
-    }
+    known = {row["content"]: row["id"] for row in _object(folder / "tokenizer.json", "added_tokens")["added_tokens"]}
     wanted = prompt_words(settings)
     missing = [token for token in wanted if token not in known]
     if missing:
@@ -233,3 +251,12 @@ def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
             f"{folder / 'tokenizer.json'}: has no {lacks}: is model.language={settings.language} one of its languages?"
         )
     return [known[token] for token in wanted]
+
+
+def _object(path: Path, *keys: str) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint. ValueError: it is none, or lacks one of the keys."""
+    found = parsed(read_text(path), path)
+    if not isinstance(found, dict) or (missing := [key for key in keys if key not in found]):
+        lacks = f"has no {missing[0]}" if isinstance(found, dict) else "is not an object"
+        raise ValueError(f"{path}: {lacks}: fetch the checkpoint again")
+    return found

@@ -29,6 +29,11 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
         )
     if ctc_weight < 1 and not model.decoder_layers:
         raise ValueError("task.ctc_weight below 1 needs a decoder: set model.decoder_layers, or task.ctc_weight=1")
+    if ctc_weight == 0 and (decode.search != "attention" or decode.ctc_weight):
+        raise ValueError(
+            "task.ctc_weight=0 trains no CTC: set task.decode.search=attention and task.decode.ctc_weight=0, or "
+            "task.ctc_weight above 0"
+        )
     if decode.search == "attention" and not model.decoder_layers:
         raise ValueError("task.decode.search=attention needs a decoder: set model.decoder_layers")
 

@@ -84,6 +84,14 @@ class Recognition(SpeechToText):
         """Train tokeniser and language model on the federation's transcripts (`SpeechData.transcripts`)."""
         super().__init__(settings, model, features, data)
         self.smoothing = settings.label_smoothing
+        for word in settings.decode.lexicon or ():
+            try:
+                self.tokeniser.encode(word)
+            except ValueError as error:
+                raise ValueError(
+                    f"task.decode.lexicon: the tokens cannot write the word {word!r}: remove it, or train on "
+                    "transcripts that have its characters"
+                ) from error
         self.language_model: LanguageModel | None = None
         if self.limits is not None:
             return  # no language model: Whisper has learnt more of the language than these transcripts hold
@@ -104,9 +112,14 @@ class Recognition(SpeechToText):
     def assets(self) -> Mapping[str, Any]:
         return {"language_model": self.language_model}
 
+    @property
+    def trains_ctc(self) -> bool:
+        """Whether the model has a CTC head, and the loss trains it."""
+        return hasattr(self.model_class, "ctc") and self.settings.ctc_weight > 0
+
     def greedy(self) -> Search:
-        """Greedy search on CTC, or on the decoder where the model has no CTC."""
-        if hasattr(self.model_class, "ctc"):
+        """Greedy search on CTC, or on the decoder where no CTC is trained."""
+        if self.trains_ctc:
             return GreedySearch(self.settings.decode, self.tokeniser.decode)
         # Imported where it is needed: SpeechBrain's decoders take a second to import.
         from fedray.training.decoding.attention import AttentionSearch
@@ -132,7 +145,7 @@ class Recognition(SpeechToText):
         `wer` is greedy search; `wer_lm` or `wer_lexicon` is the search of `task.decode`, unless that is greedy too.
         """
         searches, decode = {"wer": self.greedy()}, self.settings.decode
-        if decode.search == "greedy" or (decode.beam == 1 and not hasattr(self.model_class, "ctc")):
+        if decode.search == "greedy" or (decode.beam == 1 and not self.trains_ctc):
             return searches
         return searches | {"wer_lexicon" if decode.search == "lexicon" else "wer_lm": self.search(assets)}
 

@@ -19,6 +19,7 @@ import torch
 
 from fedray.core.exhaustion import exhausted
 from fedray.core.parameters import FlatModel
+from fedray.core.seeds import seed_all
 from fedray.core.types import Client, Update
 from fedray.training.stack import Answer, Call, Gradients, Row, Stack
 from fedray.training.task import Task
@@ -106,6 +107,8 @@ class Group:
     def __init__(self, size: int) -> None:
         self.size = size
         self.members: deque[Member] = deque()  # in the clients' order
+        self._seed: int | None = None  # of the group's own generators, which draw the dropout masks of its calls
+        self._generators: tuple[Any, ...] | None = None
         self._stacks: dict[tuple[int, str], Stack] = {}
 
     def has_room(self) -> bool:
@@ -116,6 +119,7 @@ class Group:
         """Begin a client's training."""
         taken = {member.place for member in self._training()}
         place = next(place for place in range(self.size) if place not in taken)
+        self._seed = client.seed if self._seed is None else self._seed
         member = Member(self, place, lambda: update(client))
         self.members.append(member)
         member.start()
@@ -131,12 +135,22 @@ class Group:
                 calls.setdefault(member.call.key, []).append(member.call)
             elif member.call is not None:
                 gradients.setdefault(member.call.answer, []).append(member.call)
+        self._draw()
         for alike in calls.values():
             forward(alike)
         for answer, of_answer in gradients.items():
             answer.backward(of_answer)
+        self._generators = generators()
         for member in waiting:
             member.resume()
+
+    def _draw(self) -> None:
+        """Let the group's generators go on from its last step: a member's would draw the same masks in every step."""
+        if self._generators is None:
+            assert self._seed is not None
+            seed_all("together", self._seed)
+        else:
+            restore(self._generators)
 
     def done(self) -> Iterator[Update | Exception]:
         """The results of the clients before the first one in training."""

@@ -65,6 +65,11 @@ REFUSED = [
         "model.kind conformer needs features.kind=logmel, not whisper",
     ),
     (SPEECH, ["task.ctc_weight=0.5"], "task.ctc_weight below 1 needs a decoder: set model.decoder_layers"),
+    (
+        SPEECH,
+        ["task.ctc_weight=0", "model.decoder_layers=1"],
+        "task.ctc_weight=0 trains no CTC: set task.decode.search=attention and task.decode.ctc_weight=0",
+    ),
     (SPEECH, ["task.tokens=pretrained"], "task.tokens=pretrained needs a checkpoint: set model.kind=whisper"),
     (SPEECH, ["algorithm=sl"], "algorithm.kind sl trains in one place: set data.clients.by=pooled and cohort.size=1"),
     (SPEECH, ["data.clients.by=pooled"], "cohort.size is 2, but the population has only 1 clients"),

@@ -162,6 +162,7 @@ def test_conformer_small_of_the_paper():
         ({"kernel": 4}, "odd"),
         ({"bos": 1}, "together"),
         ({"bos": 1, "eos": 7}, "1..6"),
+        ({"bos": 1, "eos": 1}, "two different tokens"),
     ],
 )
 def test_wrong_settings_are_refused(changes, words):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.models.memory import Memory, MemorySettings, fused, p_mem
+from fedray.models.memory import Memory, MemorySettings, code_bytes, fused, p_mem
 
 VOCABULARY = 30
 
@@ -122,6 +122,10 @@ def test_bytes_that_do_not_divide_a_key_are_refused() -> None:
         ValueError, match=r"memory.code_bytes=10 does not divide a key of 16 numbers: choose from \[1, 2, 4, 8, 16\]"
     ):
         Memory(*pairs(10_000), "m", MemorySettings(compressed_from=0, code_bytes=10))
+
+
+def test_keys_of_odd_sizes_are_compressed_as_far_as_their_size_can_be_divided() -> None:
+    assert [code_bytes(size, None) for size in (64, 66, 129, 7)] == [32, 33, 43, 1]
 
 
 def test_it_survives_a_file_that_holds_tensors_alone() -> None:

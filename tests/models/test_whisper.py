@@ -14,7 +14,7 @@ from fedray.core.parameters import FlatModel
 from fedray.data.features.log_mel import FeatureSettings, whisper_frames, whisper_mels
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.models.adapters import LoRASettings, adapt, merged
-from fedray.models.whisper import Whisper, WhisperSettings
+from fedray.models.whisper import Whisper, WhisperSettings, limits, prompt
 from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import DecodeSettings
 
@@ -87,7 +87,7 @@ def test_greedy_and_beam_search_end_within_what_it_can_say(folder: Path, tokens:
         (found,) = AttentionSearch(DecodeSettings("attention", beam=beam, ctc_weight=0.0), tokens.decode).transcribe(
             model, hidden, lengths
         )
-        assert len(found.tokens) <= model.longest and np.isfinite(found.score)
+        assert len(found.tokens) <= model.most_tokens and np.isfinite(found.score)
     said: list[int] = []
     (greedy,) = AttentionSearch(DecodeSettings("attention", beam=1, ctc_weight=0.0), tokens.decode).transcribe(
         model, hidden, lengths
@@ -125,6 +125,37 @@ def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokeniser, tmp
         built(folder, tokens, language="fr")
     with pytest.raises(ValueError, match="needs 80 bins: set features.bins=80, not 40"):
         Whisper(WhisperSettings(str(folder)), 40, tokens.size)
+
+
+def test_damaged_files_are_named(tmp_path: Path, tokens: PretrainedTokeniser) -> None:
+    folder = write_checkpoint(tmp_path / "checkpoint")
+    whole = (folder / "tokenizer.json").read_text(encoding="utf-8")
+    for name, text, words in (
+        ("tokenizer.json", "{}", "has no added_tokens: fetch the checkpoint again"),
+        ("tokenizer.json", whole[:20], "is not JSON"),
+        ("config.json", '{"max_target_positions": 9}', "has no max_source_positions"),
+        ("config.json", "[1]", "is not an object"),
+    ):
+        (folder / name).write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"{name}.*{words}"):
+            prompt(folder, WhisperSettings(str(folder))) if name[0] == "t" else limits(WhisperSettings(str(folder)))
+    with pytest.raises(ValueError, match="model.prompt=translate needs model.language"):
+        WhisperSettings(str(folder), language=None, prompt="translate")
+
+
+@pytest.mark.parametrize(("seconds", "frames"), [(2.0, 200), (1.5, None), (None, 3000)])
+def test_a_checkpoint_comes_with_the_extractor_of_its_window(
+    seconds: float | None, frames: int | None, tmp_path: Path, tokens: PretrainedTokeniser
+) -> None:
+    folder = write_checkpoint(tmp_path / "checkpoint")
+    transformers.WhisperFeatureExtractor(feature_size=BINS).save_pretrained(folder)
+    built(folder, tokens, seconds=seconds).save_pretrained(tmp_path / "model")
+    if frames is None:
+        assert not (tmp_path / "model" / "preprocessor_config.json").exists(), "transformers know whole seconds"
+    else:
+        extractor = transformers.WhisperFeatureExtractor.from_pretrained(tmp_path / "model")
+        found = extractor(WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features
+        assert found.shape == (1, BINS, frames)
 
 
 def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokeniser) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -117,3 +118,16 @@ def test_beams_divide_by_the_temperature(encoded):
         scores[temperature] = [one.score for one in AttentionSearch(settings, str).transcribe(model, hidden, lengths)]
     assert scores[1e6] == pytest.approx([-math.log(VOCABULARY + 2)] * 3, abs=1e-3)
     assert scores[1.0] != scores[1.5]
+
+
+def test_a_text_may_have_a_token_for_each_frame(encoded):
+    """A CRDNN's `longest`, the frames of a trace, once bounded it."""
+    model, hidden, _ = encoded
+    model = copy.deepcopy(model)
+    torch.nn.init.zeros_(model.attention_head.w.weight)
+    with torch.no_grad():
+        model.attention_head.w.bias[:] = -100 * (torch.arange(len(model.attention_head.w.bias)) != 1)
+    frames = 60
+    search = AttentionSearch(DecodeSettings("attention", beam=1), str)
+    (found,) = search.transcribe(model, torch.randn(1, frames, hidden.shape[2]), torch.tensor([frames]))
+    assert found.tokens == (1,) * frames

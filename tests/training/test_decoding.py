@@ -10,6 +10,9 @@ import torch
 from fedray.models.language_model import NGram, log_probability, perplexity
 from fedray.training.decoding.beam import BeamSearch, LexiconSearch
 from fedray.training.decoding.search import DecodeSettings, GreedySearch, greedy
+from tests.gpu.checks.algorithms import CONFORMER, cases
+from tests.gpu.federation import sections, task_of
+from tests.gpu.toys import Size, federation
 
 WORDS = ("one", "two", "on")
 LETTERS = " entow"  # token i + 1
@@ -235,3 +238,9 @@ def test_a_neural_model_fits_the_protocol():
     hypothesis = search.search(uniform)
     assert hypothesis.tokens == best
     assert hypothesis.score == pytest.approx(math.log(scores[best] / 16) + log_probability(model, best))
+
+
+def test_a_word_that_the_tokens_cannot_write_is_named_before_the_run() -> None:
+    case = {"task": {"kind": "recognition", "decode": {"search": "lexicon", "lexicon": ["a", "ça"]}}}
+    with pytest.raises(ValueError, match="task.decode.lexicon: the tokens cannot write the word 'ça': remove it"):
+        task_of(sections({"model": CONFORMER, "rounds": 1, **cases()["fedavg conformer"], **case}), federation(Size()))

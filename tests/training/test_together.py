@@ -81,6 +81,22 @@ def test_with_dropout_the_same_bits_twice_and_others_than_alone() -> None:
     assert furthest(once, again) == 0 and furthest(once, alone) > 0
 
 
+def test_every_step_draws_other_dropout_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where clients draw nothing between two steps."""
+    before, forward = [], Stack.forward
+
+    def noted(self: Stack, calls: list[Any]) -> None:
+        before.append(torch.get_rng_state().numpy().tobytes())
+        forward(self, calls)
+
+    monkeypatch.setattr(Stack, "forward", noted)
+    case = deepcopy(CASES["fedavg crnn"])
+    case["task"] = case.get("task", RECOGNITION) | {"augment": {"time_masks": 0, "frequency_masks": 0}}
+    case["model"] = case["model"] | {"dropout": 0.5}
+    played(case, 3, quiet=False, rounds=1)
+    assert len(before) >= 4 and len(set(before)) == len(before)
+
+
 def test_calls_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, forward = [], Stack.forward
     monkeypatch.setattr(Stack, "forward", lambda self, calls: (sizes.append(len(calls)), forward(self, calls))[1])

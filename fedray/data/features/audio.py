@@ -92,6 +92,7 @@ class Shape:
 def shape(path: str | Path) -> Shape:
     """What the header of a file says. Raises AudioError."""
     with _open(path) as sound:
+        _check_known(path, sound)
         return Shape(sound.samplerate, sound.frames, sound.channels, sound.format.lower())
 
 

@@ -141,10 +141,16 @@ def divide(
 ) -> tuple[Manifest | None, Manifest, dict[str, Manifest]]:
     """Divide a corpus' splits into (the server's data, the clients' data, the splits to score).
 
-    ValueError when the splits include neither `train` nor `clients`, or a setting would divide what the corpus has
-    divided.
+    ValueError when the splits include neither `train` nor `clients`, or `train` beside `clients` or `server`, or when a
+    setting would divide what the corpus has divided.
     """
     splits = dict(splits)
+    if "train" in splits and (beside := [name for name in ("clients", "server") if name in splits]):
+        raise ValueError(
+            f"the corpus has the splits train and {' and '.join(beside)}: nothing would train on all of them. In "
+            "data.options, name the clients' speech clients, not train, or leave out "
+            f"{'server and set data.server' if beside == ['server'] else 'train'}"
+        )
     if "clients" in splits:
         given = [name for name in ("dev_share", "test_share") if getattr(settings, name) is not None]
         given += ["server." + name for name in settings.server.given()]

@@ -6,6 +6,7 @@ import functools
 import io
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -95,10 +96,12 @@ class Characters:
 
     @classmethod
     def load(cls, path: Path) -> Characters:
-        """Read tokens.txt. ValueError if it does not begin with the blank."""
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        """Read tokens.txt. ValueError if it does not begin with the blank, or a token is there twice."""
+        lines = read_text(path).split("\n")[:-1]
         if not lines or lines[0] != BLANK:
             raise ValueError(f"{path}: the first line of a list of tokens must be {BLANK}")
+        if twice := next((line for line, count in Counter(lines).items() if count > 1), None):
+            raise ValueError(f"{path}: the token {twice!r} is there twice: restore the file")
         return cls([" " if line == SPACE else line for line in lines])
 
 
@@ -185,8 +188,13 @@ class SentencePiece:
 
     @classmethod
     def load(cls, path: Path) -> SentencePiece:
-        """Read tokeniser.model."""
-        return cls(path.read_bytes())
+        """Read tokeniser.model. ValueError for a damaged file."""
+        found = cls(path.read_bytes())
+        try:
+            _ = found._processor
+        except RuntimeError as error:
+            raise ValueError(f"{path}: is not a model of SentencePiece: restore the file") from error
+        return found
 
 
 Tokeniser = Characters | SentencePiece

@@ -67,12 +67,12 @@ class AttentionSearch(Search):
                 "decoder": recurrent.decoder,
                 "linear": model.attention_head,
             }
-        longest = min(self.settings.max_tokens_per_frame, getattr(model, "longest", math.inf) / hidden.shape[1])
+        most = min(self.settings.max_tokens_per_frame, getattr(model, "most_tokens", math.inf) / hidden.shape[1])
         common = parts | {
             "bos_index": model.bos,
             "eos_index": model.eos,
             "min_decode_ratio": 0.0,
-            "max_decode_ratio": longest,
+            "max_decode_ratio": most,
         }
         if self.settings.beam == 1:
             tokens, *_ = greedy(**common)(hidden, relative)

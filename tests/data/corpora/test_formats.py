@@ -135,6 +135,12 @@ def test_kaldi(tmp_path: Path) -> None:
         ("utt2spk", "u1 s\nu2 t\nu3 t\n", r"utt2spk:3: the utterance 'u3' is not in segments"),
     ],
 )
+def test_kaldi_names_audio_whose_end_is_unknown(tmp_path: Path) -> None:
+    write(kaldi(tmp_path) / "audio" / "r1.wav", "no audio")
+    with pytest.raises(ValueError, match=r"segments:2: .*r1\.wav: .*repair the file, or drop the segment"):
+        read("kaldi", tmp_path, train=["data"])
+
+
 def test_kaldi_names_file_and_line(tmp_path: Path, file: str, text: str, words: str) -> None:
     write(kaldi(tmp_path) / "data" / file, text)
     with pytest.raises(ValueError, match=words):

@@ -185,6 +185,18 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read("huggingface", folder, **OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("written", "words"), [(b"{", r"train\.parquet: the metadata huggingface:1: is not JSON"), (b"[]", None)]
+)
+def test_what_datasets_wrote_of_the_columns_may_be_damaged(tmp_path: Path, written: bytes, words: str | None) -> None:
+    parquet(tmp_path / "train.parquet", table().replace_schema_metadata({b"huggingface": written}))
+    if words is None:
+        assert len(read("huggingface", tmp_path, **OPTIONS)["train"]) == 4
+    else:
+        with pytest.raises(ValueError, match=words):
+            read("huggingface", tmp_path, **OPTIONS)
+
+
 def test_a_row_that_is_gone_is_an_error_of_the_audio(tmp_path: Path) -> None:
     file = parquet(tmp_path / "train.parquet", table())
     assert audio.duration(packed_path(file, "audio", 3)) == 0.5

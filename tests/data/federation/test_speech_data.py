@@ -290,3 +290,6 @@ def test_a_division_that_cannot_be_names_its_setting(splits: dict[str, Manifest]
     lonely = splits["train"].take(np.flatnonzero(np.array(splits["train"].column("speaker")) == "s00"))
     with pytest.raises(ValueError, match="data.dev_share: a division by speakers needs two speakers or more"):
         divide({"train": lonely}, DataSettings(dev_share=0.5))
+    for beside, words in (("server", "leave out server and set data.server"), ("clients", "leave out train")):
+        with pytest.raises(ValueError, match=rf"the corpus has the splits train and {beside}: .*{words}"):
+            divide({name: lonely for name in ("train", beside, "test")}, DataSettings())

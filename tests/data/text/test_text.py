@@ -128,6 +128,16 @@ def test_files_that_hold_no_tokeniser(tmp_path: Path) -> None:
     (tmp_path / "tokens.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="tokens.txt: the first line"):
         load_tokeniser(tmp_path)
+    (tmp_path / "tokens.txt").write_text("<blank>\na\na\n")
+    with pytest.raises(ValueError, match="tokens.txt: the token 'a' is there twice"):
+        load_tokeniser(tmp_path)
+    (tmp_path / "tokens.txt").write_bytes(b"<blank>\n\xff\n")
+    with pytest.raises(ValueError, match="tokens.txt:2: is not UTF-8"):
+        load_tokeniser(tmp_path)
+    (tmp_path / "tokens.txt").unlink()
+    (tmp_path / "tokeniser.model").write_bytes(b"no model")
+    with pytest.raises(ValueError, match="tokeniser.model: is not a model of SentencePiece"):
+        load_tokeniser(tmp_path)
 
 
 def test_edit_counts() -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedray.core.parallel import Parallel
+from fedray.core.texts import decoded, parsed
 from fedray.data.corpora.assembly import Column, assemble
 from fedray.data.corpora.formats.listed import USUAL_SPLITS, Listed
 from fedray.data.features.packed import packed_path
@@ -154,7 +155,7 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
         if name not in schema.names:
             known = ", ".join(schema.names)
             raise ValueError(f"{file} has no column {name!r}: set {option}_column in data.options to one of {known}")
-    classes = {option: _classes(schema, name) for option, name in named.items()}
+    classes = {option: _classes(file, schema, name) for option, name in named.items()}
     columns: dict[str, list[str]] = {option: [] for option in ("path", *named)}
     try:
         for chunk in chunks:
@@ -210,11 +211,13 @@ def _paths(file: Path, column: pa.ChunkedArray, name: str, start: int) -> list[s
     ]
 
 
-def _classes(schema: pa.Schema, name: str) -> list[str] | None:
-    """The names of a ClassLabel; None for other columns."""
-    written = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    feature = written.get("info", {}).get("features", {}).get(name, {})
-    found = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+def _classes(file: Path, schema: pa.Schema, name: str) -> list[str] | None:
+    """The names of a ClassLabel; None for other columns. ValueError: what datasets wrote of the columns is damaged."""
+    where = f"{file}: the metadata huggingface"
+    found = parsed(decoded((schema.metadata or {}).get(b"huggingface", b"{}"), where), where)
+    for key in ("info", "features", name):
+        found = found.get(key, {}) if isinstance(found, dict) else {}
+    found = found.get("names") if isinstance(found, dict) and found.get("_type") == "ClassLabel" else None
     return None if found is None else [str(each) for each in found]
 
 

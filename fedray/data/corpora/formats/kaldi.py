@@ -98,7 +98,10 @@ def _segments(
         starts.append(start)
         ends.append(end)
     if -1 in ends:  # in Kaldi, -1 means the end of the recording
-        lengths, _ = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
+        lengths, broken = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
+        for (line, _), path, end in zip(utterances.values(), paths, ends, strict=True):
+            if end == -1 and path in broken:
+                raise ValueError(f"{source}:{line}: {path}: {broken[path]}: repair the file, or drop the segment")
         ends = [lengths.get(path, end) if end == -1 else end for path, end in zip(paths, ends, strict=True)]
     seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]
     return utterances, {"path": paths, "offset": starts, "seconds": seconds}

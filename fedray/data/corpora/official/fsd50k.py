@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.parallel import Parallel
+from fedray.core.texts import read_text
 from fedray.data.corpora.assembly import Column, assemble, check_fetched
 from fedray.data.corpora.official.layout import find_home, leave_out, names_in, required
 from fedray.data.corpora.table import Table
@@ -64,7 +65,7 @@ def read_vocabulary(path: Path) -> set[str]:
         raise ValueError(f"{path} is missing: unpack FSD50K.ground_truth.zip again")
     check_fetched(path)
     classes = set()
-    for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for line, text in enumerate(read_text(path).splitlines(), start=1):
         parts = text.split(",")
         if len(parts) != 3 or not parts[0].isdecimal():
             rule = f"the line must read '69,Electric_guitar,/m/02sgy', not {text!r}"

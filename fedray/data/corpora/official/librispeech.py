@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
+from fedray.core.texts import opened
 from fedray.data.corpora.assembly import corpus_root, unique_ids
 from fedray.data.features.audio import duration
 from fedray.data.manifest import Manifest
@@ -85,7 +86,7 @@ def read_speakers(path: Path) -> dict[str, Reader]:
         remedy = "unpack it from any archive of LibriSpeech, and set data.root to LibriSpeech/ or to its parent"
         raise ValueError(f"{path} is missing: {remedy}")
     readers = {}
-    with path.open(encoding="utf-8") as file:
+    with opened(path) as file:
         for line, text in enumerate(file, start=1):
             if text.startswith(";") or not text.strip():
                 continue
@@ -112,7 +113,7 @@ def _read_reader(folder: str) -> Rows:
         if not os.path.isfile(transcripts):
             raise ValueError(f"{transcripts} is missing: unpack the archive again")
         audio = {name.removesuffix(".flac") for name in os.listdir(home) if name.endswith(".flac")}
-        with open(transcripts, encoding="utf-8") as file:
+        with opened(Path(transcripts)) as file:
             for line, text in enumerate(file, start=1):
                 utterance, _, words = text.strip().partition(" ")
                 if not utterance:

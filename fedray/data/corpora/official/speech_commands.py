@@ -51,6 +51,7 @@ class SpeechCommands:
 
     `speakers: train` trains on the 2,118 speakers that neither list names (as FedAudio counts them). `speakers: all`
     makes all clips training data (the 2,618 speakers of FedScale and FedMLAC): use data.dev_share and data.test_share.
+    Its silence is cut from whole noise files, so that a cut of dev or test can overlap one of training.
 
     FedSTAR's division is `classes=12 split=files unknown_percentage=null` with `split_files` and `test_archive`. Its
     lists add the official development clips and all 25 other words to the training data, have no development set, and

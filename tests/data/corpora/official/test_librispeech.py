@@ -69,6 +69,11 @@ def test_librispeech_names_what_is_missing(librispeech: Path) -> None:
     with pytest.raises(ValueError, match=rf"{transcripts}:2: {audio} is missing"):
         read("librispeech", librispeech)
     (home / "kept.flac").rename(audio)
+    told = transcripts.read_bytes()
+    transcripts.write_bytes(told + b"60-121082-0002 \xff\n")
+    with pytest.raises(ValueError, match=rf"{transcripts}:\d: is not UTF-8"):
+        read("librispeech", librispeech)
+    transcripts.write_bytes(told)
     tone(chapter / "60-121082-0009.flac")
     with pytest.raises(ValueError, match="60-121082-0009.flac has no transcript"):
         read("librispeech", librispeech)
