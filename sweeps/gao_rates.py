@@ -29,7 +29,11 @@ SWEEP = Sweep(
         "data.options.test_speakers=300",
         "data.options.test_utterances=4",
     ],
-    figures=[Trend("algorithm.client.lr", "test/wer"), Curves(("dev/wer",), baseline="seed")],
+    figures=[
+        Trend("algorithm.client.lr", "dev/wer"),
+        Trend("algorithm.client.lr", "test/wer"),
+        Curves(("dev/wer",), baseline="seed"),
+    ],
     small=["rounds=2", "algorithm.pretrain.steps=50", "data.options.test_speakers=10"],
 )
 

@@ -57,20 +57,27 @@ def curve(out: Path) -> list[tuple[float, float]]:
     return [(row["virtual/hours"], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
 
 
-def at_draw(out: Path, draw: int) -> list[tuple[float, float]]:
-    """The same for a synchronous run, had its clients the phones of another draw: a round lasts as its longest trip."""
+def at_draw(out: Path, draw: int) -> tuple[list[tuple[float, float]], float]:
+    """The curve and the energy (Wh) of a synchronous run, had its clients the phones of another draw.
+
+    A round lasts as long as its longest trip.
+    """
     loaded = [experiment.load(out / "config.yaml", [f"devices.draw={number}"] * (number >= 0)) for number in (-1, draw)]
     data, _ = experiment.build_data(*loaded[0])
     own, other = (build_devices(config, data) for config, _ in loaded)
     places, seconds = {client: place for place, client in enumerate(data.client_ids())}, Counter[int]()
+    energy = 0.0
     for trip in RunFolder(out).each("trips.jsonl"):
         place = places[trip["client"]]
         compute = trip["compute_s"] * other.slow[place] / own.slow[place]
         transfer = trip["transfer_s"] * other.narrow[place] / own.narrow[place]
         whole = trip["end_s"] - trip["start_s"] - trip["compute_s"] - trip["transfer_s"] + compute + transfer
         seconds[trip["round"]] = max(seconds[trip["round"]], whole)
+        watts, radio = (float(other.columns[name][other.row[place]]) for name in ("watts", "radio"))
+        energy += (watts * compute + radio * transfer) / 3600
     hours = {number: sum(seconds[r] for r in range(1, number + 1)) / 3600 for number in seconds}
-    return [(hours[row["round"]], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
+    points = [(hours[row["round"]], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
+    return points, energy
 
 
 def reached(points: Sequence[tuple[float, float]], target: float) -> float | None:
@@ -110,14 +117,17 @@ def measured(arms: dict[str, list[str]], reference: str, seeds: Sequence[int], d
         target, first = 0.0, Path()
         for draw in draws:
             for arm, overrides in arms.items():
+                more: dict[str, Any] = {}
                 if arm == SYNCHRONOUS and draw != draws[0]:
-                    points, out = at_draw(first, draw), first
+                    (points, energy), out = at_draw(first, draw), first
+                    more = {"energy": energy, "replayed": True}
                 else:
                     out = play(arm, "configs/fednst/embedded.yaml", [DEVICES, *overrides], seed, draw, runs)
                     points = curve(out)
                 if arm == reference and draw == draws[0]:
                     target, first = min(wer for _, wer in points) + ABOVE, out
-                found[arm].append({"seed": seed, "draw": draw, "target": target, **numbers(out, points, target)})
+                numbered = numbers(out, points, target) | more
+                found[arm].append({"seed": seed, "draw": draw, "target": target, **numbered})
     return found
 
 
@@ -129,18 +139,19 @@ def table(found: dict[str, list[dict[str, Any]]], reference: str) -> str:
         sooner = [theirs / ours for ours, theirs in pairs if ours is not None and theirs is not None]
         missed = sum(ours is None for ours, _ in pairs)
         there = [ours for ours, _ in pairs if ours is not None]
+        played = [run for run in runs if not run.get("replayed")]
         ratio = f"{median(sooner):.2f} x [{min(sooner):.2f}, {max(sooner):.2f}]" if sooner else "never"
         rows.append(
             {
                 "arm": arm,
                 "hours to the target": study.spread(there) if there else "not reached",
                 "sooner": ratio + (f", {missed} of {len(runs)} not reached" if missed else ""),
-                "dev": study.spread([run["dev"] for run in runs]),
-                "test, greedy": study.spread([run["test"] for run in runs]),
-                "test, LM": study.spread([run["test_lm"] for run in runs]),
-                "in vain (%)": study.spread([100 * run["wasted"] for run in runs]),
+                "dev": study.spread([run["dev"] for run in played]),
+                "test, greedy": study.spread([run["test"] for run in played]),
+                "test, LM": study.spread([run["test_lm"] for run in played]),
+                "in vain (%)": study.spread([100 * run["wasted"] for run in played]),
                 "energy (Wh)": study.spread([run["energy"] for run in runs]),
-                "staleness": study.spread([run["staleness"] for run in runs]),
+                "staleness": study.spread([run["staleness"] for run in played]),
                 "Jain": f"{mean(run['fairness'] for run in runs):.2f}",
             }
         )

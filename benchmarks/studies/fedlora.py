@@ -122,7 +122,11 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model, predicted], place / config)
         model = model or start_from(place / config)
         text = (place / config / "personal.tsv").read_text(encoding="utf-8")
-        rows = [row for row in csv.DictReader(text.splitlines(), delimiter="\t") if row["split"] == "test"]
+        rows = [
+            row
+            for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+            if row["split"] == "test"
+        ]
         found["scores"][config] = {
             row["client"]: {"alone": float(row[chosen.score + ALONE]), "memory": float(row[chosen.score])}
             for row in rows

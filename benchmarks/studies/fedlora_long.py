@@ -122,7 +122,7 @@ def scores(found: study.Found, rounds: int) -> str:
         theirs, ours = study.common(whole, runs) if method != WHOLE else ([], [])
         row["against FedAvg"] = str(change(of(theirs, "best"), of(ours, "best"), "points")) if ours else ""
         row["of its gain (%)"] = (
-            str(recovered(of(ours, "before"), of(ours, "best"), of(theirs, "best"))) if ours else ""
+            str(recovered(of(ours, "before"), of(ours, "best"), of(theirs, "best")) or "") if ours else ""
         )
         row |= {"MB once": f"{runs[0]['MB once']:.2f}", "MB a round": f"{runs[0]['MB a round']:.2f}"}
         row["MB to the best round"] = mean(sent(run, run["round"]) for run in runs)

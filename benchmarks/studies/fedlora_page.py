@@ -70,7 +70,7 @@ def page(found: Found, configs: Sequence[str], error: bool) -> str:
         texts.append(f"## configs/fedmem/{config}.yaml\n\n{table(found, config, error)}")
         texts.append(differences(found, config))
     costs = [traffic(method, results) for method, results in found.items() if "sent" in results[0]]
-    return "\n\n".join(texts) + f"\n\n## Traffic\n\n{study.table(costs)}"
+    return "\n\n".join([*texts, *([f"## Traffic\n\n{study.table(costs)}"] if costs else [])])
 
 
 def table(found: Found, config: str, error: bool) -> str:

@@ -154,7 +154,9 @@ def large(keys: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        f"python -m {__spec__.name}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--keys", type=int, default=1_000_000)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -180,9 +182,7 @@ def main() -> None:
     text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: made in {million['build']:.0f} CPU seconds, "
     text += f"{million['bytes'] / 1e6:.0f} MB, {million['a second']:,.0f} queries a CPU second "
     text += f"(exact search: {million['exactly']:,.0f})."
-    study.write(
-        "fedmem_memory", text, {"decoding": ways, "large": million}, "python -m benchmarks.studies.fedmem_memory", [0]
-    )
+    study.write("fedmem_memory", text, {"decoding": ways, "large": million}, study.command(parser, chosen), [0])
     print(text)
 
 

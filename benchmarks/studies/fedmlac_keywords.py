@@ -103,7 +103,9 @@ def main() -> None:
         }
         for part in found
     }
-    study.write("fedmlac_keywords", text, {"found": kept}, "make study-fedmlac", chosen.seeds)
+    whole = chosen.only == list(arms()) and chosen.seeds == parser.get_default("seeds")
+    command = "make study-fedmlac" if whole else study.command(parser, chosen)
+    study.write("fedmlac_keywords", text, {"found": kept}, command, chosen.seeds)
     print(text)
 
 

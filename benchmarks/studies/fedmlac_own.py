@@ -44,7 +44,9 @@ def play(clients: str, method: str, seed: int, place: Path, chosen: argparse.Nam
     settings += [f"engine.actors={chosen.actors}"]
     results = study.run(f"configs/fedmlac/{METHODS[method]}.yaml", settings, place)
     scores: dict[str, dict[str, float]] = {OWN: {}, COMMON: {}}
-    for row in csv.DictReader((place / "personal.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t"):
+    for row in csv.DictReader(
+        (place / "personal.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE
+    ):
         if row["split"] in scores and row["accuracy"]:
             scores[row["split"]][row["client"]] = float(row["accuracy"])
     in_rounds = [(row["round"], row["personal/own_accuracy"]) for row in study.rounds(place)

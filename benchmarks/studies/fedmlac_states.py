@@ -105,7 +105,9 @@ def kept(folder: Path) -> tuple[list[dict[str, object]], dict[str, bytes]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        f"python -m {__spec__.name}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clients", type=int, default=2618)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument(
@@ -136,7 +138,7 @@ def main() -> None:
     text = "# Clients that keep their models\n\n" + "\n".join(
         f"- {name}: {shown(value)}" for name, value in numbers.items()
     )
-    study.write("fedmlac_states", text, numbers, "python -m benchmarks.studies.fedmlac_states", [0])
+    study.write("fedmlac_states", text, numbers, study.command(parser, chosen), [0])
     print(text)
     shutil.rmtree(chosen.runs)
     if not same:

@@ -70,7 +70,7 @@ def row(arm: str, found: Found) -> dict[str, str]:
         if REFERENCE in found:
             parts = (_counts(runs, "seed", score), _counts(runs, "best", score))
             share = recovered(*parts, _counts(found[REFERENCE], "best", score))
-            cells[f"of SFL's gain, {title} (%)"] = "100" if arm == REFERENCE else str(share)
+            cells[f"of SFL's gain, {title} (%)"] = "100" if arm == REFERENCE else str(share or "")
     labels = [run["labels"] for run in runs if run["labels"]]
     ends = [mean(values) for values in zip(*labels, strict=True)]
     cells["labels' WER, first and last round"] = " → ".join(f"{end:.1f}" for end in ends)

@@ -155,7 +155,9 @@ def main() -> None:
     text = "# FedSTAR on embedded keywords\n\nTest accuracy in percent, mean ± SD over trials.\n\n" + "\n\n".join(
         tables
     )
-    study.write("fedstar_keywords", text, {"found": found}, "make study-fedstar", chosen.seeds)
+    whole = chosen.only == list(arms()) and chosen.seeds == parser.get_default("seeds")
+    command = "make study-fedstar" if whole else study.command(parser, chosen)
+    study.write("fedstar_keywords", text, {"found": found}, command, chosen.seeds)
     print(text)
 
 

@@ -79,14 +79,16 @@ def draw(parts: Mapping[str, study.Found], path: Path) -> None:
         figure = Figure(figsize=(max(7, 5 * len(parts)), 4.2), layout="constrained")
         for place, (title, found) in enumerate(parts.items(), 1):
             axes = figure.add_subplot(1, len(parts), place)
-            for colour, (arm, runs) in zip(COLOURS, found.items(), strict=False):
+            for arm, runs in found.items():
+                colour = COLOURS[[*arms(1.0)].index(arm)]
                 rounds = [at for at, _ in runs[0]["dev"]]
                 scores = [mean(run["dev"][at][1] for run in runs) for at in range(len(rounds))]
                 axes.plot(rounds, scores, color=colour, label=arm)
             axes.set_title(title)
             axes.set_xlabel("round")
             axes.set_ylabel("dev accuracy (%)")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        drawn = {line.get_label(): line for axes in figure.axes for line in axes.lines}
+        figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=3)
         figure.savefig(path, dpi=150)
 
 

@@ -75,7 +75,9 @@ def costs() -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        f"python -m {__spec__.name}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument(
         "--runs", type=Path, default=study.ROOT / "runs" / "study-gao-4k", help="where the run folders are kept"
@@ -106,9 +108,7 @@ def main() -> None:
     ]
     text = f"# 4,085 clients, 100 a round\n\n{study.table(rows)}\n\n"
     text += "The cost of measuring a client's WER on 100 central utterances:\n\n"
-    study.write(
-        "gao_4k", text + study.table(cost), {"runs": runs, "costs": spent}, "python -m benchmarks.studies.gao_4k", [0]
-    )
+    study.write("gao_4k", text + study.table(cost), {"runs": runs, "costs": spent}, study.command(parser, chosen), [0])
     print(text + study.table(cost))
 
 

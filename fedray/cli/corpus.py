@@ -22,7 +22,7 @@ def show(options: argparse.Namespace) -> int:
         print(f"report: {_study(options)}")
     elif options.show is not None:
         chosen = {} if options.utterances is None else {"each": options.utterances}
-        print(f"page: {utterances.save(options.config, options.overrides, Path(options.show), **chosen)}")
+        print(f"page: {utterances.save(options.config, options.overrides, on_disk(options.show), **chosen)}")
     elif options.lhotse is not None:
         _write_lhotse(options)
     else:
@@ -32,10 +32,12 @@ def show(options: argparse.Namespace) -> int:
 
 def _study(options: argparse.Namespace) -> Path:
     other, *overrides = options.study
-    out = options.out or f"runs/data-{Path(options.config).stem}-{Path(other).stem}"
+    sides = (options.config, options.overrides), (other, overrides)
+    names = [experiment.load(*side)[0].name for side in sides]
+    out = on_disk(options.out or f"runs/data-{'-'.join(names)}")
     given = {name: getattr(options, name) for name in ("clients", "utterances", "embeddings")}
     settings = data_study.StudySettings(**{name: value for name, value in given.items() if value is not None})
-    return data_study.study((options.config, options.overrides), (other, overrides), Path(out), settings)
+    return data_study.study(*sides, out, settings)
 
 
 def _write_lhotse(options: argparse.Namespace) -> None:

@@ -15,9 +15,11 @@ from rich.table import Table
 from fedray import experiment
 from fedray.config.source import ConfigError
 from fedray.core.texts import rich_text
+from fedray.core.types import OWN
 from fedray.data.analysis import inspection
 from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
+from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import partition
 from fedray.data.federation.speech_data import NoSpeakers, divide
@@ -49,6 +51,9 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
         drawn, seed = config.data.labelled, config.data.seed
         clients = partition(mine, config.data.clients, seed, shared_rows(mine, drawn, seed))
+        clients, held_out = hold_out(mine, clients, config.data.own_share, seed)
+        if held_out:
+            parts[OWN] = mine.take(np.concatenate(list(held_out.values())))
         labelled = labelled_rows(mine, clients, drawn, seed)
         clients = kept_rows(mine, clients, labelled, drawn, seed)
     except ConfigError:

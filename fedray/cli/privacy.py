@@ -55,7 +55,8 @@ def show(options: argparse.Namespace, console: Console) -> int:
 
 def _population(config: Config, source: Source) -> int:
     most = most_clients(config.data, corpus_reader(config.data, source))
-    if most is None or isinstance(config.audit, Audit):
+    # Who is audited takes no part, and Dirichlet's shares may leave a client without speech.
+    if most is None or isinstance(config.audit, Audit) or config.data.clients.by == "dirichlet":
         most = len(experiment.read_federation(config, source)[1])
     return population(config, most)
 

@@ -243,6 +243,8 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     lines = [f"[bold]{rich_text(config.name)}[/bold]: {config.rounds:,} rounds on {words(shares)}", "[bold]Time[/bold]"]
     lines += [f"  {part:<18}{duration(spent):<12}{said[part]}" for part, spent in found.seconds.items()]
     lines.append(f"  {'in all':<18}{duration(total):<12}{' and '.join(booked)}, {busy:.0f} % busy")
+    if config.evaluation.personal_final or config.evaluation.personal_every:
+        lines.append(f"  {'personal scores':<18}{'not counted':<12}each client's model is scored besides")
     lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]
     lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} per client and round")
     if (virtual := found.virtual) is not None:

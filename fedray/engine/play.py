@@ -270,9 +270,9 @@ class Play:
         results |= rounds.virtual.finish(self.folder) if rounds.virtual is not None else {}
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures
-        self.folder.settle()
-        self.folder.write_json("results.json", results)
         self.folder.export("model", lambda path: self.algorithm.export(best.state, path))
+        self.folder.settle()
+        self.folder.write_json("results.json", results)  # last: a run that has it is finished
         return results
 
     def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class Play:
             lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
         ))  # fmt: skip
         failures = [one.failure for one in scored if one.failure is not None]
-        self._append_failures(failures, progress.round)
+        self._append_failures(failures, progress.round + 1)  # a resume, which scores again, drops them
         rounds.check(failures, len(scored))
         rows = personal.table(scored)
         self.folder.write_table("personal.tsv", rows)

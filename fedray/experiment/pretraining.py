@@ -68,7 +68,7 @@ class PretrainingConfig:
         data = self.data
         if data.clients == POOLED:
             data = replace(data, clients=PartitionSettings())
-        for part in ("clients", "labelled", "corruption", "text"):
+        for part in ("clients", "labelled", "corruption", "own_share", "text"):
             if getattr(data, part) != getattr(DataSettings(), part):
                 raise ValueError(
                     f"data.{part} has no effect: pre-training uses all clips, unchanged and undivided; remove it"

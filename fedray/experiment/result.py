@@ -39,7 +39,8 @@ class Result:
         """metrics.jsonl: a row per round, a column per metric. WER in percent, times in seconds, traffic in bytes."""
         import pandas as pd
 
-        return pd.DataFrame(RunFolder(self.folder).rows(METRICS)).set_index("round")
+        rows = RunFolder(self.folder).rows(METRICS)
+        return pd.DataFrame(rows, columns=None if rows else ["round"]).set_index("round")
 
     def predictions(self) -> pd.DataFrame:
         """predictions.tsv: a row per scored utterance and model (`seed`, `best`). Words and errors are counts.
@@ -61,7 +62,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         if "best" not in self.results:
-            how = f"stopped after round {self.results['stopped']}" if self.results else "goes on without this process"
+            stopped = f"stopped after round {self.results.get('stopped') or 0}"
+            how = stopped if self.results else "goes on without this process"
             return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
         heads = ("", "seed model", f"best round ({self.results['best']['round']})", "change")
         rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]

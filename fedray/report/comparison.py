@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import printable
@@ -86,6 +87,16 @@ class Comparison:
         return {
             group: group.recovered(self.reference, self.metric) if self.reference else None for group in self.groups
         }
+
+    def seed_score(self, metric: str) -> float | None:
+        """The seed model's score, mean over the seeds; None where the groups start from models of different scores."""
+        scores: dict[tuple[str, ...], set[float]] = {}
+        for group in self.groups:
+            for key, run in group.members.items():
+                if run.finished and metric in run.seed_model:
+                    scores.setdefault(key, set()).add(float(run.seed_model[metric]))
+        one = [found.pop() for found in scores.values() if len(found) == 1]
+        return mean(one) if one and len(one) == len(scores) else None
 
     def ranked(self) -> list[Group]:
         """Groups that have the metric, the best first; by the metric of the sweep, if it has one."""

@@ -11,6 +11,8 @@ from fedray.report.recorded import Run
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
 
+BESIDE = ("run.json", "metrics.jsonl")  # of which a run has one beside its config.yaml: a project has none
+
 
 def find(paths: Sequence[str | Path]) -> list[Run]:
     """The runs at or below the paths, sorted by name, unfinished runs included.
@@ -23,7 +25,7 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
     for path in paths:
         found = _below(path)
         if not found:
-            raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a metrics.jsonl")
+            raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a run.json")
         folders |= {folder.place: (folder, trial) for folder, trial in found}
     named = [trial or folder for folder, trial in folders.values()]
     names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
@@ -42,7 +44,7 @@ def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
     A trial may hold several attempts: run, run-01, run-02, ... Only the last counts: it continues another's checkpoint.
     """
     folder, place = RunFolder(path), os.fspath(path)
-    if folder.exists("config.yaml"):
+    if folder.exists("config.yaml") and any(map(folder.exists, BESIDE)):
         return [(folder, _trial(RunFolder(folder.root.resolve().parent)) if folder.root is not None else None)]
     if folder.root is not None and not folder.root.is_dir():
         raise ValueError(
@@ -67,10 +69,10 @@ def _trial(folder: RunFolder) -> RunFolder | None:
 
 
 def _walk(root: Path, name: str) -> Iterator[str]:
-    """Relative names of folders with a config.yaml; skips folders inside of them, and copies in Tune's checkpoints."""
+    """Relative names of run folders; skips folders inside of them, and copies in Tune's checkpoints."""
     for entry in sorted(root.iterdir()):
         if entry.is_dir() and not entry.name.startswith((".", "checkpoint")):
-            if (entry / "config.yaml").is_file():
+            if (entry / "config.yaml").is_file() and any((entry / name).is_file() for name in BESIDE):
                 yield f"{name}{entry.name}"
             else:
                 yield from _walk(entry, f"{name}{entry.name}/")
@@ -78,8 +80,9 @@ def _walk(root: Path, name: str) -> Iterator[str]:
 
 def _listed(folder: RunFolder) -> list[str]:
     """The names that `_walk` gives, on object storage."""
-    files = (name for name in folder.storage.files() if name.endswith("/config.yaml"))
-    names = sorted(name.removesuffix("/config.yaml") for name in files)
+    files = set(folder.storage.files())
+    names = sorted(name.removesuffix("/config.yaml") for name in files if name.endswith("/config.yaml"))
+    names = [name for name in names if any(f"{name}/{other}" in files for other in BESIDE)]
     outermost = [name for name in names if not any(name.startswith(f"{other}/") for other in names)]
     return [name for name in outermost if "/checkpoint" not in f"/{name}"]
 

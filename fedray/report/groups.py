@@ -21,7 +21,10 @@ LIST_SHOWN = 3  # entries of a list that a label shows
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs with the same settings. The key of a member (its seeds) pairs it with the same member of another group."""
+    """Runs with the same settings. The key of a member pairs it with the same member of another group.
+
+    The key holds the seeds, and what else tells runs of one group and one seed apart.
+    """
 
     label: str
     settings: Mapping[str, Any]  # dotted key -> value, for the keys that distinguish groups
@@ -62,21 +65,26 @@ class Group:
 
     def interval(self, metric: str, model: str = "best") -> Interval | None:
         """The score with its interval; None unless all finished runs have predictions."""
-        counts = [run.predictions.counts(model, metric) for run in self.finished if run.predictions is not None]
-        known = [found for found in counts if found is not None]
-        return bootstrap.rate(known) if known and len(known) == len(counts) else None
+        known = [found for run in self.finished if (found := _counts(run, model, metric)) is not None]
+        return bootstrap.rate(known) if known and len(known) == len(self.finished) else None
 
     def recovered(self, reference: Group, metric: str) -> Interval | None:
-        """The share of the reference's gain over the seed model; None if there is no gain or nothing was scored."""
+        """The share of the reference's gain over the seed model.
+
+        None if there is no gain, nothing was scored, or a pair of runs did not score the same units.
+        """
         pairs = [(run, reference.members[key]) for key, run in self.members.items() if key in reference.members]
         seeds, bests, references = [], [], []
         for run, other in pairs:
             if run.finished and other.finished:
-                counts = _counts(run, "seed", metric), _counts(run, "best", metric), _counts(other, "best", metric)
-                if counts[0] is not None and counts[1] is not None and counts[2] is not None:
-                    seeds.append(counts[0])
-                    bests.append(counts[1])
-                    references.append(counts[2])
+                before, after = _counts(run, "seed", metric), _counts(run, "best", metric)
+                best = _counts(other, "best", metric)
+                if before is not None and after is not None and best is not None:
+                    if not bootstrap.paired(before, after) or not bootstrap.paired(before, best):
+                        return None
+                    seeds.append(before)
+                    bests.append(after)
+                    references.append(best)
         return bootstrap.recovered(seeds, bests, references) if seeds else None
 
 
@@ -95,11 +103,16 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
     free = [key for key in differing if key not in (*first, *SEEDS) and not key.startswith("engine.")]
     apart = [*first, *([] if only else free)]
     pooled = [key for key in differing if key not in apart]
-    members: dict[tuple[str, ...], dict[tuple[str, ...], Run]] = {}
+    together: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        pairs = members.setdefault(tuple(_text(run, key) for key in apart), {})
-        pair = tuple(_text(run, key) for key in pooled)
-        pairs[pair if pair not in pairs else (*pair, run.name)] = run  # a repeated run
+        together.setdefault(tuple(_text(run, key) for key in apart), []).append(run)
+    paired_by = _pairing(together.values(), pooled)
+    members: dict[tuple[str, ...], dict[tuple[str, ...], Run]] = {}
+    for values, found in together.items():
+        pairs = members.setdefault(values, {})
+        for run in found:
+            pair = tuple(_text(run, key) for key in paired_by)
+            pairs[pair if pair not in pairs else (*pair, run.name)] = run  # a repeated run
     examples = [next(iter(found.values())) for found in members.values()]
     named = _needed(examples, apart, first)
     labels = [printable(label) for label in _labels(examples, named)]
@@ -164,6 +177,23 @@ def _keys(runs: Sequence[Run]) -> list[str]:
 
 def _text(run: Run, key: str) -> str:
     return repr(run.settings.get(key, ABSENT))
+
+
+def _pairing(groups: Collection[Sequence[Run]], pooled: Sequence[str]) -> list[str]:
+    """The keys that pair a run with one of another group: seeds, and what runs of one group and one seed differ in.
+
+    What differs between groups alone is none of them: with it no run would have a pair.
+    """
+    seeds = [key for key in pooled if key in SEEDS]
+    alike: dict[tuple[int, *tuple[str, ...]], list[Run]] = {}
+    for number, runs in enumerate(groups):
+        for run in runs:
+            alike.setdefault((number, *(_text(run, key) for key in seeds)), []).append(run)
+
+    def differs(key: str) -> bool:
+        return any(len({_text(run, key) for run in one}) > 1 for one in alike.values())
+
+    return [key for key in pooled if key in seeds or differs(key)]
 
 
 def _needed(runs: Sequence[Run], apart: Sequence[str], always: Collection[str]) -> list[str]:

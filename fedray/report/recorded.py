@@ -24,6 +24,10 @@ from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
 
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
+# personal.tsv and audit.tsv: quotation marks are characters like others.
+TSV = ParseOptions(delimiter="\t", quote_char=False), ConvertOptions(column_types=TEXTS)
+# Metrics of a row that are of its round, and in results.json of all rounds.
+SUMS = ("clients/failed", "engine/killed", "traffic/up_bytes", "traffic/down_bytes")
 # Beginnings of metrics whose last row is the total of all rounds.
 TOTALS = ("traffic/total", "virtual/hours", "virtual/device_hours", "virtual/energy_wh", "virtual/wasted_share")
 Json = dict[str, Any]  # an object as a JSON file holds it
@@ -55,6 +59,7 @@ class Run:
         if not isinstance(config, Mapping):
             raise ValueError(f"{folder.storage.shown('config.yaml')}: holds no configuration: restore it")
         results, versions = _json(folder, "results.json"), _json(folder, "run.json") or {}
+        _check_changes(versions, folder.storage.shown("run.json"))
         if results is not None:
             check_results(results, folder.storage.shown("results.json"))
         return cls(
@@ -83,8 +88,8 @@ class Run:
 
         False where dev was scored in one round alone.
         """
-        scored = sum(any(name.startswith("dev/") for name in row) for row in self.rows)
-        return self.finished and scored > 1 and 10 * self.best["round"] > 9 * self.rounds
+        scored = [row for row in self.rows if any(name.startswith("dev/") and row[name] is not None for name in row)]
+        return self.finished and len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
 
     @property
     def rounds(self) -> int:
@@ -107,13 +112,13 @@ class Run:
     @functools.cached_property
     def clients(self) -> pa.Table | None:
         """A row per client that took part: client, rounds, failures, last_round, report/*. None before the run ends."""
-        return self._table("clients.parquet", pq.read_table)
+        return self._table("clients.parquet", pq.read_table, "client", "rounds")
 
     @functools.cached_property
     def personal(self) -> pa.Table | None:
         """A row per client and split: client, split, and personal scores. None without `evaluation.personal_final`."""
-        options = ParseOptions(delimiter="\t"), ConvertOptions(column_types=TEXTS)
-        return self._table(renamed.file_name(self.folder, "personal.tsv"), lambda file: read_csv(file, None, *options))
+        name = renamed.file_name(self.folder, "personal.tsv")
+        return self._table(name, lambda file: read_csv(file, None, *TSV), "client", "split")
 
     @functools.cached_property
     def trips(self) -> pa.Table | None:
@@ -132,18 +137,21 @@ class Run:
     @functools.cached_property
     def audit(self) -> pa.Table | None:
         """A row per candidate of the audit: client, inside (0 or 1), score. None without an audit."""
-        options = ParseOptions(delimiter="\t"), ConvertOptions(column_types=TEXTS)
-        return self._table("audit.tsv", lambda file: read_csv(file, None, *options))
+        return self._table("audit.tsv", lambda file: read_csv(file, None, *TSV), "client", "inside", "score")
 
-    def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table]) -> pa.Table | None:
+    def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table], *columns: str) -> pa.Table | None:
+        """The table in a file, None without the file. ValueError: it is damaged, or lacks one of the columns."""
         if not self.folder.exists(name):
             return None
         content = pa.BufferReader(self.folder.storage.read(name))
+        shown = self.folder.storage.shown(name)
         try:
-            return read(content)
+            found = read(content)
         except (pa.ArrowException, OSError) as error:  # OSError is what pyarrow says of a Parquet file's header
-            shown = self.folder.storage.shown(name)
             raise ValueError(f"{shown}: is damaged ({error}): remove it to do without") from error
+        if missing := [column for column in columns if column not in found.column_names]:
+            raise ValueError(f"{shown}: has no column {missing[0]}: remove it to do without")
+        return found
 
     def column(self, metric: str) -> np.ndarray:
         """A metric over the rounds, float64 [len(rows)]; NaN where it was not measured."""
@@ -184,6 +192,8 @@ class Run:
         totals: Mapping[str, float] = self.results or {}
         if self.results is None and self.rows and metric.startswith(TOTALS):
             totals = self.rows[-1]
+        elif self.results is None and self.rows and metric in SUMS:
+            totals = {metric: float(np.nansum(self.column(metric)))}
         found = self.best.get(metric, totals.get(metric))
         if metric not in {**self.best, **totals} and not np.isnan(column := self.column(metric)).all():
             found = float(np.nanmean(column))
@@ -217,11 +227,24 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def _rows(folder: RunFolder, name: str) -> list[Json]:
     rows = folder.rows(name)
     for number, row in enumerate(rows, 1):
-        numbers = name != "metrics.jsonl" or isinstance(row, dict) and not any(map(_is_word, row.values()))
-        if not isinstance(row, dict) or not isinstance(row.get("round"), int) or not numbers:
+        whole = isinstance(row, dict) and isinstance(row.get("round"), int)
+        if name == "metrics.jsonl":
+            whole = whole and not any(map(_is_word, row.values()))
+        else:
+            whole = whole and all(isinstance(row.get(key), str) for key in ("client", "reason"))
+        if not whole:
             shown = f"{folder.storage.shown(name)}:{number}"
             raise ValueError(f"{shown}: is no row of a round: remove the line to go on without it")
     return rows
+
+
+def _check_changes(versions: Json, shown: str) -> None:
+    """ValueError names run.json where what changed at a resume is not as fedray writes it."""
+    changes = versions.get("changes", [])
+    for change in changes if isinstance(changes, list) else [None]:
+        texts = change.get("differences") if isinstance(change, dict) else None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{shown}: changes must be a list of differences and rounds: restore it, or remove it")
 
 
 def _json(folder: RunFolder, name: str) -> Json | None:

@@ -180,7 +180,8 @@ def sentences(comparison: Comparison) -> list[str]:
 def _changed(run: Run) -> Iterator[str]:
     for change in run.versions.get("changes", []):
         what = "; ".join(change["differences"])
-        yield f"{run.name} was resumed after round {change['after_round']} although its bits depend on changes: {what}."
+        when = f"after round {change.get('after_round')}"
+        yield f"{run.name} was resumed {when} although its bits depend on changes: {what}."
 
 
 def _sentence(comparison: Comparison, group: Group) -> str:

@@ -27,7 +27,7 @@ from fedray.storage.opening import open_storage
 METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"  # tables
 TRIPS = "trips.jsonl"  # a table of runs with `devices`
 TABLES = (METRICS, FAILURES, LEFT_OUT)
-BEFORE = frozenset({".lock", "log.txt"})  # files of fedray in the folder of a run that has not begun
+BEFORE = frozenset({".lock", "log.txt", "broken.tsv"})  # files of fedray in the folder of a run that has not begun
 
 __all__ = ["ClientRecord", "Progress", "RunFolder", "read_clients", "write_clients"]
 

@@ -53,7 +53,10 @@ def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] 
         type(clients) is int and clients >= 0 for clients in devices.values()
     ):
         raise ValueError(f"{shown}: devices must be an object of numbers of clients, not {devices!r}: {REMEDY}")
+    if not isinstance(personal := results.get("personal", {}), Mapping):
+        raise ValueError(f"{shown}: personal must be an object of scores, not {personal!r}: {REMEDY}")
     numbers = {name: results.get(name) for name in totals}
+    numbers |= {f"personal: {name}": value for name, value in personal.items() if "/" in name}
     numbers |= {f"{model}: {name}": value for model in ("seed", "best") for name, value in results[model].items()}
     numbers |= {name: value for name, value in results.items() if "/" in name}
     for name, value in numbers.items():

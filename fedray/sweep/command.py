@@ -67,7 +67,7 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     samples = f"trials of a random search (default: {DRAWS}), or repetitions of a grid (default: {sweep.samples})"
     parser.add_argument("--num-samples", type=int, metavar="N", help=samples)
     parser.add_argument(
-        "--scheduler", choices=tuning.SCHEDULERS, default="fifo", help="asha stops bad trials early, pbt mutates keys"
+        "--scheduler", choices=tuning.SCHEDULERS, help="asha stops bad trials early, pbt mutates keys (default: fifo)"
     )
     parser.add_argument(
         "--search", choices=tuning.SEARCHES, help="default: grid if all keys have lists of values, else random"
@@ -115,7 +115,7 @@ class Choices:
 def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     place = places.place(options.out) if options.out is not None else places.usual_place(sweep.name)
     folder = RunFolder(place)
-    chosen = _earlier(sweep, folder) if options.resume else _chosen(sweep, folder, options)
+    chosen = _earlier(sweep, folder, options) if options.resume else _chosen(sweep, folder, options)
     sweep = _with_files(sweep, chosen)
     space = smoke(sweep.space) if chosen.smoke else for_search(sweep.space, chosen.search)
     study = Study(
@@ -202,7 +202,7 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Cho
         reference=sweep.reference,
         figures=[figure.described() for figure in sweep.figures],
         search=search,
-        scheduler=options.scheduler,
+        scheduler=options.scheduler or "fifo",
         samples=1 if options.smoke else samples,
         smoke=options.smoke,
         overrides=options.overrides,
@@ -211,8 +211,11 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Cho
     )
 
 
-def _earlier(sweep: Sweep, folder: RunFolder) -> Choices:
-    """The choices of the sweep that the folder holds. Raises ValueError if it holds none, or another one."""
+def _earlier(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Choices:
+    """The choices of the sweep that the folder holds.
+
+    Raises ValueError if it holds none, or another one, or the command line asks for other choices.
+    """
     if not folder.exists(DESCRIPTION):
         raise ValueError(f"{folder.place} holds no sweep to continue: leave out --resume")
     values = folder.read_json(DESCRIPTION)
@@ -226,6 +229,14 @@ def _earlier(sweep: Sweep, folder: RunFolder) -> Choices:
         raise ValueError(
             f"{folder.place} holds the sweep {chosen.name} of {', '.join(chosen.keys)}: choose another --out"
         )
+    given = {"search": options.search, "scheduler": options.scheduler, "overrides": options.overrides or None}
+    given |= {"smoke": options.smoke or None, "samples": None if chosen.smoke else options.num_samples}
+    for name, value in given.items():
+        if value is not None and value != (before := getattr(chosen, name)):
+            raise ValueError(
+                f"{folder.place} holds a sweep with {name}={before!r}, not {value!r}: --resume goes on with the "
+                "sweep's own choices; leave this one out, or begin a new sweep with another --out"
+            )
     return chosen
 
 

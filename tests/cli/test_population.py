@@ -222,3 +222,9 @@ def test_a_seed_model_needs_data_of_the_server(folder: Path) -> None:
     assert [problem.text.partition(":")[0] for problem in problems if problem.stops] == [
         "algorithm.pretrain.steps=5 trains a seed model on the server's data, and it has none"
     ]
+
+
+def test_what_clients_hold_out_is_no_part_of_their_speech(folder: Path) -> None:
+    text, _ = shown(small_corpus.config(folder, "server", "clients", "dev"), folder, "data.own_share=0.25")
+    assert row(text.split("Transcripts")[0], "own")[1] == "3", "of 1, 2 and 6 utterances: none, one and two"
+    assert row(text, "utterances a client*")[1] == "1 / 1 1 2 / 4"

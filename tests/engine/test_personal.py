@@ -77,6 +77,7 @@ def test_a_model_that_cannot_be_scored_is_named(tmp_path: Path) -> None:
     toys.play(tmp_path / "one", rounds=2, cohort=12, evaluation={"personal_final": True}, settings=settings)
     own = json.loads((tmp_path / "one" / "results.json").read_text())["personal"]
     (fault,) = RunFolder(tmp_path / "one").rows("failures.jsonl")
+    assert fault["round"] == 3, "behind the last round: a resume, which scores again, drops it"
     assert own["clients"] == 11 and fault["client"] == "client-03" and "no model of client-03" in fault["traceback"]
     with pytest.raises(RunError, match=r"1 of 12 clients failed.*client-03: LookupError: no model of client-03"):
         toys.play(

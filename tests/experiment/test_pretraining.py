@@ -98,6 +98,7 @@ def test_what_has_no_effect_is_refused(folder: Path, tmp_path: Path) -> None:
         ("data.clients", "data.clients.by=iid"),
         ("data.labelled", "data.labelled.share=0.1"),
         ("data.corruption", "data.corruption.label_errors=0.1"),
+        ("data.own_share", "data.own_share=0.25"),
         ("model.init", "model.init=x.pt"),
     ):
         with pytest.raises(ValueError, match=f"{key} has no effect: .*; remove it"):

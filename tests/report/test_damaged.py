@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,29 @@ def test_a_damaged_file_is_named(
         ("results.json", "[]", "results.json: holds no object"),
         ("metrics.jsonl", '{"round": 1}\n7\n', "metrics.jsonl:2: is no row of a round"),
         ("clients.parquet", "PAR1", "clients.parquet: is damaged"),
+        ("failures.jsonl", '{"round": 1}\n', "failures.jsonl:1: is no row of a round"),
+        ("run.json", '{"changes": [{}]}', "run.json: changes must be a list of differences and rounds"),
+        ("audit.tsv", "client\tinside\nann\t1\n", "audit.tsv: has no column score"),
     ],
 )
 def test_a_file_that_holds_something_else_is_named(
     tmp_path: Path, name: str, content: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["report", str(damaged(write(tmp_path / "run"), name, content))]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("personal", "words"),
+    [([1], "personal must be an object of scores"), ({"test/wer": "x"}, "personal: test/wer")],
+)
+def test_personal_scores_that_are_none(
+    tmp_path: Path, personal: object, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "run")
+    results = json.loads((folder / "results.json").read_text())
+    damaged(folder, "results.json", json.dumps(results | {"personal": personal}))
+    assert cli.main(["report", str(folder)]) == 2
     assert words in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -31,10 +32,11 @@ from fedray.report import (
 )
 from fedray.report.canvas import INK
 from fedray.report.drawing.draw import draw
+from fedray.report.drawing.results import trend
 from fedray.report.drawing.retrievals import settings_scores
 from fedray.report.drawing.rounds import over_effort, over_rounds, smoothed
 from fedray.report.figures import from_description
-from tests.report.folders import add_devices, config, trip, write
+from tests.report.folders import add_devices, config, sentences, trip, write
 
 FIGURES: list[Figure] = [
     Curves(("dev/wer", "train/loss"), smooth=0.8, last=2, log=True, baseline="seed"),
@@ -185,3 +187,35 @@ def test_curves_over_what_was_spent(tmp_path: Path) -> None:
     assert over_effort(group, "steps", rounds).tolist() == [0, (5 + 7) / 2, (5 + 7) / 2, (5 + 7) / 2]
     assert over_effort(group, "visits", rounds).tolist() == [0, 2, 2, 4]
     assert over_effort(group, "bytes", rounds).tolist() == [0, 1, 2, 3]
+
+
+def test_groups_without_a_colour_are_drawn_where_they_alone_have_the_data(tmp_path: Path) -> None:
+    """Nine groups, and the worst one has devices."""
+    for place in range(8):
+        write(tmp_path / f"{place}", config(algorithm__alpha=place / 10))
+    worst = write(tmp_path / "8", config(algorithm__alpha=0.9), best=sentences(1, wrong=0.9))
+    add_devices(worst, [trip(1, "ann", "fast")], {"fast": 1})
+    found = report.read(tmp_path)
+    for figure in (Trips(), Fairness()):
+        draw(figure, found)
+
+
+def test_a_trend_leaves_out_null(tmp_path: Path) -> None:
+    for value in (None, 10, 20):
+        write(tmp_path / f"{value}", config(data__noise=value))
+    found = report.read(tmp_path, group_by=["data.noise"])
+    (axes,) = trend(Trend("data.noise"), found).axes
+    assert sorted(axes.lines[0].get_xdata()) == [10, 20]
+    for value in ("10", "20"):
+        shutil.rmtree(tmp_path / value)
+    with pytest.raises(ValueError, match="no group has a number of data.noise"):
+        draw(Trend("data.noise"), report.read(tmp_path))
+
+
+def test_the_seed_model_has_a_score_where_all_groups_start_from_one(tmp_path: Path) -> None:
+    for place in range(2):
+        write(tmp_path / f"{place}", config(algorithm__alpha=place / 10))
+    found = report.read(tmp_path)
+    assert found.seed_score("dev/wer") == found.groups[1].score("dev/wer", "seed")
+    write(tmp_path / "2", config(algorithm__alpha=0.2), seed_model=sentences(3, wrong=0.9))
+    assert report.read(tmp_path).seed_score("dev/wer") is None

@@ -56,6 +56,63 @@ def test_only_what_is_asked_for_tells_groups_apart(tmp_path: Path) -> None:
         report.read(tmp_path, group_by=["algorithm.aplha"])
 
 
+def test_seeds_pair_runs_whatever_else_differs_between_the_groups(tmp_path: Path) -> None:
+    """Keys that one method alone has, and settings of the engine, are no part of the pair."""
+    for seed in (0, 1):
+        for kind, more in (("fedavg", {"engine__actors": 2}), ("fedprox", {"algorithm__mu": 0.1, "engine__actors": 4})):
+            write(tmp_path / f"{kind}-{seed}", config(algorithm__kind=kind, seed=seed, data__seed=seed, **more))
+    for asked in ({"group_by": ["algorithm.kind"]}, {}):
+        found = report.read(tmp_path, baseline="first", **asked)
+        assert [len(group.runs) for group in found.groups] == [2, 2]
+        assert found.against[found.groups[1]] is not None and "(2)" not in printed(found)
+
+
+def test_what_runs_of_a_group_and_seed_differ_in_is_a_part_of_the_pair(tmp_path: Path) -> None:
+    for kind in ("fedavg", "fedprox"):
+        for alpha in (0.1, 0.2):
+            write(tmp_path / f"{kind}-{alpha}", config(algorithm__kind=kind, algorithm__alpha=alpha))
+    one, other = report.read(tmp_path, group_by=["algorithm.kind"], baseline="first").groups
+    assert one.members.keys() == other.members.keys() == {("0.1",), ("0.2",)}
+
+
+def test_an_interval_and_a_share_need_all_predictions_of_the_same_units(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write(tmp_path / "one" / f"{seed}", config(seed=seed))
+        other = sentences(200 + seed, speakers=("eve", "fay"))
+        write(tmp_path / "other" / f"{seed}", config(seed=seed, algorithm__alpha=0.1), other, other)
+    here, there = report.read(tmp_path).groups[::-1]
+    assert here.recovered(here, "test/wer") is not None and here.recovered(there, "test/wer") is None
+    assert here.interval("test/wer") is not None
+    (tmp_path / "one" / "1" / "predictions.tsv").unlink()
+    (group,) = report.read(tmp_path / "one").groups
+    assert group.interval("test/wer") is None
+
+
+def test_a_project_is_no_run(tmp_path: Path) -> None:
+    """`fedray new` writes a config.yaml beside runs/."""
+    (tmp_path / "config.yaml").write_text("name: mine\n")
+    write(tmp_path / "runs" / "one")
+    write(tmp_path / "runs" / "two", config(seed=1))
+    assert [run.name for run in report.read(tmp_path).runs] == ["one", "two"]
+
+
+def test_totals_of_a_run_that_is_not_finished(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", played=2)
+    rows = [json.loads(line) | {"traffic/up_bytes": 5} for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (run,) = report.read(folder).runs
+    assert run.value("traffic/up_bytes") == 10 and run.value("traffic/total_bytes") == 2 * 10**9
+
+
+def test_a_run_whose_dev_was_scored_once_is_not_called_improving(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [row | {"dev/wer": None} for row in rows[:-1]] + rows[-1:]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (run,) = report.read(folder).runs
+    assert not run.still_improving
+
+
 def test_labels_are_as_short_as_can_be() -> None:
     keys = ["algorithm.kind", "algorithm.client.lr", "algorithm.server.lr", "cohort.size"]
     assert list(short_names(keys).values()) == ["algorithm", "client.lr", "server.lr", "size"]

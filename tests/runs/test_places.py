@@ -54,7 +54,8 @@ def test_what_is_new_or_empty_is_taken(place: str, tmp_path: Path) -> None:
     assert not open_storage(place).files()
     (tmp_path / "empty").mkdir()
     assert places.new_place("toy", tmp_path / "empty") == tmp_path / "empty"
-    (tmp_path / "empty" / "log.txt").touch()  # of a detached attempt that did not begin
+    for name in ("log.txt", "broken.tsv"):  # of attempts that did not begin
+        (tmp_path / "empty" / name).touch()
     assert places.new_place("toy", tmp_path / "empty") == tmp_path / "empty"
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ import yaml
 from ray import tune
 
 import fedray
+from fedray.runs.folder import RunFolder
 from fedray.sweep import main
+from fedray.sweep.command import Choices, _earlier, _parse
 from tests import speech
 from tests.engine.runs import bits, rows
 from tests.sweep.tones import SWEEP
@@ -56,6 +58,27 @@ def test_a_folder_with_a_sweep_is_not_overwritten(place: Path, capsys: pytest.Ca
     assert "holds a sweep already: continue it with --resume" in capsys.readouterr().err
     assert main(SWEEP, ["--out", "nowhere", "--resume"]) == 2
     assert "holds no sweep to continue" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["rounds=100"], r"with overrides=\['rounds=5'\], not \['rounds=100'\]"),
+        (["--scheduler", "asha"], "with scheduler='fifo', not 'asha'"),
+        (["--smoke"], "with smoke=False, not True"),
+        (["--num-samples", "3"], "with samples=1, not 3"),
+    ],
+)
+def test_a_sweep_goes_on_with_its_own_choices(given: list[str], words: str, tmp_path: Path) -> None:
+    options = _parse(SWEEP, ["--resume", *given])
+    values = dict.fromkeys((field.name for field in fields(Choices)), "")
+    values |= {"name": SWEEP.name, "keys": list(SWEEP.space), "search": "grid", "scheduler": "fifo", "samples": 1}
+    RunFolder(tmp_path).write_json("sweep.json", values | {"smoke": False, "overrides": ["rounds=5"]})
+    with pytest.raises(ValueError, match=f"holds a sweep {words}: --resume goes on with the sweep's own choices"):
+        _earlier(SWEEP, RunFolder(tmp_path), options)
+    same = _parse(SWEEP, ["--resume", "rounds=5", "--scheduler", "fifo", "--num-samples", "1"])
+    for asked in (same, _parse(SWEEP, ["--resume"])):
+        assert _earlier(SWEEP, RunFolder(tmp_path), asked).overrides == ["rounds=5"]
 
 
 def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

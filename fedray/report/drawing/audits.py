@@ -8,20 +8,22 @@ from matplotlib.figure import Figure as Canvas
 from fedray.report import canvas
 from fedray.report.canvas import GREY
 from fedray.report.comparison import Comparison
-from fedray.report.drawing.common import coloured
+from fedray.report.drawing.common import having
 from fedray.report.figures import Audits
+from fedray.report.groups import Group
 from fedray.report.recorded import Run
 
 
 def audits(figure: Audits, comparison: Comparison) -> Canvas:
     """True positives over false ones at every threshold, a line for each run. Dashes: guesses at random."""
     drawn, axes = canvas.new(figure.title or "Who took part: an attacker's true positives over false ones")
-    for group, colour in coloured(comparison).items():
-        label: str | None = group.label
-        for run in group.finished:
-            if colour != GREY and (found := rates(run)) is not None:
-                axes.plot(*found, color=colour, label=label, drawstyle="steps-post")
-                label = None
+
+    def audited(group: Group) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return [found for run in group.finished if (found := rates(run)) is not None] or None
+
+    for group, colour, lines in having(comparison, audited):
+        for place, line in enumerate(lines):
+            axes.plot(*line, color=colour, label=None if place else group.label, drawstyle="steps-post")
     if not axes.lines:
         raise ValueError("no finished run has an audit: set audit.kind")
     axes.plot([0, 100], [0, 100], color=GREY, linestyle="--", linewidth=1.2, label="guesses at random")

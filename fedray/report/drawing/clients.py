@@ -13,9 +13,10 @@ from fedray.report import canvas
 from fedray.report.bootstrap import by_unit
 from fedray.report.canvas import GREY
 from fedray.report.comparison import Comparison
-from fedray.report.drawing.common import Series, coloured, side_by_side
+from fedray.report.drawing.common import Series, having, side_by_side
 from fedray.report.errors import of_labels
 from fedray.report.figures import Labels, Participation, Personal, Speakers
+from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.words import start, title, with_unit
 
@@ -25,16 +26,19 @@ NAMED = 20  # clients whose names an axis shows; of more it shows none
 def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
     """The score of each speaker, sorted, with the seed model's as a reference."""
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each speaker, sorted")
-    colours = coloured(comparison)
-    first = next(iter(colours))
-    best = [(group, "best", colour) for group, colour in colours.items() if colour != GREY]
-    for group, model, colour in [(first, "seed", GREY), *best]:
+
+    def rates(group: Group, model: str) -> list[float] | None:
         counts = [run.predictions.counts(model, figure.metric) for run in group.finished if run.predictions is not None]
-        rates = [rate for found in counts if found for rate in by_unit(found)]
-        if rates:
-            label = "seed model" if model == "seed" else group.label
-            axes.plot(_shares(len(rates)), np.sort(rates), ".", markersize=5, color=colour, label=label)
-    if not axes.lines:
+        return [rate for found in counts if found for rate in by_unit(found)] or None
+
+    best = having(comparison, lambda group: rates(group, "best"))
+    found = [(group.label, colour, values) for group, colour, values in best]
+    if comparison.seed_score(figure.metric) is not None:
+        first = next((seed for group in comparison.groups if (seed := rates(group, "seed")) is not None), None)
+        found = [("seed model", GREY, first), *found] if first is not None else found
+    for label, colour, values in found:
+        axes.plot(_shares(len(values)), np.sort(values), ".", markersize=5, color=colour, label=label)
+    if not found:
         raise ValueError(f"no finished run has scored {figure.metric} by speaker")
     axes.set_xlabel("share of the speakers (%)")
     axes.set_ylabel(with_unit(figure.metric))
@@ -44,11 +48,9 @@ def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
 def labels(figure: Labels, comparison: Comparison) -> Canvas:
     """For each label a bar per group, and a line at the seed model's score."""
     found = []
-    for group, colour in coloured(comparison).items():
-        best = of_labels(group.finished, figure.metric, "best")
-        if best and colour != GREY:
-            marks = of_labels(group.finished, figure.metric, "seed")
-            found.append(Series(group.label if len(comparison.groups) > 1 else "", colour, best, marks))
+    for group, colour, best in having(comparison, lambda one: of_labels(one.finished, figure.metric, "best") or None):
+        marks = of_labels(group.finished, figure.metric, "seed")
+        found.append(Series(group.label if len(comparison.groups) > 1 else "", colour, best, marks))
     if not found:
         raise ValueError(f"no finished run has scored {figure.metric} by label")
     names = list(dict.fromkeys(name for series in found for name in series.values))
@@ -61,10 +63,7 @@ def personal(figure: Personal, comparison: Comparison) -> Canvas:
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each client, sorted")
     clients: list[str] = []
     shown: list[dict[str, float]] = []
-    for group, colour in coloured(comparison).items():
-        scores = client_means(group.finished, figure.metric)
-        if not scores or colour == GREY:
-            continue
+    for group, colour, scores in having(comparison, lambda one: client_means(one.finished, figure.metric) or None):
         order = sorted(scores, key=lambda client: scores[client])
         places = _shares(len(order))
         clients = clients or order
@@ -104,11 +103,12 @@ def client_means(runs: Sequence[Run], metric: str) -> dict[str, float]:
 def participation(figure: Participation, comparison: Comparison) -> Canvas:
     """How many clients took part in how many rounds."""
     drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
-    found = []
-    for group, colour in coloured(comparison).items():
+
+    def played(group: Group) -> list[np.ndarray] | None:
         tables = [run.clients for run in group.runs if run.clients is not None and len(run.clients)]
-        if tables and colour != GREY:
-            found.append((group, colour, [table["rounds"].to_numpy() for table in tables]))
+        return [table["rounds"].to_numpy() for table in tables] or None
+
+    found = having(comparison, played)
     if not found:
         raise ValueError("no finished run has a table of its clients")
     most = max(int(rounds.max(initial=0)) for *_, each in found for rounds in each)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,8 @@ from fedray.report.comparison import Comparison
 from fedray.report.groups import Group, named_group
 from fedray.report.words import scaled
 
+Found = TypeVar("Found")
+
 
 def coloured(comparison: Comparison) -> dict[Group, str]:
     """A colour per group. With more groups than colours, the best have one; the others are grey and come first."""
@@ -23,6 +26,17 @@ def coloured(comparison: Comparison) -> dict[Group, str]:
     ranked = comparison.ranked()[: len(COLOURS)]
     others = [group for group in comparison.groups if group not in ranked]
     return dict.fromkeys(others, GREY) | dict(zip(ranked, COLOURS, strict=False))
+
+
+def having(comparison: Comparison, find: Callable[[Group], Found | None]) -> list[tuple[Group, str, Found]]:
+    """Each group that has the data, with its colour and the data: those of the groups that have a colour.
+
+    Where none of these has the data, of others, as many as there are colours.
+    """
+    each = [(group, colour, find(group)) for group, colour in coloured(comparison).items()]
+    found = [(group, colour, data) for group, colour, data in each if data is not None]
+    bright = [one for one in found if one[1] != GREY]
+    return bright or [(group, colour, data) for (group, _, data), colour in zip(found, COLOURS, strict=False)]
 
 
 def legend_names(coloured: Mapping[Group, str]) -> dict[Group, str]:
@@ -69,7 +83,7 @@ def draw_baseline(axes: Axes, baseline: str | float | None, metric: str, compari
         return
     words = str(baseline)
     if baseline == "seed":
-        value, words = comparison.groups[0].score(metric, "seed"), "seed model"
+        value, words = comparison.seed_score(metric), "seed model"
     elif isinstance(baseline, str):
         group = named_group(baseline, comparison.groups)
         value, words = group.score(metric), group.label

@@ -13,8 +13,9 @@ from fedray.report import canvas, devices
 from fedray.report.canvas import COLOURS, GREY
 from fedray.report.comparison import Comparison
 from fedray.report.devices import ENDS, WORDS, Ends
-from fedray.report.drawing.common import Series, coloured, side_by_side
+from fedray.report.drawing.common import Series, having, side_by_side
 from fedray.report.figures import Fairness, Staleness, Trips
+from fedray.report.groups import Group
 from fedray.report.words import duration
 
 ROW = 0.34  # inches
@@ -24,15 +25,14 @@ SHADES = dict(zip(ENDS, (COLOURS[2], GREY, COLOURS[1], COLOURS[3], COLOURS[4]), 
 
 def trips(figure: Trips, comparison: Comparison) -> Canvas:
     """A bar for each class of devices of each group, whose parts are the ends of trips."""
-    groups = [group for group, colour in coloured(comparison).items() if colour != GREY]
-    found = {group: devices.ends(group) for group in groups}
+    found = {group: ends for group, _, ends in having(comparison, lambda group: devices.ends(group) or None)}
     sizes: Counter[str] = Counter()
     for ends in found.values():
         sizes += Counter({name: each.trips.total() for name, each in ends.items()})
     classes = largest(sizes)
     bars: list[tuple[str, Ends]] = []
     for group, ends in found.items():
-        words = f"{group.label}, " if len(groups) > 1 else ""
+        words = f"{group.label}, " if len(found) > 1 else ""
         bars += [(f"{words}{name}", ends[name]) for name in classes if name in ends]
     if not bars:
         raise ValueError("no run has trips: they need devices")
@@ -56,8 +56,12 @@ def trips(figure: Trips, comparison: Comparison) -> Canvas:
 def staleness(figure: Staleness, comparison: Comparison) -> Canvas:
     """The share of the arrivals at each staleness; the legend has the means."""
     drawn, axes = canvas.new(figure.title or "Rounds behind, at the arrival of an update")
-    found = [(group, colour, devices.staleness(group)) for group, colour in coloured(comparison).items()]
-    found = [(group, colour, behind) for group, colour, behind in found if len(behind) and colour != GREY]
+
+    def arrivals(group: Group) -> np.ndarray | None:
+        behind = devices.staleness(group)
+        return behind if len(behind) else None
+
+    found = having(comparison, arrivals)
     if not found:
         raise ValueError("no run has updates that arrived: they need devices")
     most = max(int(behind.max()) for *_, behind in found)
@@ -74,8 +78,7 @@ def staleness(figure: Staleness, comparison: Comparison) -> Canvas:
 
 def fairness(figure: Fairness, comparison: Comparison) -> Canvas:
     """For each class of devices a bar per group, and a line at the share of the devices."""
-    found = [(group, colour, devices.fairness(group)) for group, colour in coloured(comparison).items()]
-    known = [(group, colour, fair) for group, colour, fair in found if fair is not None and colour != GREY]
+    known = having(comparison, devices.fairness)
     if not known:
         raise ValueError("no finished run has devices")
     sizes = {name: size for *_, fair in known for name, size in fair.devices.items()}

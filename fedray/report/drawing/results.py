@@ -43,16 +43,20 @@ def bars(figure: Bars, comparison: Comparison) -> Canvas:
 
 
 def trend(figure: Trend, comparison: Comparison) -> Canvas:
-    """Scores along a numeric key. ValueError: a run's value of the key is no number."""
+    """Scores along a numeric key. Groups where it is null are left out. ValueError: a value of the key is no number."""
     metric = known_metric(figure.metric, comparison.runs)
     lines: dict[str, list[tuple[float, list[float]]]] = {}
     for group in comparison.groups:
         value = group.runs[0].settings.get(figure.key)
+        if value is None:
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"a trend needs numbers: {figure.key} is {shown(value)} in {group.label}")
         if scores := group.values(metric):
             point = value * (100 if figure.percent else 1), [scaled(score, metric) for score in scores]
             lines.setdefault(_line(group, figure, comparison), []).append(point)
+    if not lines:
+        raise ValueError(f"a trend needs numbers: no group has a number of {figure.key} and a score")
     drawn, axes = canvas.new(figure.title or f"{title(metric)} by {short(figure.key)}")
     for (label, points), colour in zip(lines.items(), cycle(COLOURS), strict=False):
         points.sort()
