@@ -67,6 +67,19 @@ def registries_of_a_module() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws figures, but leaves SVG and PNG empty: rendering takes most of the time of a report."""
+    from matplotlib.figure import Figure as Canvas
+
+    from fedray.report.canvas import Drawing
+
+    def empty(canvas: Canvas) -> Drawing:
+        return Drawing(canvas.get_suptitle() or canvas.axes[0].get_title("left"), "<svg></svg>", b"\x89PNG")
+
+    monkeypatch.setattr(Drawing, "of", staticmethod(empty))
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")

@@ -126,6 +126,7 @@ def test_the_base_of_a_sweep_is_found_from_any_folder(installed: Path, here: Pat
     assert "algorithm.alpha" in text and "there is no file" not in text
 
 
+@pytest.mark.long
 def test_a_new_project_loads(installed: Path, here: Path) -> None:
     run(installed, here, "fedray", "new", "mine", "--from", "fednst/embedded")
     assert files(here / "mine") == set(project.FILES)

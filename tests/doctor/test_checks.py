@@ -166,6 +166,7 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
     assert checks.container(tmp_path, "5:cpu,cpuacct:/\n", 8e9) == (None, None)
 
 
+@pytest.mark.long
 def test_a_device_is_tried_and_one_that_fails_stops_a_run() -> None:
     """On the processor, and on a GPU that is not there."""
     found = checks.Findings()

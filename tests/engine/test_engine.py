@@ -25,6 +25,7 @@ from tests.engine.runs import bits, first_round, rows, same
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
+@pytest.mark.long
 def test_actors_of_ray_give_the_same_bits(straight: Path, tmp_path: Path) -> None:
     toys.run(tmp_path, actors=3)
     same(tmp_path, straight)

@@ -137,7 +137,7 @@ def test_at_once_is_at_once_before_anybody_is_known_to_hang(straight: Path, tmp_
     goes_on(tmp_path, straight)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_driver_that_does_not_answer_is_killed(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

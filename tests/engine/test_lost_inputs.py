@@ -105,6 +105,7 @@ def personal(rounds: Rounds, progress: Progress) -> Any:
     return scored.client
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("work", [prepare, train, finish, evaluate, personal])
 def test_lost_inputs_are_put_again(
     played: tuple[Rounds, list[str]], lost: Any, work: Callable[[Rounds, Progress], Any]

@@ -42,7 +42,7 @@ class Hungry(toys.Toy):
             raise AssertionError("nobody ended the actor")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_evicted_actor_is_replaced_and_changes_no_bit(cluster: None, tmp_path: Path) -> None:
     if psutil.virtual_memory().available < LEAST:
         pytest.skip("needs 8 GB of free memory")

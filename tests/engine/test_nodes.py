@@ -76,7 +76,7 @@ print(len(ray.nodes()), nodes == {ray.get_runtime_context().get_node_id()})
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_files_of_the_cache_are_made_on_the_machine_whose_cache_it_is() -> None:
     done = subprocess.run([sys.executable, "-c", FILES], capture_output=True, text=True, timeout=120)
     assert done.stdout == "2 True\n", done.stderr[-3000:]

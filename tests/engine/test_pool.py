@@ -122,6 +122,7 @@ def test_without_replacements_it_ends_the_run(
         started(replacements=0).run({0: Double(1)})
 
 
+@pytest.mark.long
 def test_where_memory_does_not_suffice_for_all_fewer_start(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_where_memory_does_not_suffice_for_all_fewer_start(
     pool.close()
 
 
+@pytest.mark.long
 def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Pool]) -> None:
     """Ten times the patience as long as nothing is known; it answers after all."""
     said: list[str] = []

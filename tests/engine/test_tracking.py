@@ -80,6 +80,7 @@ class TestMLflow:
         steps = [step for step, _ in self.history(server, first["id"], "dev/distance")]
         assert steps == [0, 1, 2, 3, 4]
 
+    @pytest.mark.long
     def test_a_tracker_that_fails_is_counted_and_its_rows_follow(
         self, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -138,7 +138,7 @@ def test_trips_of_a_round_that_does_not_count_are_played_again(buffered: Path, t
     assert RunFolder(tmp_path).rows("trips.jsonl") == RunFolder(buffered).rows("trips.jsonl")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_pruning_under_a_buffer_with_a_killed_actor(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 4, "clock": clock(FEDBUFF, **ROUGH), "strategy": LayerwisePruning(0.2)}
     play(tmp_path / "straight", **options)

@@ -69,6 +69,7 @@ def test_a_recogniser(
         assert capsys.readouterr().out.strip() == hypothesis.text.strip()
 
 
+@pytest.mark.long
 def test_a_conformer_says_what_speechbrain_says_of_speech(tmp_path: Path) -> None:
     pytest.importorskip("espeakng_loader", reason="espeak-ng is not installed (pip install fedray[synth])")
     from hyperpyyaml import load_hyperpyyaml

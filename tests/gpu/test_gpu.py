@@ -83,6 +83,7 @@ def test_an_error_fails_its_row_alone_and_the_rest_may_be_left_out(
     assert len(json.loads((tmp_path / "gpu.json").read_text())["checks"]["broken"]["rows"]) == 8
 
 
+@pytest.mark.long
 def test_ray_is_not_needed_to_play_rounds(tmp_path: Path) -> None:
     code = (
         "from tests.gpu.checks import algorithms; from tests.gpu.record import Where; import sys\n"

@@ -40,6 +40,7 @@ def test_attention_search_moves_all_that_it_computes_with() -> None:
     play({"model": model, "task": task, "algorithm": {"kind": "fedavg", "pretrain": {"steps": 0}}}, federation(SMALL))
 
 
+@pytest.mark.long
 def test_whisper_moves_all_that_it_computes_with(tmp_path: Path) -> None:
     task = {"kind": "recognition", "tokens": "pretrained", "ctc_weight": 0.0}
     task["decode"] = {"search": "attention", "beam": 2, "ctc_weight": 0.0}

@@ -114,6 +114,7 @@ def test_weights_of_a_speechbrain_recipe(tmp_path):
         assert torch.equal(value, other.state_dict()[name]), name
 
 
+@pytest.mark.long
 def test_the_paper_and_what_does_not_fit(monkeypatch):
     paper = CRDNNSettings(
         channels=(128, 200, 256), rnn_layers=5, rnn_neurons=1024, dnn_blocks=2, dnn_neurons=1024,

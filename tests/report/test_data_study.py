@@ -54,6 +54,7 @@ def test_the_report_of_a_study(configs: tuple[Path, Path], tmp_path: Path, capsy
     assert "| calm | 4 | 16 | 4 | 4 | 4 | 4 | 4 |" in said
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unrendered")
 def test_a_federation_beside_itself_has_another_name(configs: tuple[Path, Path], tmp_path: Path) -> None:
     assert study((configs[0], configs[0]), tmp_path, "--utterances", "2") == 0

@@ -65,6 +65,7 @@ def test_the_page_needs_nothing_else_and_all_text_is_escaped(tmp_path: Path) -> 
     assert NASTY not in text and "1 failed clients" in text
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_run_that_is_not_finished_is_shown(tmp_path: Path) -> None:
     write(tmp_path / "done", config(seed=0))
     write(tmp_path / "half", config(seed=1), played=2)
@@ -82,6 +83,7 @@ def test_a_run_that_is_not_finished_is_shown(tmp_path: Path) -> None:
     report.write(tmp_path / "new")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_recognition_and_classification_side_by_side(tmp_path: Path) -> None:
     write(tmp_path / "a", config(name="speech"))
     write(tmp_path / "b", config(name="words"), classes(1, 0.2), classes(2, 0.8))
@@ -110,6 +112,7 @@ def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
     assert "nan" not in re.findall("<table.*?</table>", Path(found.save()).read_text(), re.DOTALL)[0]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_csv_has_a_row_a_run(tmp_path: Path) -> None:
     report.write(study(tmp_path), tmp_path / "out")
     rows = list(csv.DictReader((tmp_path / "out" / "report.csv").read_text(encoding="utf-8").splitlines()))
@@ -123,6 +126,7 @@ def test_csv_has_a_row_a_run(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").rglob(".*")] == [".fedray"], "temporary files are left"
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_more_groups_than_colours(tmp_path: Path) -> None:
     for number in range(12):
         write(tmp_path / f"{number:02}", config(algorithm__alpha=number / 10, algorithm__client__lr=0.1 * 2**number))
@@ -136,6 +140,7 @@ def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(write(tmp_path / "run"))], check=True)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_report_imports_nothing_that_a_run_folder_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run folder may come from anybody, with a module of the same name in the folder where one looks at it."""
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")

@@ -82,7 +82,7 @@ def test_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert sorted(os.listdir(tmp_path)) == before and file.read_text() == "mine"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_came_meanwhile_is_seen_under_the_lock(cluster: None, tmp_path: Path) -> None:
     """Between the first look and the lock somebody put files there; what fedray itself leaves there does not count."""
     assignment = replace(toys.assignment(tmp_path / "run", rounds=1), new=True)

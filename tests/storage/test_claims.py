@@ -54,6 +54,7 @@ def test_nobodys_folder_is_written_into(mine: Path, capsys: pytest.CaptureFixtur
         assert unharmed(mine)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_report_goes_to_its_runs_to_its_own_folder_and_nowhere_else(mine: Path, tmp_path: Path) -> None:
     folders.write(tmp_path / "runs" / "a")
     found = report.read(tmp_path / "runs" / "a")

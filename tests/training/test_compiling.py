@@ -42,7 +42,7 @@ print(len(before), sorted(kept() - before))
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_nothing_is_left_to_compile(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", COMPILE_AND_TRAIN, str(tmp_path)]

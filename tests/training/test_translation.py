@@ -128,6 +128,7 @@ for folder, wave in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.long
 def test_the_exported_folders_translate_without_fedray(folder: Path, tmp_path: Path) -> None:
     chosen = {"pretrain": {"steps": 25, "warmup": 5, "batch": 8, "lr": 5e-3}}
     runs, expected = [], []

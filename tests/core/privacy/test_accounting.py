@@ -133,6 +133,7 @@ def _pld(event: Any, rounds: int) -> float:
     return float(dp_accounting.pld.PLDAccountant().compose(event, rounds).get_epsilon(1e-6))
 
 
+@pytest.mark.long
 def test_noise_is_found_where_epsilon_hardly_depends_on_it() -> None:
     """A delta close to the sampling rate has an epsilon of 0 over a wide range of noise."""
     settings = Gaussian(epsilon=1.0, delta=9e-3)

@@ -203,6 +203,7 @@ def big(root: Path, recordings: int, segments: int) -> int:
     return (home / "GigaSpeech.json").stat().st_size
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
     """Eight times the segments in a list of 20 MB, of which few are wanted."""
     small, large = tmp_path / "small", tmp_path / "large"
