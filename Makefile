@@ -9,6 +9,8 @@ PEERS := .venv-peers
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
+# Python keeps compiled files, where a shell tells it not to: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-long test-nightly lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
 
