@@ -187,9 +187,9 @@ class Whisper(nn.Module):
                 (folder / name).write_text(text + "\n", encoding="utf-8")
 
     def _extractor(self, path: Path) -> dict[str, Any]:
-        """The settings of the checkpoint's feature extractor, for this window."""
+        """The settings of the checkpoint's feature extractor, for this window. A processor's may be without them."""
         found = _object(path)
-        section = found.get("feature_extractor", found)
+        section = found if path.name == EXTRACTORS[0] else found.get("feature_extractor", {})
         samples = self.window // FRAMES_A_SECOND * int(section.get("sampling_rate", SAMPLE_RATE))
         section |= {"chunk_length": self.window // FRAMES_A_SECOND, "n_samples": samples, "nb_max_frames": self.window}
         return found

@@ -4,6 +4,7 @@ whisper-small's size.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,7 @@ def test_a_checkpoint_comes_with_the_extractor_of_its_window(
 ) -> None:
     folder = write_checkpoint(tmp_path / "checkpoint")
     transformers.WhisperFeatureExtractor(feature_size=BINS).save_pretrained(folder)
+    (folder / "processor_config.json").write_text('{"processor_class": "WhisperProcessor"}', encoding="utf-8")
     built(folder, tokens, seconds=seconds).save_pretrained(tmp_path / "model")
     if frames is None:
         assert not (tmp_path / "model" / "preprocessor_config.json").exists(), "transformers know whole seconds"
@@ -156,6 +158,8 @@ def test_a_checkpoint_comes_with_the_extractor_of_its_window(
         extractor = transformers.WhisperFeatureExtractor.from_pretrained(tmp_path / "model")
         found = extractor(WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features
         assert found.shape == (1, BINS, frames)
+        written = json.loads((tmp_path / "model" / "processor_config.json").read_text(encoding="utf-8"))
+        assert written == {"processor_class": "WhisperProcessor"}
 
 
 def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokeniser) -> None:
