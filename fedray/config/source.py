@@ -110,9 +110,26 @@ def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
 
 def as_value(text: str) -> str:
     """A text as an override has it, `key=VALUE`: quoted where YAML or an interpolation would read it otherwise."""
-    if re.fullmatch(r"[\w./~@%+=:-]*[\w./]", text) and yaml.safe_load(text) == text:
+    if re.fullmatch(r"[\w./~@%+=:-]*[\w./]", text) and OmegaConf.from_dotlist([f"key={text}"]).key == text:
         return text
-    return json.dumps(text.replace("${", "\\${"), ensure_ascii=False)
+    return json.dumps(_escaped(text), ensure_ascii=False)
+
+
+def as_yaml(values: Mapping[str, Any]) -> str:
+    """A configuration as the text of a file that is read back with the same values.
+
+    OmegaConf reads more words as numbers than YAML does, such as 1e3, and `${` as the beginning of an interpolation.
+    """
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped(dict(values))))
+
+
+def _escaped(value: Any) -> Any:
+    """The value with each text as OmegaConf has it that stands for itself."""
+    if isinstance(value, Mapping):
+        return {key: _escaped(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(one) for one in value]
+    return value.replace("${", "\\${") if isinstance(value, str) else value
 
 
 def _resolved(values: Values, origins: dict[str, str]) -> Source:

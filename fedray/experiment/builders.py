@@ -10,6 +10,7 @@ import numpy as np
 from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Speakers
 from fedray.core.types import OWN
@@ -86,9 +87,26 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     return algorithm
 
 
+def check_statistics(config: Config, algorithm: Algorithm) -> None:
+    """ValueError: a buffered clock would average running statistics of batch norm.
+
+    An update of a variance counts from the model that its client got. Added to a later model, several such updates make
+    it negative, and the model's outputs NaN.
+    """
+    if not isinstance(config.clock, BufferedClock) or getattr(config.algorithm.settings, "buffers", "") != "averaged":
+        return
+    layout = algorithm.task.layout
+    if layout.moving > layout.trainable:
+        raise ValueError(
+            f"clock.kind=buffered cannot average the running statistics of batch norm, which model.kind "
+            f"{config.model.kind} has: set algorithm.buffers=frozen"
+        )
+
+
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
     """What the driver and the actors of a run get. `gpus`: of a client actor."""
     algorithm = build_algorithm(config, data)
+    check_statistics(config, algorithm)
     mechanism(config, algorithm, data)  # what these refuse is refused before a folder is made
     build_clock(config, data)
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))

@@ -13,7 +13,7 @@ import yaml
 from ray.util.placement_group import PlacementGroup
 
 from fedray.config.schema import plain
-from fedray.config.source import Source
+from fedray.config.source import Source, as_yaml
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
@@ -178,7 +178,7 @@ def assign(
     """
     texts = {
         "run.json": json_text(described, indent=2) + "\n",
-        "config.yaml": yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True),
+        "config.yaml": as_yaml(plain(config)),
     }
     together = config.engine.together(shares.gpus > 0)
     privacy = mechanism(config, program.algorithm, program.data)

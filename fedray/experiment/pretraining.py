@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from filelock import FileLock, Timeout
 
 from fedray.config.schema import plain
-from fedray.config.source import ConfigError, Source
+from fedray.config.source import ConfigError, Source, as_yaml
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice
 from fedray.core.texts import json_text
@@ -138,7 +137,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
         _check_same(saved["described"], described, folder)
         running.load(saved["state"])
         say(f"{folder}: resuming after epoch {running.done}")
-    text = yaml.safe_dump(plain(config), sort_keys=False)
+    text = as_yaml(plain(config))
     write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
     saved_at, of = time.monotonic(), settings.epochs * running.steps
     while running.done < settings.epochs:

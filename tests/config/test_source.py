@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fedray.config.schema import build
-from fedray.config.source import ConfigError, from_mapping, read
+from fedray.config.source import ConfigError, as_value, as_yaml, from_mapping, read
 from fedray.core.settings import Choice, choice, kinds, positive
 
 
@@ -142,6 +142,18 @@ def test_overrides_beat_files_in_any_order(tmp_path: Path) -> None:
     ]
     for overrides in orders:
         assert settings(tmp_path, "optimizer: {kind: yogi, tau: 1}", *overrides).optimizer == Adam(0.01, 0.5)
+
+
+def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """OmegaConf reads more words as numbers than YAML, and `${` as an interpolation."""
+    odd = ["1e3", "5e-4", "1E5", "1.e3", "+1e3", "12:30:45", "0x10", "no", "007"]
+    odd += ["~", "${seed}", "a: b", "x #y", "", "ä"]
+    values = {"name": "1e3", "list": odd, "section": {"text": "/data/${x}", "number": 1e-3, "nothing": None}}
+    (tmp_path / "written.yaml").write_text(as_yaml(values), encoding="utf-8")
+    assert read(tmp_path / "written.yaml").values == values
+    for text in odd:
+        if text not in ("", "~"):
+            assert from_mapping({}, [f"key={as_value(text)}"]).values == {"key": text}, text
 
 
 def test_interpolation(tmp_path: Path) -> None:

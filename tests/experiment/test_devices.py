@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from fedray.core.devices.settings import BufferedClock, ClassDevices, DeviceClas
 from fedray.core.devices.staleness import HingeStaleness
 from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import SECOND, Load
+from fedray.core.settings import Choice
 from fedray.experiment import build_data, check, check_setup, load
+from fedray.experiment.builders import build_algorithm, check_statistics
 from fedray.experiment.devices import build_clock, build_devices, fingerprint
+from fedray.models.crdnn import CRDNNSettings
 from tests import small_corpus
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
 
@@ -184,3 +188,14 @@ def test_windows_of_the_devices_of_a_table(folder: Path) -> None:
 def test_nightly(folder: Path) -> None:
     devices = build_devices(*built(folder, CLASSES | {"availability": "nightly"}))
     assert isinstance(devices.availability, Windows) and len(devices.availability.start) == 3
+
+
+def test_stale_running_statistics_are_not_averaged(folder: Path) -> None:
+    """Several stale updates make a variance negative."""
+    config, data = built(folder, CLASSES, clock={"kind": "buffered", "concurrency": 1, "buffer": 1})
+    crdnn = replace(config, model=Choice("crdnn", CRDNNSettings(channels=(4,), rnn_neurons=8, dnn_neurons=16)))
+    with pytest.raises(ValueError, match="clock.kind=buffered cannot average the running statistics of batch norm"):
+        check_statistics(crdnn, build_algorithm(crdnn, data))
+    frozen = replace(crdnn.algorithm, settings=replace(crdnn.algorithm.settings, buffers="frozen"))
+    for allowed in (config, replace(crdnn, algorithm=frozen), replace(crdnn, clock=RoundsClock())):
+        check_statistics(allowed, build_algorithm(allowed, data))

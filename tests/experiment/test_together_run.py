@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
-import signal
 import threading
 import time
 from pathlib import Path
@@ -41,11 +40,11 @@ def test_two_actors_of_which_one_is_killed_give_the_same_bits(
     def kill() -> None:
         while not killed:
             if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
-                actors = [
-                    p for p in psutil.Process().children(recursive=True) if "ClientActor" in " ".join(p.cmdline())
-                ]
-                os.kill(actors[0].pid, signal.SIGKILL)
-                killed.append(actors[0].pid)
+                for process in psutil.Process().children(recursive=True):
+                    with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                        if not killed and "ClientActor" in " ".join(process.cmdline()):
+                            process.kill()
+                            killed.append(process.pid)
             time.sleep(0.02)
 
     threading.Thread(target=kill, daemon=True).start()

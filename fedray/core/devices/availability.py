@@ -200,6 +200,8 @@ def windows_of(
     devices, owner = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
     if len(names) and max(np.abs(start_s).max(), np.abs(end_s).max()) > LATEST:
         raise ValueError(f"windows must begin and end within {LATEST:.0e} seconds")
+    if period_s is not None and period_s > LATEST:
+        raise ValueError(f"period_s must be at most {LATEST:.0e} seconds, not {period_s:g}")
     period = FOREVER if period_s is None else round(period_s * SECOND)
     start, end = (np.rint(np.asarray(times) * SECOND).astype(np.int64) for times in (start_s, end_s))
 

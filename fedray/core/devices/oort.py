@@ -1,9 +1,10 @@
 """Oort: clients whose data is useful and whose device is fast are chosen more often.
 
 Lai, Zhu, Madhyastha, Chowdhury. Oort: Efficient Federated Learning via Guided Participant Selection. OSDI 2021,
-algorithm 1. Two differences: utilities are divided by the bound that they are clipped to, so that the bonus for clients
-that have not been heard of for long stands beside them on one scale whatever the loss; and clients that were never seen
-are explored uniformly, since nobody knows the speed of their devices.
+algorithm 1. Differences: utilities are divided by the bound that they are clipped to, so that the bonus for clients
+that have not been heard of for long stands beside them on one scale whatever the loss; clients that were never seen are
+explored uniformly, since nobody knows the speed of their devices; the preferred duration is a percentile of the times
+seen, which moves by percentiles; and clients that were chosen often are not retired.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fedray.core.devices.selection import TRIES, Uniform
 from fedray.core.devices.trips import Trip
 from fedray.core.drawing import Clients, drawn
 from fedray.core.seeds import numpy_generator
+from fedray.core.strategies.base import part
 
 Floats = npt.NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64)
@@ -109,7 +111,7 @@ class Oort(Uniform):
         """The best clients and fresh ones, in their shares; one by one where clients are at work."""
         if not len(self.known) or candidates.taken:
             return super().choose(version, before, count, candidates)
-        chosen = self.best(version, before, int(count * (1 - explored(version))), candidates)
+        chosen = self.best(version, before, part(1 - explored(version), count), candidates)
         candidates.taken.update(chosen)
         while len(chosen) < count and (one := self.explore(version, before + len(chosen), candidates)) is not None:
             candidates.taken.add(one)

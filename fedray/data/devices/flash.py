@@ -83,7 +83,8 @@ def windows(messages: str, where: str) -> tuple[list[tuple[float, float]], float
         if holds == CONDITIONS and start is None:
             start = now
         elif holds != CONDITIONS and start is not None:
-            spans.append((start % period, start % period + now - start))
+            if start < now:  # messages have whole seconds
+                spans.append((start % period, start % period + now - start))
             start = None
     return spans, period
 

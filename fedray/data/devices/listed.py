@@ -39,6 +39,10 @@ def convert(path: Path, missing: Missing) -> Converted:
     for name in ("device", *NEEDED[kind]):
         if name not in found:
             raise ValueError(f"{path}:1: has no column {_choices(name)}: add it")
+    windows = {"device", *NEEDED["windows"], "period"}
+    for name in found:
+        if (name not in windows) if kind == "windows" else name in windows - {"device"}:
+            raise ValueError(f"{path}:1: a table of {kind} has no {found[name]}: put it into a table of its own")
     columns: dict[str, Any] = {"device": table.columns[found["device"]]}
     for name in found.keys() & COLUMNS.keys():
         values = tables.numbers(path, table.lines, found[name], table.columns[found[name]])

@@ -137,7 +137,11 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
         raise ValueError(
             f"{source}: the longest period, {longest:g} s, is over {MOST_TURNS} x the shortest: correct it"
         )
-    found = [(name, *span) for name in spans for span in _repeated(spans[name], own[name], longest)]
+    repeated = {name: _repeated(spans[name], own[name], longest) for name in spans}
+    found = [(name, *span) for name, each in repeated.items() for span in each]
+    never = [*never, *(name for name, each in repeated.items() if not each)]  # windows of less than a microsecond
+    if not found:
+        raise ValueError(f"{source} has no device that is ever available: name the file of another trace")
     some = ", ".join(never[:3]) + (", ..." if len(never) > 3 else "")
     notes = (f"{source}: left out, since never available: {len(never):,} devices ({some})",) if never else ()
     table = _table(list(zip(*found, strict=True)), WINDOWS)

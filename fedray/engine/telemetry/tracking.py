@@ -113,7 +113,7 @@ class Tracking:
         return self._run
 
     def _finish(self, status: str, results: Mapping[str, float]) -> None:
-        self._flush()
+        self._attempt("the rows", self._flush)  # one that is refused must not keep the results
         with tempfile.TemporaryDirectory(prefix="fedray-") as files:
             for name in FILES:
                 if self._folder.exists(name):

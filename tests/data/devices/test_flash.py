@@ -47,6 +47,13 @@ def test_windows_by_hand(tmp_path: Path) -> None:
     assert found.period == 2 * DAY and set(found.table["device"].to_pylist()) == {"ann"}
 
 
+def test_a_moment_is_no_window() -> None:
+    """Messages have whole seconds: the last condition may come with the second in which another goes."""
+    ready = "2020-01-28 01:00:00\twifi\n2020-01-28 02:00:00\tbattery_charged_on\n"
+    moment = "2020-01-28 03:00:00\tscreen_lock\n2020-01-28 03:00:00\tscreen_unlock\n"
+    assert flash.windows(ready + moment, "") == ([], DAY)
+
+
 def test_messages_out_of_order_give_the_same(tmp_path: Path) -> None:
     turned = "\n".join(reversed(NIGHTS.split("\n")))
     assert converted(tmp_path, {"ann": user(turned)}).table.equals(converted(tmp_path, {"ann": user(NIGHTS)}).table)

@@ -123,6 +123,9 @@ def test_the_clock_takes_the_windows(tmp_path: Path) -> None:
         ),
         (HOURS.replace("5,7,24", "5,7,48"), ":4: ann has the periods 86400 and 172800 s"),
         ("device,start_s,end_s\n", " has no device that is ever available"),
+        ("device,start_s,end_s\na,0,1e-9\n", " has no device that is ever available"),
+        ("device,start_s,end_s,seconds\na,0,9,1\n", ":1: a table of windows has no seconds: put it into a table of"),
+        (PHONES.replace("radio_w", "end_s"), ":1: a table of devices has no end_s"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, words: str, tmp_path: Path) -> None:
@@ -137,3 +140,8 @@ def test_a_table_is_written_whole_and_never_over_another(tmp_path: Path) -> None
     assert pq.read_table(path).equals(found.table) and [*path.parent.iterdir()] == [path]
     with pytest.raises(ValueError, match="phones.parquet exists: choose another name for --out"):
         tables.write(found.table, path)
+
+
+def test_a_window_that_is_too_short_leaves_its_device_without_one(tmp_path: Path) -> None:
+    found = converted(tmp_path, "device,start_s,end_s\na,0,1e-9\nb,0,5\n")
+    assert set(found.table["device"].to_pylist()) == {"b"} and "never available: 1 devices (a)" in found.notes[0]

@@ -46,17 +46,17 @@ class Recipe:
     # them, the server none.
     translation: str | None = None
     server_speakers: Natural = 40  # speakers of `server`
-    server_utterances: Natural = 25  # utterances of each server speaker
+    server_utterances: Count = 25  # utterances of each server speaker
     client_speakers: Count = 60  # speakers of `clients`
     client_utterances: Count = 60  # utterances of each client speaker
     # sigma of clients' log-normal utterance counts, whose mean is client_utterances; 0: equal counts
     tail: Amount = 0.0
     dev_speakers: Natural = 20  # speakers of `dev`
-    dev_utterances: Natural = 20  # utterances of each dev speaker
+    dev_utterances: Count = 20  # utterances of each dev speaker
     test_speakers: Natural = 60  # speakers of `test`
-    test_utterances: Natural = 20  # utterances of each test speaker
+    test_utterances: Count = 20  # utterances of each test speaker
     test_server_speakers: Natural = 15  # speakers of `test-server`
-    test_server_utterances: Natural = 20  # utterances of each test-server speaker
+    test_server_utterances: Count = 20  # utterances of each test-server speaker
     held_out: Share = 0.25  # share of the grammar's sentences that server and clients never say
     unseen: Share = 0.5  # share of dev and test utterances that are held-out sentences
     words: Count = 35  # keywords: how many of each language's 35, from the first

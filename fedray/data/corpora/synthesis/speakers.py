@@ -29,6 +29,7 @@ VARIANTS = (
 )
 BANDS = (125, 250, 500, 1000, 2000, 4000, 8000)  # Hz, the equaliser's centre frequencies
 NOISES = ("white", "pink", "babble")
+LOUDEST = 100  # dB, the largest ratio of two sounds
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class Conditions:
             ends = getattr(self, name)
             if len(ends) != 2 or ends[0] > ends[1]:
                 raise ValueError(f"{key}.{name}: give the two ends of a range, the lower end first, not {ends}")
+        for name, ends in (("snr", self.snr), ("direct", self.direct), ("equaliser", [0, self.equaliser])):
+            if ends[0] < -LOUDEST or ends[1] > LOUDEST or ends[0] > ends[1]:
+                lowest = 0 if name == "equaliser" else -LOUDEST
+                raise ValueError(f"{key}.{name}: give dB from {lowest} to {LOUDEST}, not {getattr(self, name)}")
         if self.accents < 0:
             raise ValueError(f"{key}.accents: give the number of accents, or 0 for all, not {self.accents}")
         if self.words_per_minute[0] < 80 or self.words_per_minute[1] > 400:

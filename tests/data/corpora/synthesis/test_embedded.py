@@ -249,6 +249,8 @@ def test_impossible_settings_are_errors(tmp_path, monkeypatch):
         ({"words": 36}, "data.options.words: there are 35 keywords"),
         ({"held_out": 0.0}, "data.options.held_out"),
         ({"clients": Conditions(snr=[20, 5])}, "data.options.clients.snr"),
+        ({"clients": Conditions(snr=[-900, -900])}, "data.options.clients.snr: give dB from -100 to 100"),
+        ({"clients": Conditions(equaliser=-3)}, "data.options.clients.equaliser: give dB from 0 to 100"),
         ({"server": Conditions(noises=["brown"])}, "data.options.server.noises: choose from white, pink, babble"),
     ):
         with pytest.raises(ValueError, match=words):
