@@ -32,7 +32,7 @@ test: $(BIN)/.installed  ## all tests but the longest (6 to 9 minutes on two cor
 test-long: $(BIN)/.installed  ## the longer tests (about 9 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m "long and not nightly"
 
-test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about a quarter of an hour)
+test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about half an hour)
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly
 
 lint: $(BIN)/.installed

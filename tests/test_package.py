@@ -118,7 +118,7 @@ def test_a_configuration_and_one_that_extends_it_load_by_name(installed: Path, h
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_base_of_a_sweep_is_found_from_any_folder(installed: Path, here: Path) -> None:
     assert "Swept:\n  regime" in run(installed, here, "fedray", "sweep", "gao_regimes", "--help")
     # It reads the bases before it refuses the override of a swept key.

@@ -120,7 +120,7 @@ def test_an_actor_that_hangs_beyond_the_deadline_is_killed_and_its_job_done_agai
     assert said[2:] == ["errand 1: HANG"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_pause_of_the_driver_is_no_silence_of_an_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after Ctrl-Z: the clock has gone on, and nobody hangs."""
     said: list[str] = []
@@ -138,7 +138,7 @@ def test_a_pause_of_the_driver_is_no_silence_of_an_actor(tmp_path: Path, monkeyp
     assert mine.crew.killed == 0 and ahead == [1000.0]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
     """One death is an accident. After the second, one actor less; the last one stays."""
     said: list[str] = []
@@ -164,14 +164,14 @@ def test_the_kernel_kills_without_a_word(tmp_path: Path, monkeypatch: pytest.Mon
     assert "the kernel of its node killed a process for memory" in said[0] and said[1] == "errand 0: MEMORY alone"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_job_that_is_to_run_alone_does(tmp_path: Path) -> None:
     with pool(3, []) as mine:
         jobs = {n: Errand(n, str(tmp_path), solitary=n in (0, 3), cost=float(n)) for n in range(6)}
         assert mine.run(jobs) == {n: n for n in range(6)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_job_that_never_finds_memory_ends_the_run(tmp_path: Path) -> None:
     with (
         pool(1, []) as mine,

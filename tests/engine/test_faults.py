@@ -99,7 +99,7 @@ def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None
     assert RunFolder(tmp_path / "run").saved_rounds() == [] and (tmp_path / "run" / "error.txt").exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-02", "client-05"), folder=str(tmp_path))
     with pytest.raises(

@@ -108,7 +108,7 @@ class Cramped(toys.Toy):
         return super().client_update(client, received)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_full_local_disk_ends_the_run_and_blames_no_client(cluster: None, tmp_path: Path) -> None:
     session.ship(sys.modules[__name__])
     with pytest.raises(RunError, match=r"held-\d+ on .*: File too large.*TMPDIR.*engine\.hold_gb"):

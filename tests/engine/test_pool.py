@@ -122,7 +122,7 @@ def test_without_replacements_it_ends_the_run(
         started(replacements=0).run({0: Double(1)})
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_where_memory_does_not_suffice_for_all_fewer_start(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

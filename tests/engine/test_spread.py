@@ -102,7 +102,7 @@ def test_a_killed_actor_is_replaced_and_its_parts_are_computed_again(
     assert (tmp_path / "dead").exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_when_the_actor_that_trains_dies_another_starts_again(alone: bytes, tmp_path: Path, on_ray: None) -> None:
     assert theta_0(spreading(tmp_path, 2, trouble="die once", troubled=("3-1",))) == alone
     assert (tmp_path / "dead").exists()

@@ -128,7 +128,7 @@ def test_who_was_left_out_is_written_down(straight: tuple[str, Path]) -> None:
             assert sum(len(entry["layers"]) for entry in mine) == 4  # two of six in each of two layers
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_actor_that_dies_between_the_phases_changes_no_bit(played: Callable[[str], Path], tmp_path: Path) -> None:
     deadly = toys.DeadlyPruning(pruning=0.17, folder=str(tmp_path))
     toys.run(tmp_path / "killed", strategy=deadly, rounds=2, actors=2)

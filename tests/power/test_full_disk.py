@@ -18,13 +18,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory, shim: Shim, play: Player) ->
     return Bench(shim, play, straight)
 
 
-FIRST = next(iter(DISKS))
-
-
-@pytest.mark.parametrize(("share", "disk"), [
-    pytest.param(share, disk, marks=pytest.mark.long if (share, disk) == (0.6, FIRST) else pytest.mark.nightly)
-    for share in (0.02, 0.2, 0.6, 0.97) for disk in DISKS
-])  # fmt: skip
+@pytest.mark.nightly
+@pytest.mark.parametrize("disk", DISKS)
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.6, 0.97])
 def test_a_disk_that_fails_ends_the_run_in_words(bench: Bench, tmp_path: Path, disk: str, share: float) -> None:
     calls = bench.calls(DISKS[disk], tmp_path / "whole")
     assert bench.fail(DISKS[disk], max(1, int(share * calls)), tmp_path / "run") == ENDS
