@@ -73,8 +73,7 @@ def at_draw(out: Path, draw: int) -> tuple[list[tuple[float, float]], float]:
         transfer = trip["transfer_s"] * other.narrow[place] / own.narrow[place]
         whole = trip["end_s"] - trip["start_s"] - trip["compute_s"] - trip["transfer_s"] + compute + transfer
         seconds[trip["round"]] = max(seconds[trip["round"]], whole)
-        watts, radio = (float(other.columns[name][other.row[place]]) for name in ("watts", "radio"))
-        energy += (watts * compute + radio * transfer) / 3600
+        energy += other.energy(place, compute, transfer)
     hours = {number: sum(seconds[r] for r in range(1, number + 1)) / 3600 for number in seconds}
     points = [(hours[row["round"]], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
     return points, energy

@@ -103,8 +103,8 @@ def main() -> None:
         }
         for part in found
     }
-    whole = chosen.only == list(arms()) and chosen.seeds == parser.get_default("seeds")
-    command = "make study-fedmlac" if whole else study.command(parser, chosen)
+    command = study.command(parser, chosen)
+    command = "make study-fedmlac" if command == parser.prog else command
     study.write("fedmlac_keywords", text, {"found": kept}, command, chosen.seeds)
     print(text)
 

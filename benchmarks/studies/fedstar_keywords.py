@@ -155,8 +155,8 @@ def main() -> None:
     text = "# FedSTAR on embedded keywords\n\nTest accuracy in percent, mean ± SD over trials.\n\n" + "\n\n".join(
         tables
     )
-    whole = chosen.only == list(arms()) and chosen.seeds == parser.get_default("seeds")
-    command = "make study-fedstar" if whole else study.command(parser, chosen)
+    command = study.command(parser, chosen)
+    command = "make study-fedstar" if command == parser.prog else command
     study.write("fedstar_keywords", text, {"found": found}, command, chosen.seeds)
     print(text)
 

@@ -19,9 +19,7 @@ from fedray.core.types import OWN
 from fedray.data.analysis import inspection
 from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
-from fedray.data.federation.held_out import hold_out
-from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
-from fedray.data.federation.partition import partition
+from fedray.data.federation.dealing import deal
 from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
 from fedray.engine import session
@@ -49,13 +47,8 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
             warnings.simplefilter("ignore", NoSpeakers)  # listed with the problems
             server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
-        drawn, seed = config.data.labelled, config.data.seed
-        clients = partition(mine, config.data.clients, seed, shared_rows(mine, drawn, seed))
-        clients, held_out = hold_out(mine, clients, config.data.own_share, seed)
-        if held_out:
-            parts[OWN] = mine.take(np.concatenate(list(held_out.values())))
-        labelled = labelled_rows(mine, clients, drawn, seed)
-        clients = kept_rows(mine, clients, labelled, drawn, seed)
+        clients, own, labelled = deal(mine, config.data)
+        parts |= {OWN: own} if own is not None else {}
     except ConfigError:
         raise
     except ValueError as error:  # no run can use these data either: listed with the other problems

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-import numpy as np
-
 from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
@@ -15,9 +13,7 @@ from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Speakers
 from fedray.core.types import OWN
 from fedray.data.federation.audited import audited, candidates, within
-from fedray.data.federation.held_out import hold_out
-from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
-from fedray.data.federation.partition import partition
+from fedray.data.federation.dealing import deal
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest, Rows
@@ -50,11 +46,8 @@ def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest]
     """
     splits, data = with_canaries(read_corpus(config.data, source), config, cache_root() / "corpora", session.parallel)
     server, mine, scored = divide(splits, data)
-    clients = partition(mine, data.clients, data.seed, shared_rows(mine, data.labelled, data.seed))
-    clients, held = hold_out(mine, clients, data.own_share, data.seed)
-    if held:
-        scored = scored | {OWN: mine.take(np.sort(np.concatenate(list(held.values()))))}
-    clients = kept_rows(mine, clients, labelled_rows(mine, clients, data.labelled, data.seed), data.labelled, data.seed)
+    clients, own, _ = deal(mine, data)
+    scored |= {OWN: own} if own is not None else {}
     if isinstance(config.audit, Canaries | Speakers):
         inside = within(list(clients), candidates(list(clients), config.audit, data.seed))
         clients = {client: clients[client] for client in inside}

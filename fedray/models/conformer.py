@@ -96,9 +96,7 @@ class Conformer(Heads):
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
         """`ctc`: the tokens of CTC where the decoder has others. 0: no CTC head; None: the vocabulary."""
         super().__init__()
-        if settings.bos is not None and (
-            settings.bos == settings.eos or not {settings.bos, settings.eos} <= set(range(1, vocabulary))
-        ):
+        if settings.bos is not None and len({settings.bos, settings.eos} & set(range(1, vocabulary))) < 2:
             wrong = f"model.bos={settings.bos} and model.eos={settings.eos}"
             raise ValueError(f"{wrong} must be two different tokens of 1..{vocabulary - 1}")
         self.settings, self.bins, self.vocabulary = settings, bins, vocabulary

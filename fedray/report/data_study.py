@@ -14,10 +14,6 @@ import numpy as np
 from fedray import experiment
 from fedray.data.analysis import acoustics, differences
 from fedray.data.analysis.differences import Embed
-from fedray.data.federation.held_out import hold_out
-from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
-from fedray.data.federation.partition import partition
-from fedray.data.federation.speech_data import divide
 from fedray.engine import session
 from fedray.models import speaker
 from fedray.report.data_study_page import DataStudy, Federation, save
@@ -66,13 +62,10 @@ def federation(side: Side, settings: StudySettings, embed: Embed) -> Federation:
     """Measure a sample of the training utterances of a configuration's clients."""
     config, source = experiment.load(*side)
     data = config.data
-    _, training, _ = divide(experiment.read_corpus(data, source), data)
-    clients = partition(training, data.clients, data.seed, shared_rows(training, data.labelled, data.seed))
-    clients, _ = hold_out(training, clients, data.own_share, data.seed)
-    drawn = data.labelled, data.seed
-    clients = kept_rows(training, clients, labelled_rows(training, clients, *drawn), *drawn)
-    sampled = differences.sample(clients, settings.clients, settings.utterances, data.seed)
-    sounds = differences.measure(training, sampled, embed, session.parallel, config.name)
+    parts, clients = experiment.read_federation(config, source)
+    training = parts["clients"]
+    drawn = differences.sample(clients, settings.clients, settings.utterances, data.seed)
+    sounds = differences.measure(training, drawn, embed, session.parallel, config.name)
     sample = f"{len(sounds.clients):,} utterances of {sounds.population:,} of its {len(clients):,} clients"
     lost = f"; {len(sounds.left_out):,} utterances could not be measured" if sounds.left_out else ""
     place = f" in {data.root}" if data.root else ""

@@ -160,6 +160,9 @@ def test_a_checkpoint_comes_with_the_extractor_of_its_window(
         assert found.shape == (1, BINS, frames)
         written = json.loads((tmp_path / "model" / "processor_config.json").read_text(encoding="utf-8"))
         assert written == {"processor_class": "WhisperProcessor"}
+    if seconds is None:
+        name = "preprocessor_config.json"
+        assert (tmp_path / "model" / name).read_bytes() == (folder / name).read_bytes(), "as pipelines want it"
 
 
 def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokeniser) -> None:

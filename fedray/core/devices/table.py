@@ -56,7 +56,11 @@ class Devices:
 
     def watt_hours(self, trip: Trip) -> float:
         """The energy of a trip, as far as it gets."""
-        row, (compute, transfer) = self.row[trip.client], trip.spent()
+        return self.energy(trip.client, *trip.spent())
+
+    def energy(self, client: int, compute: float, transfer: float) -> float:
+        """Watt hours of so many seconds of computing and of transfer."""
+        row = self.row[client]
         watts, radio = float(self.columns["watts"][row]), float(self.columns["radio"][row])
         return (watts * compute + radio * transfer) / 3600
 

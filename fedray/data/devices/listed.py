@@ -16,7 +16,8 @@ TIMES = {"s": 1.0, "h": 3600.0}
 COLUMNS = {"seconds": {"seconds": 1.0, "milliseconds": 1e-3}, "latency": {"latency_s": 1.0, "latency_ms": 1e-3}}
 COLUMNS |= {name: {f"{name}_{unit}": factor for unit, factor in RATES.items()} for name in ("down", "up")}
 COLUMNS |= {name: {f"{name}_w": 1.0} for name in ("watts", "radio")}
-COLUMNS |= {name: {f"{name}_{unit}": factor for unit, factor in TIMES.items()} for name in ("start", "end", "period")}
+TIMED = ("start", "end", "period")  # columns of windows
+COLUMNS |= {name: {f"{name}_{unit}": factor for unit, factor in TIMES.items()} for name in TIMED}
 HEADERS = {header: (name, factor) for name, headers in COLUMNS.items() for header, factor in headers.items()}
 NEEDED = {"devices": ("seconds", "down", "up"), "windows": ("start", "end")}
 
@@ -39,10 +40,9 @@ def convert(path: Path, missing: Missing) -> Converted:
     for name in ("device", *NEEDED[kind]):
         if name not in found:
             raise ValueError(f"{path}:1: has no column {_choices(name)}: add it")
-    windows = {"device", *NEEDED["windows"], "period"}
-    for name in found:
-        if (name not in windows) if kind == "windows" else name in windows - {"device"}:
-            raise ValueError(f"{path}:1: a table of {kind} has no {found[name]}: put it into a table of its own")
+    for name, header in found.items():
+        if name != "device" and (name in TIMED) != (kind == "windows"):
+            raise ValueError(f"{path}:1: a table of {kind} has no {header}: put it into a table of its own")
     columns: dict[str, Any] = {"device": table.columns[found["device"]]}
     for name in found.keys() & COLUMNS.keys():
         values = tables.numbers(path, table.lines, found[name], table.columns[found[name]])

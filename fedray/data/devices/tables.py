@@ -119,8 +119,6 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
     Windows of a device that touch become one. `never`: devices that have no window. ValueError names the row with an
     impossible window.
     """
-    if not rows:
-        raise ValueError(f"{source} has no device that is ever available: name the file of another trace")
     _check_names(source, [row.line for row in rows], "device", [row.device for row in rows])
     own: dict[str, float] = {}  # the period of each device
     spans: dict[str, list[Span]] = {}
@@ -132,7 +130,7 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
         if own.setdefault(device, period) != period:
             raise ValueError(f"{source}:{line}: {device} has the periods {own[device]:g} and {period:g} s: give it one")
         spans.setdefault(device, []).extend([(start, min(end, period)), (0.0, end - period)])
-    longest, shortest = max(own.values()), min(own.values())
+    longest, shortest = max(own.values(), default=math.inf), min(own.values(), default=math.inf)
     if longest > MOST_TURNS * shortest:
         raise ValueError(
             f"{source}: the longest period, {longest:g} s, is over {MOST_TURNS} x the shortest: correct it"

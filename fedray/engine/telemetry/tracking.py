@@ -113,13 +113,15 @@ class Tracking:
         return self._run
 
     def _finish(self, status: str, results: Mapping[str, float]) -> None:
-        self._attempt("the rows", self._flush)  # one that is refused must not keep the results
-        with tempfile.TemporaryDirectory(prefix="fedray-") as files:
-            for name in FILES:
-                if self._folder.exists(name):
-                    Path(files, name).write_text(self._folder.read_text(name), encoding="utf-8")
-            self._opened().close(status, results, Path(files))
-        self._folder.publish(FOLDER)
+        try:
+            self._flush()
+        finally:  # a row that is refused must not keep the results
+            with tempfile.TemporaryDirectory(prefix="fedray-") as files:
+                for name in FILES:
+                    if self._folder.exists(name):
+                        Path(files, name).write_text(self._folder.read_text(name), encoding="utf-8")
+                self._opened().close(status, results, Path(files))
+            self._folder.publish(FOLDER)
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:

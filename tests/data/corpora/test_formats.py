@@ -125,7 +125,7 @@ def test_kaldi(tmp_path: Path) -> None:
     [
         ("wav.scp", "r1 sph2pipe -f wav r1.sph |\n", r"wav\.scp:1: 'r1' is a pipe .* write a wav or flac file"),
         ("wav.scp", "r1 raw.ark:17\n", r"wav\.scp:1: 'r1' is a position in an archive"),
-        ("wav.scp", "r1 audio/r2.wav\n", r"segments:2: .*r2\.wav: missing"),
+        ("wav.scp", "r1 audio/r2.wav\n", r"segments:1: .*r2\.wav: missing"),
         ("wav.scp", "r1 a\nr1 b\n", r"wav\.scp:2: 'r1' is already in line 1"),
         ("segments", "u1 r1 0.25 1.0\nu2 r9 0 1\n", r"segments:2: the recording 'r9' is not in wav\.scp"),
         ("segments", "u1 r1 0.25 1.0\nu2 r1 1.5\n", r"segments:2: the line must read"),
@@ -143,7 +143,7 @@ def test_kaldi_names_file_and_line(tmp_path: Path, file: str, text: str, words: 
 
 def test_kaldi_names_audio_whose_end_is_unknown(tmp_path: Path) -> None:
     write(kaldi(tmp_path) / "audio" / "r1.wav", "no audio")
-    with pytest.raises(ValueError, match=r"segments:2: .*r1\.wav: .*repair the file, or drop the segment"):
+    with pytest.raises(ValueError, match=r"segments:1: .*r1\.wav: .*repair the file, or drop the segment"):
         read("kaldi", tmp_path, train=["data"])
 
 

@@ -99,8 +99,8 @@ def _segments(
         ends.append(end)
     if -1 in ends:  # in Kaldi, -1 means the end of the recording
         lengths, broken = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
-        for (line, _), path, end in zip(utterances.values(), paths, ends, strict=True):
-            if end == -1 and path in broken:
+        for (line, _), path in zip(utterances.values(), paths, strict=True):
+            if path in broken:
                 raise ValueError(f"{source}:{line}: {path}: {broken[path]}: repair the file, or drop the segment")
         ends = [lengths.get(path, end) if end == -1 else end for path, end in zip(paths, ends, strict=True)]
     seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]

@@ -57,10 +57,12 @@ class Conditions:
             ends = getattr(self, name)
             if len(ends) != 2 or ends[0] > ends[1]:
                 raise ValueError(f"{key}.{name}: give the two ends of a range, the lower end first, not {ends}")
-        for name, ends in (("snr", self.snr), ("direct", self.direct), ("equaliser", [0, self.equaliser])):
-            if ends[0] < -LOUDEST or ends[1] > LOUDEST or ends[0] > ends[1]:
-                lowest = 0 if name == "equaliser" else -LOUDEST
-                raise ValueError(f"{key}.{name}: give dB from {lowest} to {LOUDEST}, not {getattr(self, name)}")
+        for name in ("snr", "direct"):
+            low, high = getattr(self, name)
+            if low < -LOUDEST or high > LOUDEST:
+                raise ValueError(f"{key}.{name}: give dB from -{LOUDEST} to {LOUDEST}, not {[low, high]}")
+        if not 0 <= self.equaliser <= LOUDEST:
+            raise ValueError(f"{key}.equaliser: give dB from 0 to {LOUDEST}, not {self.equaliser}")
         if self.accents < 0:
             raise ValueError(f"{key}.accents: give the number of accents, or 0 for all, not {self.accents}")
         if self.words_per_minute[0] < 80 or self.words_per_minute[1] > 400:

@@ -1,0 +1,32 @@
+"""Whose the clients' utterances are, as settings and names decide it before any audio is read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedray.data.federation.held_out import hold_out
+from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
+from fedray.data.federation.partition import partition
+from fedray.data.federation.settings import DataSettings
+from fedray.data.manifest import Manifest, Mask, Rows
+
+
+class Dealt(NamedTuple):
+    """The clients' utterances, dealt."""
+
+    clients: dict[str, Rows]  # client -> its rows for training
+    own: Manifest | None  # what the clients hold out; None without `own_share`
+    labelled: Mask | None  # bool [rows]; None where no setting says what is labelled
+
+
+def deal(manifest: Manifest, settings: DataSettings) -> Dealt:
+    """Deal the clients' utterances. ValueError: the settings do not fit them."""
+    shared = shared_rows(manifest, settings.labelled, settings.seed)
+    clients = partition(manifest, settings.clients, settings.seed, shared)
+    clients, held = hold_out(manifest, clients, settings.own_share, settings.seed)
+    labelled = labelled_rows(manifest, clients, settings.labelled, settings.seed)
+    clients = kept_rows(manifest, clients, labelled, settings.labelled, settings.seed)
+    own = manifest.take(np.sort(np.concatenate(list(held.values())))) if held else None
+    return Dealt(clients, own, labelled)
