@@ -26,7 +26,8 @@ INSTALL = {
 def prometheus(program: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
     config = folder / "prometheus.yml"
     text = (HERE / "prometheus.yml").read_text(encoding="utf-8")
-    config.write_text(text.replace("/tmp/ray/", f"{os.environ.get('RAY_TMPDIR', '/tmp')}/ray/"), encoding="utf-8")
+    ray = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray chooses
+    config.write_text(text.replace("/tmp/ray/", f"{ray}/ray/"), encoding="utf-8")
     data, address = folder / "prometheus", f"127.0.0.1:{port}"
     options = [
         f"--config.file={config}",

@@ -65,8 +65,10 @@ def described(folder: Path, name: str, path: Path, values: source.Values) -> dic
     steps = config.algorithm.settings.pretrain.steps
     pretrain = dict(values["algorithm"].get("pretrain", {})) | {"steps": min(STEPS, steps)}
     small = f"  # Small: {name} trains its seed model for {steps:,} steps.\n" if steps > STEPS else ""
+    title = re.sub(r"[^\w-]+", "-", folder.resolve().name).strip("-") or "mine"
     return {
-        "name": re.sub(r"[^\w-]+", "-", folder.resolve().name).strip("-") or "mine",
+        "name": title,
+        "value": source.as_value(title),  # a folder may be called `true` or `1e5`
         "config": name,
         "summary": shipped.summary(path),
         "parent": parent.__name__,

@@ -1,4 +1,4 @@
-"""Errors after which a process cannot go on: its memory is full, or its GPU is broken."""
+"""Errors after which a process cannot go on: its memory or its GPU's is full, or its GPU is broken."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import errno
 
 import torch
 
-NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator", "CUDA error: out of memory", "ALLOC_FAILED")
+NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator")
+NO_GPU_MEMORY = ("CUDA error: out of memory", "ALLOC_FAILED")
 NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
 
 
 def exhausted(error: BaseException) -> str | None:
-    """`memory` or `gpu`, if that is what an error says."""
+    """`memory`, `gpu memory` or `gpu`, if that is what an error says."""
     told = str(error) if isinstance(error, RuntimeError) else ""
-    full = isinstance(error, MemoryError | torch.OutOfMemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if isinstance(error, torch.OutOfMemoryError) or any(words in told for words in NO_GPU_MEMORY):
+        return "gpu memory"
+    full = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
     if full or any(words in told for words in NO_MEMORY):
         return "memory"
     return "gpu" if any(words in told for words in NO_GPU) else None

@@ -71,6 +71,8 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     """
     since = time.perf_counter()
     session.connect()
+    if len(session.resources()) > 1 and not os.environ.get("FEDRAY_RUNS"):
+        raise ValueError("set FEDRAY_RUNS to a folder that all machines of this Ray see: the measurement writes there")
     connected, shares = time.perf_counter() - since, share(config.engine, session.resources())
     say("reading the data")
     build_data(config, source)

@@ -22,6 +22,7 @@ from fedray.engine.spread import Spread
 from fedray.engine.work import Program
 from fedray.storage import temporary
 from fedray.storage.base import Storage
+from fedray.storage.files import StorageError
 from fedray.storage.opening import open_storage
 
 
@@ -77,13 +78,12 @@ class ClientActor:
     def _probe(self, folder: Storage, node: str) -> None:
         where = f"node {ray.util.get_node_ip_address()}"
         try:
-            found = folder.read("probe/driver").decode()
-        except OSError as error:
+            folder.write(f"probe/{node}", folder.read("probe/driver"))
+        except (OSError, StorageError) as error:
             raise RunError(
-                f"{where} cannot read the run folder {folder.place} ({error}): with several nodes choose --out on a "
-                "shared folder or an object store"
+                f"{where} cannot read and write the run folder {folder.place} ({error}): with several nodes choose "
+                "--out on a shared folder or an object store, to which all have access"
             ) from error
-        folder.write(f"probe/{node}", found.encode())
         try:
             data = self.place.program.data
             data.load(data.client_ids()[0])

@@ -13,6 +13,7 @@ class Cause(Enum):
 
     CRASH = "killed its actor {} times (out of memory, or a crash in native code)"
     MEMORY = "ran out of memory {} times, at last while no other client trained"
+    GPU_MEMORY = "ran out of GPU memory {} times, within the share of engine.gpus_per_client"
     HANG = "had its actor hang {} times, beyond engine.deadline"
     GPU = "broke the GPU context of its actor {} times"
 
@@ -47,6 +48,12 @@ def doom(error: BaseException) -> Doomed | None:
         match exhausted(found):
             case "memory":
                 return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): a lower engine.actors needs less"))
+            case "gpu memory":
+                why = (
+                    f"its share of the GPU's memory was full ({said}): raise engine.gpus_per_client, or lower "
+                    "engine.vectorise or the batch"
+                )
+                return Doomed(Death(Cause.GPU_MEMORY, why))
             case "gpu":
                 return Doomed(Death(Cause.GPU, f"its GPU context is broken ({said})"))
         found = found.__cause__

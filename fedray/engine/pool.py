@@ -270,7 +270,7 @@ class Pool:
         job, node = flight.job, flight.actor.node
         death = self.crew.bury(flight.actor, replace(death, alone=job.alone or self.size == 1))
         again = job.after_death(node, death, self._warn)
-        if again is job and death.cause in (Cause.MEMORY, Cause.GPU):  # the same would happen for ever
+        if again is job and death.cause not in (Cause.CRASH, Cause.HANG):  # it would go on for ever
             self._struck[flight.key] += 1
             if self._struck[flight.key] == STRIKES:
                 raise RunError(

@@ -52,30 +52,34 @@ def share(
         there = f"{'Ray' if len(nodes) == 1 else 'the largest node'} has {max(left) / UNIT:g} left"
         raise ValueError(f"engine.cpus_per_client asks for {cpus / UNIT:g} cores an actor, but {there}: lower it")
 
+    def rooms(cpus: int) -> list[int]:
+        """The number of actors of so many units that fit on each node, by cores and GPUs."""
+        return [_places(node, units, cpus, gpus) for node, units in zip(nodes, left, strict=True)]
+
     def places(cpus: int) -> int:
-        """The number of actors of so many units that fit on the nodes, by cores and GPUs."""
-        return sum(_places(node, room, cpus, gpus) for node, room in zip(nodes, left, strict=True))
+        return sum(rooms(cpus))
 
     if (
         asked := population if dedicated else settings.actors if isinstance(settings.actors, int) else None
     ) is not None:
         actors = asked
         name = f"engine.placement: dedicated with {actors:,} clients" if dedicated else f"engine.actors={actors}"
-        _check_memory(name, actors, nodes, dedicated, each)
+        _check_memory(name, actors, nodes, rooms(cpus or 0), dedicated, each)
         _check_places(name, actors, nodes, places, cpus, gpus)
     elif gpus or cpus:
         actors = places(cpus or 0)
         if not actors:
-            most = max(room for node, room in zip(nodes, left, strict=True) if _places(node, room, 0, gpus))
+            most = max(units for units, room in zip(left, rooms(0), strict=True) if room)
             raise ValueError(
                 f"engine.cpus_per_client={(cpus or 0) / UNIT:g} and engine.gpus_per_client={gpus / UNIT:g}: a node "
                 f"with such GPUs has {most / UNIT:g} cores left at most: lower cpus_per_client"
             )
     else:
         actors = max(1, sum(math.floor(node.cpus) for node in nodes))
-    if asked is None and (fit := _fit(nodes, each)) is not None:
+    room = rooms(cpus or 0) if gpus or cpus else [math.ceil(node.cpus) for node in nodes]
+    if asked is None and (fit := _fit(nodes, room, each)) is not None:
         if not fit:
-            _check_memory("engine.actors=auto", 1, nodes, dedicated, each)
+            _check_memory("engine.actors=auto", 1, nodes, room, dedicated, each)
         actors = min(actors, fit)
     if cpus is None:
         # The largest share with which all actors fit.
@@ -119,8 +123,8 @@ def _left(nodes: Sequence[Node]) -> list[int]:
         raise ValueError(
             f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)"
         )
-    if min(left) < 0:
-        here = next(node.cpus for node in nodes if node.driver)
+    here = next((node.cpus for node in nodes if node.driver), DRIVER_CPUS)
+    if here < DRIVER_CPUS:
         raise ValueError(
             f"the node that the driver runs on has {here:g} cores for Ray, and the driver books {DRIVER_CPUS:g}: "
             "start Ray there with a core (--num-cpus=1), or start the run on another node"
@@ -140,17 +144,20 @@ def _places(node: Node, left: int, cpus: int, gpus: int) -> int:
     return min(bounds, default=2**62)
 
 
-def _fit(nodes: Sequence[Node], each: float) -> int | None:
-    """The number of actors whose memory fits on the nodes; None: not known."""
-    known = [node.memory for node in nodes if node.memory is not None]
-    return None if len(known) < len(nodes) else sum(int(memory // each) for memory in known)
+def _fit(nodes: Sequence[Node], rooms: Sequence[int], each: float) -> int | None:
+    """The number of actors whose memory fits on the nodes that have room for them; None: not known."""
+    known = [(node.memory, room) for node, room in zip(nodes, rooms, strict=True) if node.memory is not None]
+    return None if len(known) < len(nodes) else sum(min(room, int(memory // each)) for memory, room in known)
 
 
-def _check_memory(name: str, actors: int, nodes: Sequence[Node], dedicated: bool, each: float) -> None:
-    fit = _fit(nodes, each)
-    if fit is None or actors <= fit:
+def _check_memory(
+    name: str, actors: int, nodes: Sequence[Node], rooms: Sequence[int], dedicated: bool, each: float
+) -> None:
+    """Raise ValueError if the memory does not suffice. If cores or GPUs do not, `_check_places` says so."""
+    fit = _fit(nodes, rooms, each)
+    if fit is None or min(actors, sum(rooms)) <= fit:
         return
-    known = [node.memory or 0.0 for node in nodes]
+    known = [node.memory or 0.0 for node, room in zip(nodes, rooms, strict=True) if room]
     if not fit:
         raise ValueError(
             f"{name}: an actor needs about {each / 1e9:,.1f} GB of memory (torch, the model's copies in training, data "

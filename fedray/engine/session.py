@@ -32,6 +32,7 @@ from fedray.runs.folder import RunFolder
 
 POLL_SECONDS = 1.0
 KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
+START_SECONDS = 20.0  # until the user hears that the driver waits for a core
 GCS_SECONDS = 40.0  # for Ray's head process (GCS) to be there again; after 60 Ray ends this process without our words
 ADDRESS = re.compile(r"auto|(ray://)?[\w.:\[\]-]+:\d{1,5}")  # of a Ray
 
@@ -168,6 +169,7 @@ def run(assignment: Assignment) -> dict[str, Any]:
     """
     driver = drivers.start(assignment)
     try:
+        _await_start(driver)
         return _watch(driver, assignment.folder)
     finally:
         ray.kill(driver)
@@ -177,6 +179,7 @@ def detach(assignment: Assignment) -> None:
     """Start a driver that outlives this process. Returns once the run is under way, or raises the run's error."""
     driver = drivers.start(assignment, detached=True)
     try:
+        _await_start(driver)
         finished = driver.run.remote()
         while not (events := _ask(driver, 0, assignment.folder)):
             pass
@@ -185,6 +188,13 @@ def detach(assignment: Assignment) -> None:
     except BaseException:  # Ctrl-C too: the run is not detached yet
         ray.kill(driver)
         raise
+
+
+def _await_start(driver: Any) -> None:
+    """Wait until the driver runs. While other runs hold all cores, Ray starts it no sooner; Ctrl-C ends the wait."""
+    answer = driver.events.remote(0, 0.0)
+    while not ray.wait([answer], timeout=START_SECONDS)[0]:
+        print("waiting for the run's driver to start: others hold Ray's cores (see `ray status`)", file=sys.stderr)
 
 
 class _Interrupts:

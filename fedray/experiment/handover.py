@@ -76,7 +76,7 @@ def read_model(config: Config, folder: Path) -> tuple[torch.nn.Module, list[str]
         labels = tokeniser.tokens
         if isinstance(tokeniser, SentencePiece):
             labels = [piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ") for piece in labels]
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         model = MODELS[config.model.kind](config.model.settings, config.features.bins, len(labels)).eval()
     load_weights(model, folder / "model.pt")
     return model, labels

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import socket
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -87,9 +86,9 @@ def use(path: Path) -> bool:
 
 
 def touch(path: Path) -> None:
-    """Note that an entry is used, in its access time: the times of modification identify corpora and weights."""
+    """Note the use of an entry in its lock's time of modification: the entry's own identifies corpora and weights."""
     with suppress(OSError):
-        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+        os.utime(f"{path}.lock")
 
 
 def entry_name(path: Path) -> str | None:

@@ -24,7 +24,7 @@ from fedray.storage.files import faults
 KEY = "[0-9a-f]{20}"
 KINDS = {  # folder -> the names in it
     "corpora": rf"[a-z][a-z0-9-]*-{KEY}",
-    "features": rf"features-{KEY}",
+    "features": rf"features-{KEY}(\.[0-9a-f]{{8}})?",  # made on a type of processor
     "init": rf"{KEY}\.pt",
     "prepared": KEY,
 }
@@ -42,8 +42,7 @@ class Entry:
 
     @property
     def lock(self) -> str:
-        name = re.sub(r"^\.|(\.\d+)?\.(tmp|fetch|removed)$", "", self.path.name)
-        return f"{self.path.with_name(name)}.lock"
+        return _lock(self.path)
 
 
 def entries(root: Path) -> list[Entry]:
@@ -60,9 +59,22 @@ def entries(root: Path) -> list[Entry]:
             )
             if known is not None and not item.is_symlink():
                 with suppress(FileNotFoundError):  # a process that writes has renamed its temporary file
-                    status = item.stat()
-                    found.append(Entry(known, Path(item.path), size_of(item), max(status.st_atime, status.st_mtime)))
+                    path = Path(item.path)
+                    found.append(Entry(known, path, size_of(item), _last_use(path)))
     return sorted(found, key=lambda entry: entry.used)
+
+
+def _lock(path: Path) -> str:
+    name = re.sub(r"^\.|(\.\d+)?\.(tmp|fetch|removed)$", "", path.name)
+    return f"{path.with_name(name)}.lock"
+
+
+def _last_use(path: Path) -> float:
+    """The entry's or its lock's modification: see `cache.touch`. To list a folder changes its access time."""
+    times = [path.stat().st_mtime]
+    with suppress(FileNotFoundError):  # fetched by an older fedray
+        times.append(os.stat(_lock(path)).st_mtime)
+    return max(times)
 
 
 def size_of(item: os.DirEntry[str]) -> int:

@@ -137,9 +137,12 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
             "--scheduler pbt goes on with another trial's model, which the account of privacy does not cover: choose "
             "fifo or asha"
         )
-    if isinstance(first.tracker, MLflow):  # found in the environment of this process, which trials do not see
-        study = replace(study, fixed=[*study.fixed, f"tracker.uri={as_value(str(first.tracker.uri))}"])
+    uri = str(first.tracker.uri) if isinstance(first.tracker, MLflow) else ""
+    if uri:  # found in the environment of this process, which trials do not see
+        study = replace(study, fixed=[*study.fixed, f"tracker.uri={as_value(uri)}"])
     session.connect()
+    if uri.startswith("sqlite:") and len(session.resources()) > 1:
+        raise ValueError(f"tracker.uri={uri} is a file, and trials run on several machines: name an MLflow server")
     study, at_once = _reserved(study, space, first, chosen.samples, options.max_concurrent or sweep.at_once)
     if folder.root is not None:
         folder.root.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,8 @@ def reserve(
 
 def _without_heads(nodes: Sequence[Node], trials: int) -> list[Node]:
     """The nodes without the cores of all trials and drivers, which Ray may place on any node."""
-    return [replace(node, cpus=node.cpus - trials * (HEAD_CPUS + DRIVER_CPUS)) for node in nodes]
+    heads = trials * (HEAD_CPUS + DRIVER_CPUS)
+    return [replace(node, cpus=max(0.0, node.cpus - heads)) for node in nodes]
 
 
 def group(share: Share) -> PlacementGroupFactory:

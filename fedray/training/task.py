@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -124,14 +125,20 @@ class Task(ABC):
     def initial(self) -> Vector:
         """The initial parameters: from `model.init`, else from the model's checkpoint, else random.
 
-        Random weights come from torch's global generator.
+        Random weights come from torch's global generator. ValueError: this machine does not have the file.
         """
         model = self.model()
         init: str | None = self.model_settings.init
         if init is None and isinstance(model, Pretrained):
             model.load_pretrained()
         if init is not None:
-            missing = load_weights(model, Path(init))
+            try:
+                missing = load_weights(model, Path(init))
+            except FileNotFoundError as error:  # the machine that started the run has the file
+                raise ValueError(
+                    f"model.init: {init} is not on {socket.gethostname()}: with several nodes it must lie where all "
+                    "see it, at the same path"
+                ) from error
             if missing:
                 print(f"model.init {init} lacks {', '.join(missing)}: these start from random weights", file=sys.stderr)
         return self.layout.join(model.state_dict())
@@ -155,7 +162,7 @@ class Task(ABC):
     def _built(self) -> tuple[nn.Module, set[str]]:
         """A model with its adapters, and the names of the vector's entries: parameters and running statistics."""
         # Later random numbers must not depend on whether this process has built its model before.
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):  # models are built on the CPU
             model = self.model()
             model = adapt(model, self.adapters) if self.adapters is not None else model
         return model, {name for name, _ in model.named_parameters()} | set(running_statistics(model))

@@ -60,6 +60,13 @@ def test_the_files_of_a_project_are_in_order(tmp_path: Path, capsys: pytest.Capt
     subprocess.run([sys.executable, "-m", "ruff", "format", "--line-length=120", "--diff", "."], cwd=folder, check=True)
 
 
+@pytest.mark.parametrize("name", ["true", "1e5", "null", "0x10"])
+def test_a_folder_may_have_the_name_of_a_value(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write(tmp_path / name, "fednst/embedded")
+    monkeypatch.chdir(tmp_path / name)
+    assert experiment.load("config.yaml")[0].name == name
+
+
 def test_a_corpus_on_disk_asks_for_its_folder(tmp_path: Path) -> None:
     said = project.write(tmp_path / "mine", "configs/fednst/librispeech.yaml")
     assert "  python run.py data.root=FOLDER  # of the corpus librispeech\n" in said

@@ -191,6 +191,25 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     )  # it stays for a while
 
 
+@pytest.mark.long
+def test_a_run_that_waits_for_a_core_says_so(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "START_SECONDS", 0.5)
+    other = ray.remote(num_cpus=ray.cluster_resources()["CPU"])(Held).remote()
+    ray.get(other.ping.remote())
+    threading.Timer(3.0, ray.kill, (other,)).start()
+    assert toys.run(tmp_path / "run", rounds=1)["rounds"] == 1
+    assert "waiting for the run's driver to start: others hold Ray's cores" in capsys.readouterr().err
+
+
+class Held:
+    """An actor of somebody else."""
+
+    def ping(self) -> None:
+        pass
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Ctrl-C as Python handles it: a shell that starts the tests in the background has it ignored."""

@@ -42,8 +42,8 @@ def test_deadlines_are_checked(settings: dict[str, float], words: str) -> None:
 @pytest.mark.parametrize(("error", "cause"), [
     (MemoryError(), Cause.MEMORY),
     (OSError(12, "Cannot allocate memory"), Cause.MEMORY),
-    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), Cause.MEMORY),
-    (RuntimeError("CUDA error: out of memory"), Cause.MEMORY),
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), Cause.GPU_MEMORY),
+    (RuntimeError("CUDA error: out of memory"), Cause.GPU_MEMORY),
     (RuntimeError("CUDA error: device-side assert triggered"), Cause.GPU),
     (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), Cause.GPU),
     (ValueError("CUDA error: is in the transcript"), None),
@@ -71,13 +71,17 @@ def test_what_the_kernel_counts() -> None:
     assert nodes.oom_kills() >= 0
 
 
-MEMORY, CRASH, HANG = (Death(cause, "") for cause in (Cause.MEMORY, Cause.CRASH, Cause.HANG))
+MEMORY, CRASH, HANG, GPU_MEMORY = (
+    Death(cause, "") for cause in (Cause.MEMORY, Cause.CRASH, Cause.HANG, Cause.GPU_MEMORY)
+)
 
 
 @pytest.mark.parametrize(("deaths", "reason"), [
     ([CRASH, CRASH], "killed its actor 2 times (out of memory, or a crash in native code): left out of this round"),
     ([HANG, HANG], "had its actor hang 2 times, beyond engine.deadline: left out of this round"),
     ([MEMORY, MEMORY], None),
+    ([GPU_MEMORY, GPU_MEMORY],  # alone it has the same share
+     "ran out of GPU memory 2 times, within the share of engine.gpus_per_client: left out of this round"),
     ([MEMORY, MEMORY, Death(Cause.MEMORY, "", alone=True)],
      "ran out of memory 3 times, at last while no other client trained: left out of this round"),
     ([Death(Cause.MEMORY, "", alone=True)] * 2,

@@ -19,6 +19,7 @@ import pytest
 from fedray.core.metrics import Metrics
 from fedray.core.types import Change, Client, Evaluation, Layer, Received, RunError, ServerState, Update
 from fedray.engine import session
+from fedray.engine.actors import ClientActor
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import StorageError
 from tests.engine import toys
@@ -170,6 +171,23 @@ def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
         settings = toys.ToySettings(trouble="server", folder=str(disk))
         with pytest.raises(StorageError, match=r"tensorboard.*: cannot be written: No space"):
             toys.play(disk / "run", algorithm=FillingUnjudged, settings=settings, checkpoint_every=9)
+
+
+@pytest.mark.parametrize("error", [StorageError("s3://b/run: ACCESS_DENIED"), PermissionError(13, "Permission denied")])
+def test_a_node_that_may_not_use_the_run_folder_is_named(cluster: None, error: Exception) -> None:
+    class Forbidden:
+        place = "s3://b/run"
+
+        def read(self, name: str) -> bytes:
+            return b"run"
+
+        def write(self, name: str, data: bytes) -> None:
+            raise error
+
+    with pytest.raises(
+        RunError, match=r"node [\d.]+ cannot read and write the run folder s3://b/run \(.*(DENIED|denied)"
+    ):
+        ClientActor._probe(None, Forbidden(), "n")  # type: ignore[arg-type]
 
 
 def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_path: Path) -> None:

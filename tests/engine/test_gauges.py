@@ -17,6 +17,7 @@ from ray.dashboard.modules.reporter.reporter_agent import METRICS_GAUGES
 
 from fedray.core.types import ServerState
 from fedray.engine import driver as drivers
+from fedray.engine.lanes import PHASES
 from fedray.engine.telemetry import gauges
 from fedray.engine.telemetry.gauges import GAUGES, VIRTUAL, Gauges
 from fedray.runs.folder import Progress
@@ -136,10 +137,10 @@ def test_what_goes_wrong_is_said_once_and_costs_no_run(monkeypatch: pytest.Monke
 def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
     told, idle = Gauges("cost"), [0.5] * 20
     told.round(ROW, after(), "dev/wer", idle, 0)
-    started = time.perf_counter()
+    started = time.process_time()  # of a machine that has other work too
     for _ in range(100):
         told.round(ROW, after(), "dev/wer", idle, 0)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 @pytest.mark.long
@@ -182,6 +183,13 @@ def test_every_tag_of_a_query_is_one_of_its_gauge() -> None:
     for _, query in dashboards.queries():
         for name, labels in re.findall(r"\bray_(fedray_\w+)\{([^}]*)\}", query):
             assert set(re.findall(r"(\w+)=", labels)) <= {"run", GAUGES[name][0]}
+
+
+def test_every_phase_of_a_query_is_one_of_a_row() -> None:
+    phases = {"round", "train", "update", "evaluate", "checkpoint", "events", *(f"{name}_actors" for name in PHASES)}
+    patterns = {found for _, query in dashboards.queries() for found in re.findall(r'phase=~?"([^"]+)"', query)}
+    parts = {part for pattern in patterns for part in pattern.split("|")}
+    assert parts and all(any(re.fullmatch(part, phase) for phase in phases) for part in parts), parts
 
 
 def test_the_page_names_every_gauge() -> None:

@@ -177,6 +177,15 @@ def test_what_a_cluster_can_never_give_is_refused(settings: dict, sizes: list, m
         share(EngineSettings(**settings), machines(*sizes))
 
 
+def test_memory_counts_where_actors_can_lie() -> None:
+    nodes = [Node(4, 0, 11e9, True), Node(16, 1, 22e9, False), Node(16, 1, 22e9, False)]
+    assert share(EngineSettings(), nodes, each=10e9).actors == 4, "two beside each GPU, none on the head"
+    with pytest.raises(ValueError, match=r"but Ray has 44\.0 GB for them, enough for 4: lower it"):
+        share(EngineSettings(actors=5), nodes, each=10e9)
+    nodes = [Node(16, 0, 4e9, True), Node(4, 0, 60e9, False)]
+    assert share(EngineSettings(), nodes, each=1e9).actors == 8, "memory bounds the first node, cores the second"
+
+
 def test_dedicated_has_an_actor_for_every_client() -> None:
     assert share(dedicated(), machines((4,)), 6) == Share(6, 0.665, 0)  # 3.99 / 6
     assert share(dedicated(), machines((4, 1)), 3) == Share(3, 1, 0.25)

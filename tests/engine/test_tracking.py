@@ -133,6 +133,7 @@ class TestMLflow:
         assert MLflow(uri="sqlite:///here.db").checked(tmp_path).uri == f"sqlite:///{tmp_path}/here.db"
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
         assert MLflow().checked(tmp_path).uri == "http://tracker:5000"
+        assert MLflow(uri="databricks").checked(tmp_path).uri == "databricks"
         with pytest.raises(ValueError, match="holds a password"):
             MLflow(uri="http://me:secret@tracker").checked(tmp_path)
         with pytest.raises(ValueError, match="is a folder, which MLflow 3 has given up"):

@@ -40,7 +40,8 @@ def made(root: Path, days: float, size: int, number: int = 0) -> Path:
     folder = cache.cached(root / "features" / name, build(size))  # type: ignore[arg-type]
     os.close(cache._used.pop(folder))
     then = time.time() - 86400 * days
-    os.utime(folder, (then, then))
+    for path in (folder, f"{folder}.lock"):
+        os.utime(path, (then, then))
     return folder
 
 
@@ -72,8 +73,17 @@ def test_entries_and_their_last_use(root: Path) -> None:
     ]
     before = old.stat().st_mtime_ns
     assert cache.use(old) and old.stat().st_mtime_ns == before, "times of modification identify data"
-    assert entries.entries(root)[1:2] != [] and time.time() - max(e.used for e in entries.entries(root)) < 60
+    assert {e.path.name for e in entries.entries(root) if time.time() - e.used < 60} >= {old.name}
     os.close(cache._used.pop(old))
+
+
+def test_looking_is_no_use(root: Path) -> None:
+    """To list a folder changes its access time."""
+    old = made(root, 40, 1000)
+    entries.entries(root)
+    assert list(old.iterdir())
+    [entry] = entries.entries(root)
+    assert time.time() - entry.used > 39 * 86400
 
 
 def test_what_is_chosen(root: Path) -> None:

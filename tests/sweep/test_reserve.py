@@ -25,6 +25,7 @@ CLUSTER = [Node(16, 4, None, True), Node(16, 4, None, False)]
         (EngineSettings(gpus_per_client=0), CLUSTER, 4, None, (8, 4)),
         (EngineSettings(), CLUSTER, 100, None, (1, 32)),
         (EngineSettings(gpus_per_client=1), CLUSTER, 4, None, (2, 4)),
+        (EngineSettings(), [Node(0, 0, None, False), Node(8, 0, None, True)], 4, None, (2, 4)),  # a head without cores
     ],
 )
 def test_the_bundles_of_all_trials_fit(

@@ -86,7 +86,7 @@ class MLflow:
                 "the tracker's uri holds a password, which config.yaml would show: set MLFLOW_TRACKING_USERNAME and "
                 "MLFLOW_TRACKING_PASSWORD"
             )
-        if urlsplit(uri).scheme in ("", "file"):
+        if urlsplit(uri).scheme in ("", "file") and uri != "databricks":  # which MLflow reads from its profile
             raise ValueError(f"uri={uri} is a folder, which MLflow 3 has given up: name a file, sqlite:///mlflow.db")
         if uri.startswith("sqlite:///"):
             uri = f"sqlite:///{(base / uri.removeprefix('sqlite:///')).resolve()}"

@@ -16,6 +16,7 @@ from fedray.data.features import audio, store
 from fedray.data.features.log_mel import FLOOR, FeatureSettings, log_mels
 from fedray.data.features.store import FeatureStore, build_features
 from fedray.data.manifest import Manifest
+from fedray.storage.cache_entries import damage, entries
 from tests.small_speech import small_speech
 
 RATE = 16000
@@ -181,6 +182,12 @@ def test_the_store_holds_each_rows_features(tmp_path: Path) -> None:
         np.testing.assert_array_equal(store[row], expected)
     with pytest.raises(ValueError, match="read-only"):
         store[0][0, 0] = 1
+
+
+def test_fedray_cache_lists_them(tmp_path: Path) -> None:
+    made = build_features(manifest_of(tmp_path, 1), RAW, tmp_path / "features", serial)
+    [entry] = entries(tmp_path)
+    assert (entry.kind, entry.path) == ("features", made.folder) and damage(entry) is None
 
 
 def test_same_bits_for_any_order_and_division_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,9 +60,9 @@ def _peak(name: str, batch: int, where: Where) -> Values:
 
 
 def _of_memory(error: Exception) -> bool:
-    """Whether the engine takes an error for a lack of memory."""
+    """Whether the engine takes an error for a lack of GPU memory."""
     found = doom(error)
-    return found is not None and found.death.cause is Cause.MEMORY
+    return found is not None and found.death.cause is Cause.GPU_MEMORY
 
 
 def _too_small(where: Where) -> Values:
