@@ -6,16 +6,16 @@ Tasks. ICASSP 2024.
     theta^0 <- the server's model, which travels to each client once    # H bytes
     delta^0 <- A drawn, B = 0, on the named projections                 # h bytes
     # or until dev stops improving: evaluation.patience
-    for r = 0 .. T - 1:
-        S_r <- a sample of the clients (the paper: all)
-        on each client c in S_r:
+    for t = 0 .. T - 1:
+        S_t <- a sample of the clients (the paper: all)
+        on each client c in S_t:
             # theta^0 frozen; the client keeps Adam's moments
-            delta_c <- Adam(delta^r, D_c, E epochs)
-        delta^{r+1} <- ServerOpt(delta^r, sum_c n_c / n  (delta_c - delta^r))
+            delta_c <- Adam(delta^t, D_c, E epochs)
+        delta^{t+1} <- ServerOpt(delta^t, sum_c n_c / n  (delta_c - delta^t))
     theta_g <- theta^0 + alpha / r B A
 
 `averaging: factors` averages A and B separately, as in the paper. The mean of the products is not the product of the
-means; from a common delta^r they differ in second-order terms only. With `product` the server averages B A, and takes
+means; from a common delta^t they differ in second-order terms only. With `product` the server averages B A, and takes
 the nearest A and B of the same rank for the next round [ours]. With `lora.rank` 0 there are no adapters: the whole
 model is trained and travels, the paper's FedAvg. On one client with all data either is the paper's central model.
 """

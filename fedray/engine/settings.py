@@ -77,8 +77,8 @@ class DeadlineSettings:
 class EngineSettings:
     """How the work is spread over actors.
 
-    Of these settings only `lanes`, `vectorise`, `failures_allowed` and `prepare` change a bit of the result. A client
-    that hangs twice beyond `deadline` fails.
+    Of these settings only `lanes`, `vectorise`, `failures_allowed` and `prepare` change a bit of the result, and on a
+    GPU `placement`, unless `vectorise` is `never`. A client that hangs twice beyond `deadline` fails.
     """
 
     placement: str = "pooled"  # pooled: a few actors play all clients; dedicated: an actor for each client
@@ -94,7 +94,7 @@ class EngineSettings:
     hang_warning_s: float = 60.0  # seconds of silence, at least, after which a warning names an actor and its client
     deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
     checkpoint_every: int = 1  # rounds between two checkpoints
-    keep: int = 2  # latest checkpoints that stay, besides the best one
+    keep: int = 2  # latest checkpoints that stay, besides the first and the best one
     hold_gb: float = 1.0  # memory of an actor for updates that wait for the whole cohort; further ones go to local disk
     prepare: str = "lazy"  # lazy: a client prepares at its first cohort; all: everybody before the first round
 

@@ -58,16 +58,10 @@ def paced_by(config: Config, algorithm: Algorithm) -> str | None:
 
 
 def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mechanism | None:
-    """The mechanism of a run; None: it is not private. ValueError: the guarantee is empty, or cannot be given."""
+    """The mechanism of a run; None: it is not private. ValueError: the guarantee would be empty, or cannot be given."""
     settings, clients = config.privacy, population(config, len(data.client_ids()))
     if not isinstance(settings, Private):
         return None
-    claimed = settings.as_if.population or clients
-    if settings.delta >= 1 / claimed:
-        raise ValueError(
-            f"privacy.delta must be below 1 / population, {1 / claimed:.2g}: otherwise a mechanism that publishes one "
-            "client would pass"
-        )
     layout = getattr(algorithm.task, "layout", None)
     averaged = getattr(config.algorithm.settings, "buffers", "frozen") == "averaged"
     if averaged and layout is not None and layout.moving > layout.trainable:
@@ -86,7 +80,16 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
 
 
 def guarantee_of(config: Config, privacy: Private, clients: int) -> Guarantee:
-    """The guarantee of a run over so many clients. ValueError: no noise gives it, or its cohorts have no account."""
+    """The guarantee of a run over so many clients.
+
+    ValueError: it would be empty, no noise gives it, or its cohorts have no account.
+    """
+    claimed = privacy.as_if.population or clients
+    if privacy.delta >= 1 / claimed:
+        raise ValueError(
+            f"privacy.delta must be below 1 / population, {1 / claimed:.2g}: otherwise a mechanism that publishes one "
+            "client would pass"
+        )
     cohort = config.cohort
     sampling = Sampling(cohort.sampling, cohort.expected(clients), clients, cohort.limit)
     return Guarantee.of(privacy, sampling, config.rounds)
