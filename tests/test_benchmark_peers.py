@@ -82,9 +82,10 @@ def test_an_environment_that_is_not_there(tmp_path: Path) -> None:
         peers.Peers(tmp_path, 2)
 
 
-def test_tiny_numbers_stay_out_of_the_results() -> None:
+def test_tiny_numbers_stay_out_of_the_results(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         peers.main(["--tiny"])
+    assert "--tiny needs --out" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # an actor holds updates without Ray
     from fedray.engine.pool import Pool
 
 BLOCK_BYTES = 64e6  # of all clients' numbers that one job combines
+LEAST_BLOCK = 1024  # numbers of a client in a block
 Distances = npt.NDArray[np.float64]  # [clients, clients]
 
 
@@ -127,7 +128,7 @@ class HeldUpdates:
 
     def blocks(self, job: Job[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
         """The results of `job` for each block of all updates. Blocks travel between actors, not through the driver."""
-        width = max(1024, int(BLOCK_BYTES / 4 / len(self.reports)))
+        width = max(LEAST_BLOCK, int(BLOCK_BYTES / 4 / len(self.reports)))
         spans = [(start, min(start + width, self.packing.size)) for start in range(0, self.packing.size, width)]
         while spans:  # in waves of one block an actor, of which there may be fewer by the next wave
             wave, spans = spans[: self.pool.size], spans[self.pool.size :]

@@ -210,6 +210,8 @@ def test_a_seed_model_learns(folder: Path) -> None:
     assert untrained.metrics["wer"] == 100.0
     rows = untrained.predictions
     assert sum(row["errors"] for row in rows) == sum(row["words"] for row in rows)
+    trained = algorithm.task.evaluate(state.params, data.evaluation("dev"), received.assets, "cpu", True)
+    assert trained.metrics["wer"] < 100.0
 
 
 class NormedNet(nn.Module):

@@ -32,7 +32,10 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, module, raising=False)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in ("fednst/embedded", *KINDS) else pytest.mark.long) for name in RUNS],
+)
 def test_a_project_has_the_settings_of_its_configuration(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,9 +13,9 @@ from fedray.experiment.config import Config
 from fedray.experiment.pretraining import PretrainingConfig
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
-api = pytest.importorskip("docs.hooks.api", reason="pip install fedray[docs]")
+pytest.importorskip("griffe", reason="pip install fedray[docs]")
 
-from docs.hooks import command_line, configuration, settings  # noqa: E402
+from docs.hooks import api, command_line, configuration, settings
 
 CLASSES = sorted(
     settings.reachable(Config, CORPORA) | settings.reachable(PretrainingConfig, CORPORA), key=lambda cls: cls.__name__

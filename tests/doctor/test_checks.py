@@ -53,6 +53,7 @@ def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, listen
 
 def test_something_else_at_the_address(listening: socket.socket) -> None:
     def serve() -> None:
+        listening.settimeout(60)
         with listening.accept()[0] as line:
             line.recv(100)
             line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -60,7 +61,7 @@ def test_something_else_at_the_address(listening: socket.socket) -> None:
     server = threading.Thread(target=serve)
     server.start()
     assert not checks.answers(f"127.0.0.1:{listening.getsockname()[1]}")
-    server.join()
+    server.join(60)
 
 
 def test_the_port_of_ray_answers(cluster: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +161,9 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 rounds on 4 client actors with 2 cores and 0.25 GPUs each" in text
     hours = sum(by_hand().seconds.values()) / 3600
     assert f"{hours * 8:.2f} core-hours and {hours * 1:.2f} GPU-hours" in text and "50 steps of 50 ms" in text
+    assert "personal scores" not in text
+    scored = replace(config, evaluation=replace(config.evaluation, personal_final=True))
+    assert "personal scores   not counted" in estimate.page(scored, by_hand(), MEASURED, Share(4, 2.0, 0.25), 50)
 
 
 def test_what_the_command_line_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

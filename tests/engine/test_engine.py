@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 
 from fedray.core.strategies import ByLoss
@@ -185,6 +185,8 @@ def test_a_round_in_which_nobody_answers_changes_what_the_server_learnt_only(tmp
     toys.play(tmp_path, rounds=1, settings=toys.ToySettings(trouble="raise", troubled=everybody), failures_allowed=1.0)
     (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
     assert row["clients/ok"] == 0 and row["clients/failed"] == 6 and row["train/loss"] is None
+    _, learnt, before = first_round(toys.assignment(tmp_path / "reference"))
+    np.testing.assert_allclose(RunFolder(tmp_path).load(1).state.params, before + learnt, rtol=1e-6)
 
 
 def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
@@ -203,8 +205,6 @@ def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_gpus_that_ray_counts_and_torch_does_not_see_are_refused(tmp_path: Path) -> None:
-    given = toys.assignment(tmp_path)
-    actor = ray.remote(num_cpus=0.1)(ClientActor).remote(given.program, given.assets, 0.25, 1e9, False, "test", None)
+def test_gpus_that_ray_counts_and_torch_does_not_see_are_refused() -> None:
     with pytest.raises(RunError, match="torch finds none: set engine.gpus_per_client=0"):
-        ray.get(actor.ping.remote(None))
+        ClientActor.ping(SimpleNamespace(gpus=0.25), None)  # type: ignore[arg-type]

@@ -173,6 +173,19 @@ def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
             toys.play(disk / "run", algorithm=FillingUnjudged, settings=settings, checkpoint_every=9)
 
 
+class Unsaved(toys.Toy):
+    def export(self, state: ServerState, folder: Path) -> None:
+        raise OSError("the model cannot be saved")
+
+
+def test_a_run_whose_model_cannot_be_saved_has_no_results_and_goes_on(straight: Path, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="the model cannot be saved"):
+        toys.play(tmp_path, algorithm=Unsaved)
+    assert (tmp_path / "predictions.tsv").exists() and not (tmp_path / "results.json").exists()
+    toys.play(tmp_path)
+    same(tmp_path, straight, 4)
+
+
 @pytest.mark.parametrize("error", [StorageError("s3://b/run: ACCESS_DENIED"), PermissionError(13, "Permission denied")])
 def test_a_node_that_may_not_use_the_run_folder_is_named(cluster: None, error: Exception) -> None:
     class Forbidden:

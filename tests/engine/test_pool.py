@@ -153,10 +153,19 @@ def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Po
     pool.close()
 
 
-@pytest.mark.parametrize("wish", [Wish.AFTER_ROUND, Wish.NOW])
-def test_who_hangs_is_not_waited_for(started: Callable[..., Pool], wish: Wish) -> None:
+def test_who_is_to_end_now_waits_for_nobody(started: Callable[..., Pool]) -> None:
+    pool, since = started(wish=lambda: Wish.NOW), time.monotonic()
+    with pytest.raises(Stopped):
+        pool.run({0: Double(1, 20.0)})
+    assert time.monotonic() - since < 15
+    for actor in pool.crew.actors.values():
+        ray.kill(actor.handle)
+
+
+def test_who_hangs_is_not_waited_for(started: Callable[..., Pool]) -> None:
     said: list[str] = []
-    pool = started(hangs=Hangs(0.05, said.append), wish=lambda: wish if said else Wish.NOT_YET, warn=said.append)
+    wish = lambda: Wish.AFTER_ROUND if said else Wish.NOT_YET  # noqa: E731
+    pool = started(hangs=Hangs(0.05, said.append), wish=wish, warn=said.append)
     since = time.monotonic()
     with pytest.raises(Stopped):
         pool.run({0: Double(1, 60.0)})

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 from fedray.engine import session
 from fedray.engine.resources import ACTOR_BYTES, DRIVER_CPUS, Node, Share, share
@@ -282,3 +284,17 @@ def test_resources_are_those_of_the_nodes_that_live(cluster: None) -> None:
 def test_wrong_settings_are_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EngineSettings(**settings)
+
+
+@pytest.mark.parametrize("asked", ["", "1"])
+def test_the_dashboard_starts_where_it_is_asked_for(
+    asked: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("FEDRAY_DASHBOARD", asked)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: given.update(options) or SimpleNamespace(dashboard_url="a:1"))
+    session.connect()
+    assert given["include_dashboard"] is bool(asked) and given["address"] == "local"
+    assert ("Ray's dashboard: http://a:1" in capsys.readouterr().err) is bool(asked)

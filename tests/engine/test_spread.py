@@ -88,6 +88,7 @@ def test_any_number_of_actors_gives_the_same_bits(alone: bytes, tmp_path: Path, 
     assert theta_0(spreading(tmp_path, actors)) == alone
 
 
+@pytest.mark.long
 def test_actors_of_ray_give_the_same_bits(alone: bytes, tmp_path: Path, on_ray: None) -> None:
     assert theta_0(spreading(tmp_path, 3)) == alone
     assert len(list(tmp_path.glob("pid-*"))) == PARTS, "an actor had no part"

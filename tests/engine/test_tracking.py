@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -195,6 +196,29 @@ class TestWandB:
         monkeypatch.setitem(sys.modules, "wandb", None)
         with pytest.raises(ValueError, match=r'tracker.kind wandb needs wandb: pip install "fedray\[wandb\]"'):
             WandB().checked(tmp_path)
+
+
+def test_a_row_that_is_refused_keeps_no_results(tmp_path: Path) -> None:
+    ended: list[Any] = []
+
+    class Refusing:
+        id = "1"
+
+        def log(self, values: dict[str, float], step: int) -> None:
+            raise ValueError("a number that it does not take")
+
+        def close(self, status: str, results: dict[str, float], files: Path) -> None:
+            ended.extend([status, results, sorted(path.name for path in files.iterdir())])
+
+    said: list[str] = []
+    tracking = Tracking(MLflow(), Card("toy"), RunFolder(tmp_path), said.append)
+    tracking._tracker = SimpleNamespace(open=lambda *_: Refusing())  # type: ignore[assignment]
+    (tmp_path / "config.yaml").write_text("name: toy\n")
+    tracking.begin()
+    tracking.log({"train/loss": 1.0}, 1)
+    tracking.close("finished", {"best": {"test/wer": 7.0}})
+    assert ended == ["finished", {"best/test/wer": 7.0}, ["config.yaml"]]
+    assert said[-1] == "tracker mlflow failed 2 times; rounds 1 are missing there (metrics.jsonl has them)"
 
 
 def test_names_are_flat() -> None:

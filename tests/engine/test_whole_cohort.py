@@ -101,17 +101,14 @@ def test_actors_of_ray_with_all_on_disk_give_the_same_bits(played: Callable[[str
     same(tmp_path, played("layerwise_pruning"), 2)
 
 
-def test_the_same_bits_however_the_vector_is_cut(
-    straight: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks of a cohort's parameters: here one of all 1,000, elsewhere 64 MB."""
-    kind, _ = straight
-    values = np.random.default_rng(0).standard_normal((6, 5000)).astype(np.float32)
-    if hasattr(strategy(kind), "combine"):
-        whole = strategy(kind).combine(values)
-        parts = np.concatenate([strategy(kind).combine(values[:, i : i + 1024]) for i in range(0, 5000, 1024)])
-        assert whole.tobytes() == parts.tobytes()
-    assert held.BLOCK_BYTES >= 1e6
+@pytest.mark.parametrize("kind", ["median", "krum"])
+def test_the_bits_of_any_blocks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a cohort's parameters: one of all 1,000, and seven."""
+    toys.play(tmp_path / "whole", strategy=strategy(kind), rounds=2)
+    monkeypatch.setattr(held, "BLOCK_BYTES", 0)
+    monkeypatch.setattr(held, "LEAST_BLOCK", 150)
+    toys.play(tmp_path / "cut", strategy=strategy(kind), rounds=2, actors=2)
+    same(tmp_path / "cut", tmp_path / "whole", 2)
 
 
 def test_who_was_left_out_is_written_down(straight: tuple[str, Path]) -> None:

@@ -16,7 +16,7 @@ from tests import speech
 
 
 @pytest.fixture
-def made(tmp_path: Path, cluster: None) -> tuple:
+def made(tmp_path: Path, no_ray: None) -> tuple:
     speech.write_corpus(tmp_path / "tones", speakers=4)
     loaded, source = launch.load(
         speech.settings(tmp_path / "tones", cohort={"size": 1}, engine={"lanes": 2, "actors": 2})

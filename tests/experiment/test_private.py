@@ -68,7 +68,7 @@ def test_section_values_are_checked() -> None:
             load("fedavg/keywords", [f"privacy={given}"])
 
 
-def test_tokens_from_the_clients_are_refused(tmp_path: Path) -> None:
+def test_tokens_from_the_clients_are_refused(no_ray: None, tmp_path: Path) -> None:
     speech.write_corpus(tmp_path)
     given = speech.settings(tmp_path)
     given["data"].pop("server")

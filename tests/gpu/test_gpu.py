@@ -43,7 +43,11 @@ def without(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
 
 
-@pytest.mark.parametrize("name", [name for name in CHECKS if name != "sharing"])  # which starts processes: see below
+# Not `sharing`, which starts processes: see below.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name == "algorithms")) for name in CHECKS if name != "sharing"],
+)
 def test_a_check_on_the_processor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDRAY_SPEECH", raising=False)
     rows: list[Row] = []

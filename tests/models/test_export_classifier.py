@@ -45,6 +45,7 @@ def test_the_script_says_what_the_task_says(
         for row in task.evaluate(params, data.evaluation("test"), {}, "cpu", True).predictions
     }
     assert len(set(said.values())) > 1, "one answer for all clips: the test tests nothing"
+    monkeypatch.setitem(sys.modules, "fedray", None)  # an import fails
     for utterance, answer in said.items():
         monkeypatch.setattr(sys, "argv", ["example.py", str(tmp_path / utterance)])
         runpy.run_path(str(tmp_path / "model" / "example.py"))

@@ -86,6 +86,8 @@ def test_onnxruntime_says_what_the_model_says(name: str, tmp_path: Path) -> None
             expected = model.unpadded(torch.stack([log_mels(wave, SETTINGS) for wave in waves]))
         (found,) = session.run(None, {"waveform": waves.numpy()})
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-4, rtol=0)
+        if frames == longest:  # the three shorter ones compare the model in training
+            continue
         lengths = torch.full((batch,), frames)
         with torch.no_grad():
             trained = model(torch.stack([log_mels(wave, SETTINGS) for wave in waves]), lengths)

@@ -25,6 +25,7 @@ def audited(folder: Path, seed: int = 0) -> Path:
     return run
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_report_shows_what_an_attacker_finds(tmp_path: Path) -> None:
     for seed in (0, 1):
         audited(tmp_path / str(seed), seed)
@@ -39,6 +40,7 @@ def test_a_report_shows_what_an_attacker_finds(tmp_path: Path) -> None:
     assert "<h2>Audit</h2>" in page.read_text()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_layers_have_a_table(tmp_path: Path) -> None:
     run = write(tmp_path / "run")
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -211,6 +211,7 @@ def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         further.tables(report.read(undone, target=5.0))
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_last_row_of_a_run_without_arrivals(tmp_path: Path) -> None:
     run = add_devices(write(tmp_path / "run", config()), [trip(1, "ann", "fast", fate="lost")], SIZES)
     found = report.read(run)

@@ -47,6 +47,7 @@ def test_personal_scores_are_compared_with_those_of_the_shared_model_alone(tmp_p
     assert "007" in (tmp_path / "out" / "figures" / "personal-personal-test-wer.svg").read_text()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_run_folders_with_the_former_names_are_read(tmp_path: Path) -> None:
     """Personal scores were called own: own.tsv, "own" in results.json, own/... in rows, sweeps and their figures."""
     run = remembering(tmp_path / "run")

@@ -52,6 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_is_of_bleu(folder: Path, tmp_path: Path) -> None:
     found = report.read(folder)
     assert found.metric == "test/bleu" and signatures("zh")["bleu"] in found.caption

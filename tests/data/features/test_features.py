@@ -23,6 +23,11 @@ RATE = 16000
 RAW = FeatureSettings(normalise="none")
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
 def tone(seconds: float, hertz: float = 1000.0, rate: int = RATE) -> np.ndarray:
     return (0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
 
