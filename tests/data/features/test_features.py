@@ -179,7 +179,9 @@ def test_settings_that_cannot_be(wrong: dict) -> None:
 
 def test_the_store_holds_each_rows_features(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, 5)
-    store = build_features(manifest, FeatureSettings(), tmp_path / "cache", serial)
+    store = build_features(manifest, FeatureSettings(), tmp_path / "features", serial)
+    [entry] = entries(tmp_path)  # of `fedray cache`
+    assert (entry.kind, entry.path) == ("features", store.folder) and damage(entry) is None
     assert len(store) == 5 and store.bins == 40 and store.broken == {}
     for row, utterance in enumerate(manifest):
         expected = log_mels(audio.read(utterance.path, RATE), FeatureSettings()).numpy().astype(np.float16)
@@ -187,12 +189,6 @@ def test_the_store_holds_each_rows_features(tmp_path: Path) -> None:
         np.testing.assert_array_equal(store[row], expected)
     with pytest.raises(ValueError, match="read-only"):
         store[0][0, 0] = 1
-
-
-def test_fedray_cache_lists_them(tmp_path: Path) -> None:
-    made = build_features(manifest_of(tmp_path, 1), RAW, tmp_path / "features", serial)
-    [entry] = entries(tmp_path)
-    assert (entry.kind, entry.path) == ("features", made.folder) and damage(entry) is None
 
 
 def test_same_bits_for_any_order_and_division_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
