@@ -54,7 +54,9 @@ def tables(comparison: Comparison) -> list[Further]:
             "counted is 1 where all clients are equal, and 1 / clients where it is always the same one."
         )
         found.append(Further("Devices", [_row(group) for group in with_devices], caption, ("virtual hours",)))
+    spent = privacy.spent(comparison.groups)
     audited, layers = privacy.audits(comparison.groups), privacy.layers(comparison.groups)
+    found += [Further("Privacy", spent, privacy.SPENT, ("epsilon",))] * bool(spent)
     found += [Further("Audit", audited, privacy.AUDIT, ("AUROC",))] * bool(audited)
     found += [Further("Bounds by layer", layers, privacy.LAYERS, ("bound", "clipped (%)"))] * bool(layers)
     return found

@@ -204,6 +204,11 @@ def _standard(comparison: Comparison) -> list[Figure]:
     kinds = ("traffic/total_bytes", "traffic/formula_bytes") if alone else ("traffic/total_bytes",)
     traffic = tuple(name for name in kinds if name in has)
     found += [Curves(traffic, title="Traffic, up and down")] if traffic else []
+    spent = {"privacy/epsilon": "Epsilon spent", "privacy/snr": "Signal to noise"}
+    found += [Curves((name,), title=words) for name, words in spent.items() if name in has]
+    clipped = tuple(sorted(name for name in has if name.partition("|")[0] == "privacy/clipped"))
+    if clipped and (len(clipped) == 1 or alone and len(clipped) <= len(COLOURS)):
+        found.append(Curves(clipped, title="Share of clients clipped"))
     if any(
         run.predictions is not None and run.predictions.counts("best", comparison.metric) for run in comparison.runs
     ):

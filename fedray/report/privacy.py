@@ -15,13 +15,23 @@ AUDIT = (
     "one of each apart. The rate at 1 % false positives and the lower bounds on epsilon hold with 95 % confidence. A "
     "bound above the claimed epsilon refutes it; one below proves nothing."
 )
+SPENT = (
+    "Epsilon is the guarantee of each client at the delta beside it: that of the larger federation where `as_if` "
+    "claims one, and that of the clients that were played. Signal to noise and the share of clients whose update was "
+    "longer than its bound are means over the rounds. Choosing among several private runs spends more than one run."
+)
 LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."
 Row = dict[str, str]
 
 
+def spent(groups: Sequence[Group]) -> list[Row]:
+    """A row for each finished private run."""
+    return [_spent(group, run) for group in groups for run in group.finished if part(run, "privacy")]
+
+
 def audits(groups: Sequence[Group]) -> list[Row]:
     """A row for each audited run."""
-    return [_audit(group, run) for group in groups for run in group.finished if _part(run, "audit")]
+    return [_audit(group, run) for group in groups for run in group.finished if part(run, "audit")]
 
 
 def layers(groups: Sequence[Group]) -> list[Row]:
@@ -29,8 +39,25 @@ def layers(groups: Sequence[Group]) -> list[Row]:
     return [row for group in groups for row in _layers(group)]
 
 
+def _spent(group: Group, run: Run) -> Row:
+    found = part(run, "privacy")
+    columns = dict.fromkeys(name for row in run.rows for name in row if name.partition("|")[0] == "privacy/clipped")
+    clipped = [share for name in columns if (share := _mean([run], name)) is not None]
+    simulated = _number(found["epsilon_simulated"], 3) or "no guarantee" if "epsilon_simulated" in found else ""
+    return {
+        "": group.label,
+        "seed": str(run.settings.get("seed", "")),
+        "epsilon": _number(found.get("epsilon"), 3) or "no guarantee",
+        "epsilon as simulated": simulated,
+        "delta": f"{found['delta']:g}",
+        "noise multiplier": _number(found.get("noise"), 3),
+        "signal to noise": _number(_mean([run], "privacy/snr"), 2),
+        "clipped (%)": _percent(float(np.mean(clipped))) if clipped else "",
+    }
+
+
 def _audit(group: Group, run: Run) -> Row:
-    found = _part(run, "audit")
+    found = part(run, "audit")
     rate, low, high = (_percent(found.get(f"true_positives{end}")) for end in ("", "_low", "_high"))
     return {
         "": group.label,
@@ -49,17 +76,19 @@ def _layers(group: Group) -> Iterator[Row]:
     names = [name for run in group.runs for row in run.rows[:1] for name in row if name.startswith("privacy/bound|")]
     for name in dict.fromkeys(names):
         layer = name.partition("|")[2]
-        bound, clipped = (_mean(group, f"privacy/{what}|{layer}") for what in ("bound", "clipped"))
+        bound, clipped = (_mean(group.runs, f"privacy/{what}|{layer}") for what in ("bound", "clipped"))
         yield {"": group.label, "layer": layer, "bound": _number(bound, 4), "clipped (%)": _percent(clipped)}
 
 
-def _part(run: Run, name: str) -> dict[str, Any]:
-    part = (run.results or {}).get(name)
-    return part if isinstance(part, dict) else {}
+def part(run: Run, name: str) -> dict[str, Any]:
+    """A section of results.json; empty where there is none."""
+    found = (run.results or {}).get(name)
+    return found if isinstance(found, dict) else {}
 
 
-def _mean(group: Group, metric: str) -> float:
-    return float(np.nanmean(np.concatenate([run.column(metric) for run in group.runs])))
+def _mean(runs: Sequence[Run], metric: str) -> float | None:
+    values = np.concatenate([run.column(metric) for run in runs])
+    return float(np.nanmean(values)) if np.isfinite(values).any() else None
 
 
 def _number(value: object, digits: int) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import cell, rich_text
-from fedray.report import targets
+from fedray.report import privacy, targets
 from fedray.report.comparison import Comparison
 from fedray.report.effort import spent
 from fedray.report.groups import SEEDS, Group
@@ -151,6 +151,9 @@ def as_csv(comparison: Comparison) -> str:
             line |= {f"best {name}": value for name, value in run.best.items() if name != "round"}
             totals = ("traffic/", "clients/", "time/", "engine/", "virtual/")
             line |= {name: run.value(name) for name in run.metrics if name.startswith(totals)}
+            line |= {
+                f"privacy {name}": value for name, value in privacy.part(run, "privacy").items() if name != "rounds"
+            }
             line |= targets.of_run(run, target) if target is not None else {}
             lines.append(line)
     file = io.StringIO()

@@ -32,6 +32,7 @@ from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
 SCORES = {"seed": {"round": 0}, "best": {"round": 4}}
+PRIVATE = {"privacy/epsilon": 2.0, "privacy/snr": 0.5}
 RESULTS = SCORES | {"rounds": 4, "traffic/total_bytes": 0, "clients/failed": 0, "time/total_s": 1.0}
 
 
@@ -135,7 +136,7 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
     )
     display.show(Event(7, "round", {"row": row(7), "rounds": 9}))
     display.show(Event(8, "round", {"row": row(8), "rounds": 9}))
-    display.show(Event(9, "round", {"row": row(9) | {"virtual/hours": 1.25}, "rounds": 9}))
+    display.show(Event(9, "round", {"row": row(9) | {"virtual/hours": 1.25, **PRIVATE}, "rounds": 9}))
     rounds = [f"round {round}/9  train/loss 1.00  1.5 clients/s" for round in range(3, 9)]
     assert said.getvalue().splitlines() == [
         "(2 rounds before)",
@@ -143,7 +144,7 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
         "/runs/[x] is written",
         "training: 2 of 8",
         rounds[5],
-        "round 9/9  train/loss 1.00  1.25 virtual hours  1.5 clients/s",
+        "round 9/9  train/loss 1.00  1.25 virtual hours  epsilon 2  signal to noise 0.5  1.5 clients/s",
     ]
 
 
@@ -204,10 +205,8 @@ def test_a_run_that_waits_for_a_core_says_so(
 
 
 class Held:
-    """An actor of somebody else."""
-
     def ping(self) -> None:
-        pass
+        """An actor of somebody else."""
 
 
 @pytest.fixture

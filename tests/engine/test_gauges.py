@@ -19,7 +19,7 @@ from fedray.core.types import ServerState
 from fedray.engine import driver as drivers
 from fedray.engine.lanes import PHASES
 from fedray.engine.telemetry import gauges
-from fedray.engine.telemetry.gauges import GAUGES, VIRTUAL, Gauges
+from fedray.engine.telemetry.gauges import GAUGES, PRIVATE, VIRTUAL, Gauges
 from fedray.runs.folder import Progress
 from tests import dashboards
 from tests.engine import toys
@@ -38,6 +38,10 @@ ROW = {
     "virtual/hours": 6.5,
     "virtual/staleness": 1.5,
     "virtual/wasted_share": 0.25,
+    "privacy/epsilon": 1.5,
+    "privacy/snr": 3.0,
+    "privacy/clipped|encoder": 0.5,
+    "privacy/clipped|out": 0.75,
 }
 Values = dict[tuple[str, ...], float]
 
@@ -95,6 +99,10 @@ def test_a_round(recorded: Values) -> None:
         ("fedray_virtual_hours", run): 6.5,
         ("fedray_staleness", run): 1.5,
         ("fedray_wasted_share", run): 0.25,
+        ("fedray_privacy_epsilon", run): 1.5,
+        ("fedray_privacy_snr", run): 3.0,
+        ("fedray_privacy_clipped", run, "encoder"): 0.5,
+        ("fedray_privacy_clipped", run, "out"): 0.75,
         ("fedray_cache_hits", run, "init"): 1,
         ("fedray_cache_misses", run, "init"): 0,
         ("fedray_cache_hits", run, "prepared"): 3,
@@ -145,8 +153,8 @@ def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
 
 @pytest.mark.long
 def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> None:
-    """Without a dashboard too; and what the driver set goes with the driver. The toy has no devices."""
-    expected = GAUGES.keys() - VIRTUAL
+    """Without a dashboard too; and what the driver set goes with the driver. The toy has no devices, and no privacy."""
+    expected = GAUGES.keys() - VIRTUAL - PRIVATE
     address = next(
         f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in ray.nodes() if node["Alive"]
     )

@@ -52,6 +52,34 @@ def test_layers_have_a_table(tmp_path: Path) -> None:
     assert "## Audit" not in text
 
 
+def private(folder: Path, seed: int, **spent: object) -> Path:
+    run = write(folder, config(seed=seed))
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row |= {"privacy/epsilon": 1.0 + row["round"], "privacy/snr": 0.25 * row["round"], "privacy/clipped": 0.5}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    results = json.loads((run / "results.json").read_text())
+    results["privacy"] = {"delta": 1e-7, "noise": 0.61, "rounds": len(rows), "epsilon": 8.0} | spent
+    (run / "results.json").write_text(json.dumps(results))
+    return run
+
+
+def test_a_private_run_shows_what_it_spent(tmp_path: Path) -> None:
+    private(tmp_path / "0", 0, epsilon_simulated=None)
+    private(tmp_path / "1", 1)
+    found = report.read(tmp_path)
+    page = Path(found.save(tmp_path / "out"))
+    text = page.with_suffix(".md").read_text()
+    assert "## Privacy" in text and "| 8.000 | no guarantee | 1e-07 | 0.610 | 0.50 | 50 |" in text
+    assert "| 8.000 |  | 1e-07 |" in text
+    figures = {path.stem for path in (tmp_path / "out" / "figures").glob("*.png")}
+    assert {"curves-privacy-epsilon", "curves-privacy-snr", "curves-privacy-clipped"} <= figures
+    table = (tmp_path / "out" / "report.csv").read_text().splitlines()
+    assert {"privacy epsilon", "privacy epsilon_simulated", "privacy delta", "privacy noise"} <= set(
+        table[0].split(",")
+    )
+
+
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     run = audited(tmp_path / "run")
     (run / "audit.tsv").write_text("client\tinside\tscore\nann\n")

@@ -4,9 +4,7 @@ Agarwal, Kairouz, Liu. The Skellam Mechanism for Differentially Private Federate
 conditional rounding as in Kairouz, Liu, Steinke. The Distributed Discrete Gaussian Mechanism for Federated Learning
 with Secure Aggregation. ICML 2021. A client
 
-1. rotates its update, so that no number stands out: random signs, then the orthonormal cosine transform of the numbers
-   as rows and columns, whose short lines stay in the processor's cache. The papers take Walsh-Hadamard's, which needs a
-   power of two: up to twice the numbers, and a multiple of the time;
+1. rotates its update, so that no number stands out: random signs, then an orthonormal transform (`rotation`);
 2. multiplies it by `scale`, and rounds each number up or down at random, without bias. It draws again if the rounded
    norm is above `rounded_bound`;
 3. adds its share of the noise. Sums of Skellam numbers are Skellam, so a simulation draws the cohort's noise once.
@@ -24,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from fedray.core.privacy.rotation import norm, rotate, rotate_back, rounded, shape_for
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
 
@@ -59,14 +58,12 @@ class Encoding:
 
     @functools.cached_property
     def shape(self) -> tuple[int, int]:
-        """The rows and columns of the transform: near to a square, of fast lengths, with the fewest numbers in all."""
-        root = math.isqrt(self.size)
-        rows = range(max(root // 2, 1), root + 1)
-        return min(((each, _fast(-(-self.size // each))) for each in rows if each == _fast(each)), key=math.prod)
+        """The rows and columns of the rotation."""
+        return shape_for(self.size)
 
     @property
     def length(self) -> int:
-        """Numbers on the way: `size`, and at most a few percent more for a fast transform."""
+        """Numbers on the way: `size`, and at most a few percent more for the rotation."""
         return math.prod(self.shape)
 
     @property
@@ -79,8 +76,8 @@ class Encoding:
         """The factor s before rounding: the largest at which `deviations` of the sum fit, k sqrt(V(s)) = 2^(bits - 1).
 
         With n clients, d numbers and the rounded bound B(s), V(s) = (n s C)^2 / d + n / 4 + (z B(s))^2 n / shares
-        bounds the mean variance of the numbers: the sum of n equal updates, rotated; rounding; noise. The cosine
-        transform may give single numbers four times the mean of the first term.
+        bounds the mean variance of the numbers: the sum of n equal updates, rotated; rounding; noise. The rotation
+        may give single numbers twice the mean of the first term.
         """
         most = self.half / self.bound * math.sqrt(self.length)  # more than one client's update could have
         return float(scipy.optimize.brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
@@ -107,19 +104,15 @@ class Encoding:
         """A clipped update as numbers modulo 2^bits, without noise: uint32 [length]. `generator`: of the rounding."""
         padded = np.zeros(self.length, np.float32)
         np.multiply(delta, signs[: self.size], out=padded[: self.size])
-        rotated = scipy.fft.dctn(padded.reshape(self.shape), norm="ortho", overwrite_x=True).ravel()
-        norm = math.sqrt(_squares(rotated))
-        assert norm <= self.bound * (1 + MARGIN), f"the update's norm is {norm}, above its bound {self.bound}"
+        rotated = rotate(padded.reshape(self.shape)).ravel()
+        length = norm(rotated)
+        assert length <= self.bound * (1 + MARGIN), f"the update's norm is {length}, above its bound {self.bound}"
         # What float32 has left above the bound would be many whole numbers at a fine scale.
-        exact = rotated.astype(np.float64)
-        exact *= self.scale * self.bound / max(norm, self.bound)
-        most = self.rounded_bound**2
+        factor, most = self.scale * self.bound / max(length, self.bound), self.rounded_bound**2
         while True:
-            rounded = generator.random(self.length)
-            rounded += exact
-            np.floor(rounded, out=rounded)
-            if _squares(rounded) <= most:
-                return self._modulo(rounded.astype(np.int64))
+            numbers, squares = rounded(rotated, factor, self.bits, generator)
+            if squares <= most:
+                return numbers
 
     def noise_of(self, clients: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
         """The noise in the sum of `clients` clients, one draw with the distribution of the sum of theirs: [length]."""
@@ -128,13 +121,13 @@ class Encoding:
 
     def decode(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger], signs: Signs) -> Vector:
         """The sum of updates, float32 [size], of a sum of encoded updates and noise; both may have wrapped around."""
-        rotated = scipy.fft.idctn((self._centred(total) / self.scale).reshape(self.shape), norm="ortho").ravel()
+        rotated = rotate_back((self._centred(total) / self.scale).reshape(self.shape)).ravel()
         decoded: Vector = (rotated * signs)[: self.size].astype(np.float32)
         return decoded
 
     def norm(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> float:
         """The Euclidean norm of a sum, which the rotation leaves as it is."""
-        return math.sqrt(_squares(self._centred(total))) / self.scale
+        return norm(self._centred(total)) / self.scale
 
     def divergence(self, order: int) -> float:
         """`renyi` of this order for one client, in a round where `shares` clients answer; infinite without noise."""
@@ -168,16 +161,6 @@ def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding
     """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum."""
     enough = settings.secure(cohort).fewest
     return Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
-
-
-def _squares(values: npt.NDArray[np.floating]) -> float:
-    # Not by a product of BLAS: its bits depend on the number of threads.
-    return float(np.sum(np.square(values, dtype=np.float64)))
-
-
-def _fast(length: int) -> int:
-    """The next length that the transform is fast at."""
-    return int(scipy.fft.next_fast_len(length, real=True))
 
 
 def renyi(order: npt.ArrayLike, two: float, one: float, variance: float) -> npt.NDArray[np.float64]:

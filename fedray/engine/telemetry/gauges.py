@@ -21,6 +21,11 @@ VIRTUAL = {  # of runs with devices: gauge -> its value in metrics.jsonl
     "fedray_staleness": "virtual/staleness",
     "fedray_wasted_share": "virtual/wasted_share",
 }
+PRIVATE = {  # of private runs; columns of layers are KEY|LAYER
+    "fedray_privacy_epsilon": "privacy/epsilon",
+    "fedray_privacy_snr": "privacy/snr",
+    "fedray_privacy_clipped": "privacy/clipped",
+}
 REPEAT_SECONDS = 5.0  # Ray drops a gauge that is not set for about 20 s, and rounds may be longer
 GAUGES = {  # name -> tag beside `run` (or none), description
     "fedray_round": ("", "rounds done"),
@@ -42,6 +47,15 @@ GAUGES = {  # name -> tag beside `run` (or none), description
     "fedray_virtual_hours": ("", "virtual hours, since the run began; only of runs with devices, as the next two"),
     "fedray_staleness": ("", "how many rounds the models of the last arrivals were behind, the mean over them"),
     "fedray_wasted_share": ("", "share of the devices' time (0..1) that was spent in vain, since the run began"),
+    "fedray_privacy_epsilon": (
+        "",
+        "epsilon after the rounds done, at the delta of the configuration; only of private runs, as the next two",
+    ),
+    "fedray_privacy_snr": ("", "norm of the signal over that of the noise in the mean of the last round"),
+    "fedray_privacy_clipped": (
+        "layer",
+        "share of the last round's clients (0..1) whose update was longer than its bound",
+    ),
     "fedray_cache_hits": (
         "cache",
         "initial models and first client states found in the cache, since the driver started",
@@ -104,6 +118,10 @@ class Gauges:
                 self._set("fedray_phase_seconds", seconds or 0.0, key.removeprefix("time/").removesuffix("_s"))
         for name, key in VIRTUAL.items():
             self._set(name, row.get(key))
+        for name, key in PRIVATE.items():
+            for column, value in row.items():
+                if column.partition("|")[0] == key:
+                    self._set(name, value, column.partition("|")[2])
         self.scored(row)
         if after.best is not None:
             self._set("fedray_best", after.best["value"], best)

@@ -113,6 +113,10 @@ class Display:
         parts = [f"round {row['round']}{of}", *(f"{key} {row[key]:.2f}" for key in shown if row.get(key) is not None)]
         if row.get("virtual/hours") is not None:
             parts.append(f"{row['virtual/hours']:.2f} virtual hours")
+        if row.get("privacy/epsilon") is not None:
+            parts.append(f"epsilon {row['privacy/epsilon']:.3g}")
+        if row.get("privacy/snr") is not None:
+            parts.append(f"signal to noise {row['privacy/snr']:.2g}")
         parts.append(f"{row['clients/ok'] / seconds:.1f} clients/s")
         if row["clients/failed"]:
             parts.append(f"{row['clients/failed']} failed (failures.jsonl)")

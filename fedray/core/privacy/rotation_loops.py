@@ -1,0 +1,83 @@
+"""Loops of `rotation`, compiled by numba: import this file when it is needed, since numba takes half a second.
+
+They are compiled anew in each process, in about two seconds: `core` has no cache to keep them in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True}
+
+
+@njit(**OPTIONS)
+def butterflies(x, width):
+    """Hadamard's transform, not normalised, over the first axis of [a power of two, width], which lies flat in `x`."""
+    count, step = len(x) // width, 1
+    while 4 * step <= count:  # two steps in one pass over memory
+        for start in range(0, count, 4 * step):
+            for i in range(start, start + step):
+                first, second = x[i * width : (i + 1) * width], x[(i + step) * width : (i + step + 1) * width]
+                third, fourth = (
+                    x[(i + 2 * step) * width : (i + 2 * step + 1) * width],
+                    x[(i + 3 * step) * width : (i + 3 * step + 1) * width],
+                )
+                for j in range(width):
+                    a, b = first[j] + second[j], first[j] - second[j]
+                    c, d = third[j] + fourth[j], third[j] - fourth[j]
+                    first[j], second[j], third[j], fourth[j] = a + c, b + d, a - c, b - d
+        step *= 4
+    if step < count:
+        for i in range(step):
+            first, second = x[i * width : (i + 1) * width], x[(i + step) * width : (i + step + 1) * width]
+            for j in range(width):
+                first[j], second[j] = first[j] + second[j], first[j] - second[j]
+
+
+@njit(**OPTIONS)
+def hadamard(values):
+    """Hadamard's transform, not normalised, of each row of [rows, a power of two], in place.
+
+    A row is a table of about as many rows as columns: butterflies over its rows and, transposed, over its columns go
+    through memory in order.
+    """
+    rows, columns = values.shape
+    width = 1
+    while width * width < columns:
+        width *= 2
+    count = columns // width
+    turned = np.empty((width, count), values.dtype)
+    for r in range(rows):
+        row = values[r]
+        butterflies(row, width)
+        for i in range(count):
+            for j in range(width):
+                turned[j, i] = row[i * width + j]
+        butterflies(turned.reshape(columns), count)
+        for i in range(count):
+            for j in range(width):
+                row[i * width + j] = turned[j, i]
+
+
+@njit(**OPTIONS)
+def squares(values):
+    """The sum of the squares, in float64."""
+    total = 0.0
+    for value in values:
+        total += np.float64(value) * np.float64(value)
+    return total
+
+
+@njit(**OPTIONS)
+def rounded(values, factor, draws, modulus, out):
+    """Write floor(values factor + u) modulo a power of two, u the draws over 2^32; returns the squares before it."""
+    total = 0.0
+    for i in range(len(values)):
+        number = np.floor(np.float64(values[i]) * factor + np.float64(draws[i]) * 2.0**-32)
+        total += number * number
+        number -= np.floor(number / modulus) * modulus
+        out[i] = np.uint32(np.int32(number - 2147483648.0)) ^ np.uint32(2147483648)  # a signed conversion is vectorised
+    return total
