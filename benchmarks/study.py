@@ -193,13 +193,15 @@ def unpacked(text: str) -> Counts:
 
 
 def page_before(study: str, **same: Any) -> dict[str, Any]:
-    """The numbers of a study's earlier page: empty without one, or if one of `same` has another value there.
+    """The numbers of a study's earlier page: empty without one. A page of other settings ends the program.
 
     A study takes runs from it whose folders are gone, so that seeds and arms can be added on another machine.
     """
     path = RESULTS / f"{study}.json"
     page = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    return page if all(page.get(key) == value for key, value in same.items()) else {}
+    if page and (other := {key: page.get(key) for key in same}) != same:
+        sys.exit(f"{path} is of {other}, not of {same}, and its runs would be lost: move it and its .md away first")
+    return page
 
 
 def gathered(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,9 +137,14 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
 
 
 def on_page(corpus: str) -> study.Found:
-    """The runs of the page before that have counts; pages of before 2026-11-26 had none."""
-    found = study.page_before(f"fedlora_{corpus}").get("found", {})
-    return {method: [run for run in runs if run.get("counts")] for method, runs in found.items()}
+    """The runs of the page before. Ends the program where some have no counts, as before 2026-11-26."""
+    found: study.Found = study.page_before(f"fedlora_{corpus}").get("found", {})
+    if not all(run.get("counts") for runs in found.values() for run in runs):
+        sys.exit(
+            f"{study.RESULTS / f'fedlora_{corpus}.json'} has runs without counts, which the new page cannot take over: "
+            "move it and its .md away first, and play all seeds"
+        )
+    return found
 
 
 def start_from(run: Path) -> list[str]:

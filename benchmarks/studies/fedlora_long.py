@@ -211,10 +211,14 @@ def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
         return play(corpus, overrides[arm], settings, seed, to)
 
     known = study.page_before(f"fedlora_long_{corpus}", rounds=chosen.rounds).get("found", {})
-    first, *others = chosen.seeds
-    found = study.gathered(known, overrides, argparse.Namespace(seeds=[first], arms=chosen.arms), place, one)
-    best = [known[0] for known in by_method(found).values()]
-    return study.gathered(found, overrides, argparse.Namespace(seeds=others, arms=best), place, one)
+    decided = [arm for arms in by_method(known).values() for arm in arms]
+    open_ = [arm for arm in overrides if arm not in decided and any(text in arm for text in chosen.arms)]
+    found, (first, *others) = known, chosen.seeds
+    if open_:  # all rates of a method with the first seed decide on its rate
+        found = study.gathered(known, overrides, argparse.Namespace(seeds=[first], arms=open_), place, one)
+    best = [arms[0] for arms in by_method(found).values() if any(text in arms[0] for text in chosen.arms)]
+    rest = argparse.Namespace(seeds=chosen.seeds if not open_ else others, arms=best)
+    return study.gathered(found, overrides, rest, place, one)
 
 
 if __name__ == "__main__":

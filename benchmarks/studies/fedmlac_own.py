@@ -86,6 +86,8 @@ def table(found: study.Found) -> str:
             before, after = study.common(found.get(REFERENCE, []), results)
             change = study.change(counts(before, split), counts(after, split), "points") if before else ""
             row[f"{title}, beside {REFERENCE}"] = "" if method == REFERENCE else str(change)
+        # As it is broadcast, without training on the client.
+        row["shared model, own clips"] = study.spread([one["shared"]["own/accuracy"] for one in results])
         row["shared model, common test"] = study.spread([one["shared"]["test/accuracy"] for one in results])
         row["own clips of cohorts, half time and end"] = study.half_and_end(results)
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in results)})

@@ -200,7 +200,8 @@ def played(part: str, known: study.Found, chosen: argparse.Namespace) -> study.F
     found = arms(part)
 
     def place(name: str, seed: int) -> Path:
-        return Path(chosen.runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-"))
+        runs = chosen.runs / "small" if chosen.small else chosen.runs
+        return Path(runs / part / f"seed-{seed}" / name.lower().replace(",", "").replace(" ", "-"))
 
     return study.gathered(known, found, chosen, place, lambda name, seed, to: play(found[name], seed, to, chosen))
 
