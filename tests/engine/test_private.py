@@ -15,7 +15,7 @@ from fedray.core.types import RunError
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, ToyData, assignment, play
+from tests.engine.toys import SIZE, Beside, ToyData, ToySettings, assignment, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 ADAPTIVE = ClipSettings(kind="adaptive", norm=5.0, layers="dim", count_noise=4.0)
@@ -35,6 +35,16 @@ def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
     same(tmp_path / "one", tmp_path / "resumed")
     bounds = [row["privacy/bound|first"] for row in rows(tmp_path / "one")]
     assert len(set(bounds)) == len(bounds), "bounds adapt"
+
+
+@pytest.mark.long
+def test_five_actors_of_which_one_is_killed_give_the_same_bits(tmp_path: Path) -> None:
+    """By SIGKILL, in the middle of a client: its lane is trained again, and the noise is drawn once."""
+    play(tmp_path / "one", **private())
+    trouble = ToySettings(trouble="die once", troubled=("client-01", "client-02"), folder=str(tmp_path))
+    run(tmp_path / "five", actors=5, settings=trouble, **private())
+    assert list(tmp_path.glob("dead-*"))
+    same(tmp_path / "one", tmp_path / "five")
 
 
 @pytest.mark.long
