@@ -43,11 +43,11 @@ def _spent(group: Group, run: Run) -> Row:
     found = part(run, "privacy")
     columns = dict.fromkeys(name for row in run.rows for name in row if name.partition("|")[0] == "privacy/clipped")
     clipped = [share for name in columns if (share := _mean([run], name)) is not None]
-    simulated = _number(found["epsilon_simulated"], 3) or "no guarantee" if "epsilon_simulated" in found else ""
+    simulated = _epsilon(found["epsilon_simulated"]) if "epsilon_simulated" in found else ""
     return {
         "": group.label,
         "seed": str(run.settings.get("seed", "")),
-        "epsilon": _number(found.get("epsilon"), 3) or "no guarantee",
+        "epsilon": _epsilon(found.get("epsilon")),
         "epsilon as simulated": simulated,
         "delta": f"{found['delta']:g}",
         "noise multiplier": _number(found.get("noise"), 3),
@@ -93,6 +93,12 @@ def _mean(runs: Sequence[Run], metric: str) -> float | None:
 
 def _number(value: object, digits: int) -> str:
     return f"{value:.{digits}f}" if isinstance(value, int | float) else ""
+
+
+def _epsilon(value: object) -> str:
+    if not isinstance(value, int | float):
+        return "no guarantee"
+    return f"{value:.3f}" if value < 1000 else f"{value:,.0f}"
 
 
 def _percent(value: object) -> str:

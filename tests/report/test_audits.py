@@ -66,12 +66,12 @@ def private(folder: Path, seed: int, **spent: object) -> Path:
 
 def test_a_private_run_shows_what_it_spent(tmp_path: Path) -> None:
     private(tmp_path / "0", 0, epsilon_simulated=None)
-    private(tmp_path / "1", 1)
+    private(tmp_path / "1", 1, epsilon_simulated=7_619_943.8)
     found = report.read(tmp_path)
     page = Path(found.save(tmp_path / "out"))
     text = page.with_suffix(".md").read_text()
     assert "## Privacy" in text and "| 8.000 | no guarantee | 1e-07 | 0.610 | 0.50 | 50 |" in text
-    assert "| 8.000 |  | 1e-07 |" in text
+    assert "| 8.000 | 7,619,944 | 1e-07 |" in text
     figures = {path.stem for path in (tmp_path / "out" / "figures").glob("*.png")}
     assert {"curves-privacy-epsilon", "curves-privacy-snr", "curves-privacy-clipped"} <= figures
     table = (tmp_path / "out" / "report.csv").read_text().splitlines()
