@@ -52,7 +52,7 @@ def entries(root: Path) -> list[Entry]:
         folder = root / kind
         if folder.is_symlink() or not folder.is_dir():
             continue
-        leftover = rf"\.?{pattern}(\.\d+)?\.(tmp|fetch|removed)"
+        leftover = rf"\.?{pattern}(\.\d{{1,7}})?\.(tmp|fetch|removed)"
         for item in os.scandir(folder):
             known = (
                 kind if re.fullmatch(pattern, item.name) else LEFTOVER if re.fullmatch(leftover, item.name) else None
@@ -65,7 +65,8 @@ def entries(root: Path) -> list[Entry]:
 
 
 def _lock(path: Path) -> str:
-    name = re.sub(r"^\.|(\.\d+)?\.(tmp|fetch|removed)$", "", path.name)
+    # A process' number has seven digits at most; a type of processor may have eight.
+    name = re.sub(r"^\.|(\.\d{1,7})?\.(tmp|fetch|removed)$", "", path.name)
     return f"{path.with_name(name)}.lock"
 
 

@@ -77,6 +77,15 @@ def test_entries_and_their_last_use(root: Path) -> None:
     os.close(cache._used.pop(old))
 
 
+@pytest.mark.parametrize("name", [f"features-{KEY}.12345678", f"features-{KEY}.1234abcd", f"features-{KEY}"])
+def test_a_leftover_has_the_lock_of_its_entry(root: Path, name: str) -> None:
+    for leftover in (f"{name}.tmp", f".{name}.4194304.fetch", f".{name}.removed"):
+        (root / "features" / leftover).mkdir(parents=True)
+    found = entries.entries(root)
+    assert len(found) == 3 and {entry.kind for entry in found} == {"leftover"}
+    assert {entry.lock for entry in found} == {str(root / "features" / f"{name}.lock")}
+
+
 def test_looking_is_no_use(root: Path) -> None:
     """To list a folder changes its access time."""
     old = made(root, 40, 1000)
