@@ -213,12 +213,10 @@ def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
     known = study.page_before(f"fedlora_long_{corpus}", rounds=chosen.rounds).get("found", {})
     decided = [arm for arms in by_method(known).values() for arm in arms]
     open_ = [arm for arm in overrides if arm not in decided and any(text in arm for text in chosen.arms)]
-    found, (first, *others) = known, chosen.seeds
-    if open_:  # all rates of a method with the first seed decide on its rate
-        found = study.gathered(known, overrides, argparse.Namespace(seeds=[first], arms=open_), place, one)
+    # All rates of a method with the first seed decide on its rate.
+    found = study.gathered(known, overrides, argparse.Namespace(seeds=chosen.seeds[:1], arms=open_), place, one)
     best = [arms[0] for arms in by_method(found).values() if any(text in arms[0] for text in chosen.arms)]
-    rest = argparse.Namespace(seeds=chosen.seeds if not open_ else others, arms=best)
-    return study.gathered(found, overrides, rest, place, one)
+    return study.gathered(found, overrides, argparse.Namespace(seeds=chosen.seeds, arms=best), place, one)
 
 
 if __name__ == "__main__":

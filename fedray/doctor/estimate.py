@@ -71,9 +71,10 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     """
     since = time.perf_counter()
     session.connect()
-    if len(session.resources()) > 1 and not os.environ.get("FEDRAY_RUNS"):
+    nodes = session.resources()
+    if len(nodes) > 1 and not os.environ.get("FEDRAY_RUNS"):
         raise ValueError("set FEDRAY_RUNS to a folder that all machines of this Ray see: the measurement writes there")
-    connected, shares = time.perf_counter() - since, share(config.engine, session.resources())
+    connected, shares = time.perf_counter() - since, share(config.engine, nodes)
     say("reading the data")
     build_data(config, source)
     since = time.perf_counter()  # a second time, since the run will find them in the cache

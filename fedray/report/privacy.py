@@ -41,8 +41,8 @@ def layers(groups: Sequence[Group]) -> list[Row]:
 
 def _spent(group: Group, run: Run) -> Row:
     found = part(run, "privacy")
-    columns = dict.fromkeys(name for row in run.rows for name in row if name.partition("|")[0] == "privacy/clipped")
-    clipped = [share for name in columns if (share := _mean([run], name)) is not None]
+    shares = [_mean([run], name) for name in _columns([run], "privacy/clipped")]
+    clipped = [share for share in shares if share is not None]
     simulated = _epsilon(found["epsilon_simulated"]) if "epsilon_simulated" in found else ""
     return {
         "": group.label,
@@ -73,9 +73,7 @@ def _audit(group: Group, run: Run) -> Row:
 
 
 def _layers(group: Group) -> Iterator[Row]:
-    names = [name for run in group.runs for row in run.rows[:1] for name in row if name.startswith("privacy/bound|")]
-    for name in dict.fromkeys(names):
-        layer = name.partition("|")[2]
+    for layer in filter(None, (name.partition("|")[2] for name in _columns(group.runs, "privacy/bound"))):
         bound, clipped = (_mean(group.runs, f"privacy/{what}|{layer}") for what in ("bound", "clipped"))
         yield {"": group.label, "layer": layer, "bound": _number(bound, 4), "clipped (%)": _percent(clipped)}
 
@@ -84,6 +82,12 @@ def part(run: Run, name: str) -> dict[str, Any]:
     """A section of results.json; empty where there is none."""
     found = (run.results or {}).get(name)
     return found if isinstance(found, dict) else {}
+
+
+def _columns(runs: Sequence[Run], metric: str) -> list[str]:
+    """The columns of a metric: its own, or METRIC|LAYER of each layer."""
+    names = (name for run in runs for row in run.rows for name in row if name.partition("|")[0] == metric)
+    return list(dict.fromkeys(names))
 
 
 def _mean(runs: Sequence[Run], metric: str) -> float | None:

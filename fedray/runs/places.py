@@ -92,7 +92,7 @@ def check_resumable(overrides: Iterable[str]) -> None:
     """ConfigError for an override of a key that would make a resumed run another run."""
     for override in overrides:
         name = override.split("=", 1)[0]
-        if name not in RESUMABLE and not name.startswith("tracker."):
+        if not any(f"{name}.".startswith(f"{free}.") for free in RESUMABLE):  # a key, or one of its section
             raise ConfigError(
                 f"command line: {name} cannot be changed on resume, it would be another run; what can: "
                 f"{', '.join(RESUMABLE)}"

@@ -116,9 +116,7 @@ class Gauges:
         for key, seconds in row.items():
             if key.startswith("time/") and key.endswith("_s"):
                 self._set("fedray_phase_seconds", seconds or 0.0, key.removeprefix("time/").removesuffix("_s"))
-        for name, key in VIRTUAL.items():
-            self._set(name, row.get(key))
-        for name, key in PRIVATE.items():
+        for name, key in (VIRTUAL | PRIVATE).items():
             for column, value in row.items():
                 if column.partition("|")[0] == key:
                     self._set(name, value, column.partition("|")[2])
