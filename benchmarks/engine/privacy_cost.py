@@ -1,10 +1,12 @@
 """What privacy costs: rounds of 100 clients with a CRNN-Base, without privacy and with each kind, by turns.
 
-    python -m benchmarks.engine.privacy_cost [--turns 8] [--rounds 12] [--actors N]   # half an hour on two cores
+    python -m benchmarks.engine.privacy_cost [--turns 24] [--rounds 8] [--actors N]   # half an hour on two cores
     python -m benchmarks.engine.privacy_cost --tiny      # a minute; its numbers say nothing
 
 Each turn plays one run of each kind, in an order that rotates from turn to turn. A round of a kind is compared with a
-round without privacy of the same turn. The file `--kept` holds the complete turns: the same command goes on after them.
+round without privacy of the same turn. Two runs of one kind differ by several percent even on a quiet machine, so the
+page also has what the clients and the driver do beside training, which is measured within the round and hardly differs.
+The file `--kept` holds the complete turns: the same command goes on after them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ KINDS: dict[str, Private | None] = {
     "Skellam, 20 bits": Skellam(delta=DELTA, noise=NOISE, clip=CLIP, bits=20),
 }
 ALLOWED = {"Gaussian, bounds by layers": 3, "correlated": 6, "Skellam, 20 bits": 10}  # percent of a round
-Turn = dict[str, list[float]]  # kind -> seconds of each round but the first
+SECONDS, BESIDE = "seconds", "beside"  # of a round, and of these what is not training
+Turn = dict[str, dict[str, list[float]]]  # kind -> SECONDS and BESIDE of each round but the first
 
 
 def mechanism(settings: Private, workload: Workload, cohort: CohortSettings, rounds: int) -> Mechanism:
@@ -50,8 +53,8 @@ def mechanism(settings: Private, workload: Workload, cohort: CohortSettings, rou
     return Mechanism(settings, guarantee.noise, workload.cohort, weights, guarantee)
 
 
-def play(kind: str, workload: Workload, rounds: int, actors: int, folder: Path) -> list[float]:
-    """Seconds of the rounds after the first. Cohorts have a fixed size, so that rounds have the same work."""
+def play(kind: str, workload: Workload, rounds: int, actors: int, folder: Path) -> dict[str, list[float]]:
+    """SECONDS and BESIDE of the rounds after the first. Cohorts have a fixed size: rounds have the same work."""
     settings = KINDS[kind]
     cohort = CohortSettings(size=workload.cohort, sampling="cyclic" if isinstance(settings, Correlated) else "uniform")
     with tempfile.TemporaryDirectory(dir=folder) as place, runs.ray_here():
@@ -59,24 +62,40 @@ def play(kind: str, workload: Workload, rounds: int, actors: int, folder: Path) 
         given = runs.assignment(Path(place) / "run", clips, workload, rounds, actors)
         given.program.algorithm.strategy = Uniform()
         privacy = None if settings is None else mechanism(settings, workload, cohort, rounds)
-        return runs.play(replace(given, plan=replace(given.plan, cohort=cohort, privacy=privacy))).seconds
+        played = runs.play(replace(given, plan=replace(given.plan, cohort=cohort, privacy=privacy)))
+    return {SECONDS: played.seconds, BESIDE: [beside(row, actors) for row in played.rows[1:]]}
+
+
+def beside(row: Mapping[str, float], actors: int) -> float:
+    """Seconds of a round in which clients check, clip, encode and add up updates, or the driver works alone."""
+    return row["time/fold_actors_s"] / actors + row["time/round_s"] - row["time/train_s"]
 
 
 def page(turns: Sequence[Turn], rounds: int, workload: Workload, actors: int) -> str:
     rows = []
     for kind in KINDS:
-        ratios = [median(turn[kind]) / median(turn[NONE]) - 1 for turn in turns]
+        work = of_all(turns, kind, BESIDE)
+        row = {"": kind, "seconds a round": f"{of_all(turns, kind, SECONDS):.3f}"}
+        row["beside training (ms)"] = f"{1000 * work:.1f}"
+        more = (work - of_all(turns, NONE, BESIDE)) / of_all(turns, NONE, SECONDS)
+        row["this makes it dearer by (%)"] = "" if kind == NONE else f"{100 * more:+.1f}"
+        ratios = [median(turn[kind][SECONDS]) / median(turn[NONE][SECONDS]) - 1 for turn in turns]
         low, middle, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-        row = {"": kind, "seconds a round": f"{median(second for turn in turns for second in turn[kind]):.3f}"}
         row["dearer by (%)"] = "" if kind == NONE else f"{100 * middle:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
         rows.append(row | {"at most (%)": str(ALLOWED.get(kind, ""))})
     return f"""# What privacy costs
 
 Rounds of {workload.cohort} of {workload.clients:,} clients with {workload.title}, {actors} client actors: the median
-over {len(turns)} turns of {rounds} rounds each, without the first. *Dearer* compares the median rounds of a turn: the
+over {len(turns)} turns of {rounds} rounds each, without the first. *Beside training*: clients check, clip, encode and
+add up updates, the driver adds noise, in milliseconds of a round. *Dearer* compares the median rounds of a turn: the
 median over the turns, with the range of their middle half. *At most* is what the kind may cost.
 
 {study.table(rows)}"""
+
+
+def of_all(turns: Sequence[Turn], kind: str, what: str) -> float:
+    """The median over all rounds of all turns."""
+    return median(value for turn in turns for value in turn[kind][what])
 
 
 def kept(path: Path, settings: Mapping[str, object]) -> list[Turn]:
@@ -92,8 +111,8 @@ def kept(path: Path, settings: Mapping[str, object]) -> list[Turn]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--actors", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--tiny", action="store_true", help="a few clients, two turns of three rounds; writes no page")
     parser.add_argument(
@@ -103,13 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     workload, turns, rounds = workloads.KEYWORDS["base"], chosen.turns, chosen.rounds
     if chosen.tiny:
         workload, turns, rounds = replace(workload, clients=40, cohort=4, clips=4), 2, 3
-    settings = {"rounds": rounds, "actors": chosen.actors, "cohort": workload.cohort}
+    settings = {"rounds": rounds, "actors": chosen.actors, "cohort": workload.cohort, "measured": [SECONDS, BESIDE]}
     found = [] if chosen.tiny else kept(chosen.kept, settings)
     with tempfile.TemporaryDirectory(prefix="fedray-bench-") as folder:
         for number in range(len(found), turns):
             order = [*list(KINDS)[number % len(KINDS) :], *list(KINDS)[: number % len(KINDS)]]
             found.append({kind: play(kind, workload, rounds, chosen.actors, Path(folder)) for kind in order})
-            shown = ", ".join(f"{kind} {median(found[-1][kind]):.3f}" for kind in KINDS)
+            shown = ", ".join(f"{kind} {median(found[-1][kind][SECONDS]):.3f}" for kind in KINDS)
             print(f"turn {number + 1} of {turns}, seconds a round: {shown}", flush=True)
             if not chosen.tiny:
                 text = json.dumps({"settings": settings, "turns": found})

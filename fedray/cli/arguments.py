@@ -211,8 +211,8 @@ def _add_privacy(commands: Commands) -> None:
         commands,
         "privacy",
         "show what a private configuration guarantees",
-        "Show epsilon of a configuration by rounds and by cohort, and the noise that other epsilons need. Nothing is "
-        "trained.",
+        "Show epsilon of a configuration by rounds and by cohort, the noise that other epsilons need, and which of "
+        "independent and correlated noise is smaller. Nothing is trained.",
         "fedray privacy privacy/keywords privacy.epsilon=2 --out privacy.png",
     )
     add_config(privacy, "privacy/keywords", "privacy.epsilon=2")

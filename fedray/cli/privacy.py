@@ -18,8 +18,9 @@ from fedray import experiment
 from fedray.config.source import Source
 from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.audits import Audit
+from fedray.core.privacy.crossing import Crossing, crossing
 from fedray.core.privacy.guarantee import Guarantee, noise_for
-from fedray.core.privacy.settings import Private
+from fedray.core.privacy.settings import Correlated, Gaussian, Private
 from fedray.experiment import Config
 from fedray.experiment.audits import population
 from fedray.experiment.checks import corpus_reader, most_clients
@@ -47,8 +48,12 @@ def show(options: argparse.Namespace, console: Console) -> int:
     console.print(_by_epsilon(guarantee.claimed))
     cohorts = by_cohort(guarantee.claimed)
     console.print(_by_cohort(cohorts))
+    crossings = []
+    if isinstance(config.privacy, Gaussian | Correlated):
+        crossings = [crossing(guarantee.claimed, epsilon) for epsilon in EPSILONS]
+        console.print(_by_kind(crossings))
     if out is not None:
-        _write(out, _draw(guarantee.claimed, cohorts))
+        _write(out, _draw(guarantee.claimed, cohorts, crossings))
         print(f"picture: {out}")
     return 0
 
@@ -118,11 +123,19 @@ def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
     return table
 
 
-def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Drawing:
-    """Epsilon over rounds for a few noise multipliers, and by cohort."""
+def _by_kind(crossings: Sequence[Crossing]) -> Table:
+    table = _table("Noise in the model by kind, in bounds C", "epsilon", "independent", "correlated, cyclic cohorts")
+    for one in crossings:
+        table.add_row(f"{one.epsilon:g}", _number(one.independent), _number(one.correlated))
+    return table
+
+
+def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], crossings: Sequence[Crossing]) -> Drawing:
+    """Epsilon over rounds for a few noise multipliers, and by cohort; the kinds of noise by epsilon."""
     with canvas.style():
-        drawn = Canvas(figsize=(2 * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
-        left, right = drawn.subplots(1, 2)
+        panels = 3 if crossings else 2
+        drawn = Canvas(figsize=(panels * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
+        left, right, *others = drawn.subplots(1, panels)
         rounds = sorted({max(1, account.rounds * i // POINTS) for i in range(1, POINTS + 1)})
         for factor, colour in zip((0.7, 1.0, 1.5), canvas.COLOURS, strict=False):
             one = replace(account, noise=factor * account.noise)
@@ -135,6 +148,16 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]]) -> Draw
         right.set(xscale="log", yscale="log", ylabel="epsilon")
         for axis in (right.xaxis, right.yaxis):
             axis.set_major_formatter(StrMethodFormatter("{x:,.7g}"))
+        for axes in others:
+            for kind, colour in zip(("independent", "correlated"), canvas.COLOURS, strict=False):
+                points = [(one.epsilon, getattr(one, kind)) for one in crossings if getattr(one, kind) is not None]
+                axes.plot(*np.array(points).reshape(-1, 2).T, "o-", markersize=4, color=colour, label=kind)
+            axes.set(title="Noise in the model by kind", xlabel="epsilon", ylabel="bounds C, mean over rounds")
+            axes.set_xscale("log")
+            axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+            axes.minorticks_off()
+            axes.set_ylim(bottom=0)
+            axes.legend()
         return Drawing.of(drawn)
 
 

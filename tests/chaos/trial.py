@@ -26,6 +26,8 @@ WORKLOADS: list[dict[str, Any]] = [
     {"strategy": "median"},
     {"strategy": "krum"},
     {"strategy": "layerwise_pruning", "placement": "dedicated", "clients": 4, "lanes": 2},
+    {"private": "gaussian"},
+    {"private": "skellam"},
 ]
 DEADLINE = {"factor": 5.0, "floor_s": 6.0}
 # At most: starts of a run, strikes of a start, seconds until its end. A node that dies while actors start is waited for

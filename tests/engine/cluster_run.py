@@ -22,7 +22,7 @@ from fedray.core.types import Client, Received, Update
 from fedray.engine import session
 from fedray.engine.settings import DeadlineSettings
 from fedray.runs.folder import RunFolder
-from tests.engine import toys
+from tests.engine import privately, toys
 
 QUICK_TO_NOTICE = {
     "health_check_initial_delay_ms": 1000,
@@ -79,6 +79,7 @@ def main(folder: Path, options: dict[str, Any]) -> None:
     if clients := options.pop("clients", None):
         options |= {"data": toys.ToyData(clients), "cohort": clients - 1}
     strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
+    private = privately.private(options.pop("private")) if "private" in options else {}
     place: Any = options.pop("place", folder)
     with cluster(nodes, lose_after, place):
         if slow:
@@ -86,7 +87,7 @@ def main(folder: Path, options: dict[str, Any]) -> None:
             other = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != here)
             (folder.parent / "slow").write_text(other)
         defaults = {"actors": 2, "cpus": 1.0, "algorithm": Moody}
-        toys.run(place, settings=settings, strategy=strategy, **defaults | options)
+        toys.run(place, settings=settings, **defaults | {"strategy": strategy} | options | private)
         print(json.dumps({"nodes": len(ray.nodes()), "alive": sum(node["Alive"] for node in ray.nodes())}))
 
 

@@ -130,6 +130,12 @@ class Account:
         tight = self.tight(rounds)
         return self.epsilon(rounds) if tight is None else tight
 
+    def one_update(self) -> float | None:
+        """Local: the epsilon of a single update of a client; None: another kind, whose clients add no noise alone."""
+        if not isinstance(self.settings, Local):
+            return None
+        return float(_library().get_epsilon_gaussian(self.noise / 2, self.settings.delta)) if self.noise else math.inf
+
     def participations(self, rounds: int | None = None) -> int:
         """The rounds that epsilon grants a client: all where it is drawn, unless its noise is local."""
         rounds = self.rounds if rounds is None else rounds

@@ -29,24 +29,25 @@ class Clipping:
             stretches = whole
         self.settings, self.size = settings, size
         self.names = tuple(dict.fromkeys(layer.name for layer in stretches))
-        self._starts = np.array([layer.start for layer in stretches])
-        self._lengths = np.diff(np.append(self._starts, size))
+        self._places = np.array([*(layer.start for layer in stretches), size])
         self._group = np.array([self.names.index(layer.name) for layer in stretches])
 
     @property
     def first(self) -> Bounds:
         """The bounds of the first round. The sum of their squares is C^2."""
         if self.settings.layers == "dim":
-            sizes = np.bincount(self._group, self._lengths)
+            sizes = np.bincount(self._group, np.diff(self._places))
             shares: Bounds = np.sqrt(sizes / sizes.sum())
             return self.settings.norm * shares
         return np.full(len(self.names), self.settings.norm / np.sqrt(len(self.names)))
 
     def norms(self, delta: Vector) -> Bounds:
         """The Euclidean norm of each group."""
-        squares = np.add.reduceat(np.square(delta, dtype=np.float64), self._starts)
-        norms: Bounds = np.sqrt(np.bincount(self._group, squares, len(self.names)))
-        return norms
+        from fedray.core.privacy import loops
+
+        squares = np.zeros(len(self.names))
+        loops.add_squares(delta, self._places, self._group, squares)
+        return np.sqrt(squares)
 
     def clip(self, delta: Vector, bounds: Bounds) -> tuple[Vector, Flags]:
         """delta with each group scaled down to its bound where its norm is larger, and which groups were."""
@@ -54,6 +55,9 @@ class Clipping:
         clipped = norms > bounds
         if not clipped.any():
             return delta, clipped
-        scale = np.ones(len(bounds))
-        np.divide(SAFE * bounds, norms, out=scale, where=clipped)
-        return delta * np.repeat(scale.astype(np.float32)[self._group], self._lengths), clipped
+        from fedray.core.privacy import loops
+
+        factors, scaled = np.ones(len(bounds)), np.empty_like(delta)
+        np.divide(SAFE * bounds, norms, out=factors, where=clipped)
+        loops.scaled(delta, self._places, self._group, factors.astype(np.float32), scaled)
+        return scaled, clipped

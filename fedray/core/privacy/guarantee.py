@@ -51,6 +51,8 @@ class Guarantee:
         found |= {"epsilon": self.claimed.guarantee(rounds), "epsilon_renyi": self.claimed.epsilon(rounds)}
         if self.claimed.sampling != self.simulated.sampling:
             found["epsilon_simulated"] = self.simulated.guarantee(rounds)
+        if (one := self.claimed.one_update()) is not None:
+            found["epsilon_update"] = one
         return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
     def words(self) -> str:
@@ -59,9 +61,11 @@ class Guarantee:
         spent = account.guarantee()
         given = "no guarantee" if math.isinf(spent) else f"epsilon {spent:.3g} at delta {settings.delta:g}"
         cohort, sampling = f"{account.sampling.cohort:,.0f} of {account.sampling.population:,}", account.sampling.kind
+        one = account.one_update()
+        alone = "" if one is None or math.isinf(one) else f"; a single update has epsilon {one:.3g}"
         return (
             f"privacy: {given} for each client after {account.rounds:,} rounds, with {cohort} clients a round "
-            f"({sampling}) and noise multiplier {self.noise:.4g}; it covers the models, not metrics and tables"
+            f"({sampling}) and noise multiplier {self.noise:.4g}; it covers the models, not metrics and tables{alone}"
         )
 
 

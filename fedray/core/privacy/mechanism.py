@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from fedray.core.privacy.skellam import Encoding, Numbers, Signs, planned
 from fedray.core.seeds import Name, numpy_generator
 from fedray.core.types import Vector
 
+ROOM = 1 << 29  # bytes for the draws of the last rounds; without room they are drawn again
 COUNT_SHARE = 20  # the noise of an adaptive bound's count is a cohort / 20 (Andrew et al., 2021)
 
 
@@ -47,7 +49,8 @@ class Mechanism:
 
     `noise`: z, the standard deviation of the noise in the sum of updates, as a multiple of the bound C. `cohort`: the
     expected clients of a round, by which the sum is divided whoever answers. `weights`: w_0 .. w_(p-1), the share that
-    the draw of each of the last rounds has in a round's noise. `guarantee`: its account; None: of a test.
+    the draw of each of the last rounds has in a round's noise. `guarantee`: its account; None: of a test. `kept`: the
+    draws of the last rounds.
     """
 
     settings: Private
@@ -55,6 +58,7 @@ class Mechanism:
     cohort: float
     weights: tuple[float, ...] = (1.0,)
     guarantee: Guarantee | None = None
+    kept: dict[tuple[int, Name, int], Vector] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def claimed(self) -> float:
@@ -101,7 +105,11 @@ class Mechanism:
             mean, more = self._opened(self.settings, gathered, clipping.size, seed, round)
         else:
             mean, more = self._noisy(gathered, clipping.size, bounds, seed, round)
-        return Released(mean, self.adapted(bounds, answered - gathered.clipped, answered, seed, round), more | row)
+        if self.settings.clip.kind == "fixed":
+            return Released(mean, bounds, more | row)
+        share = self.share_within(answered - gathered.clipped, answered, seed, round)
+        row |= shown("within", clipping.names, share)
+        return Released(mean, self.adapted(bounds, share), more | row)
 
     def _noisy(
         self, gathered: Gathered, size: int, bounds: Bounds, seed: Name, round: int
@@ -141,20 +149,33 @@ class Mechanism:
         """The noise of a round: its own draw of standard deviation 1 times w_0, and those of rounds before it."""
         noise = np.zeros(size, np.float32)
         for back, weight in enumerate(self.weights[: round + 1]):
-            generator = numpy_generator(seed, "privacy noise", round - back)
-            noise += np.float32(weight) * generator.standard_normal(size, np.float32)
+            noise += np.float32(weight) * self._drawn(size, seed, round - back)
         return noise
 
-    def adapted(self, bounds: Bounds, within: npt.NDArray[np.int64], answered: int, seed: Name, round: int) -> Bounds:
-        """The bounds of the next round: C <- C exp(-eta (b~ - gamma)), b~ the noisy share of clients within C.
+    def _drawn(self, size: int, seed: Name, round: int) -> Vector:
+        """The draw that a round's name gives. Those of the last rounds stay in `kept` where they have the room."""
+        name = (size, seed, round)
+        if (drawn := self.kept.get(name)) is None:
+            drawn = numpy_generator(seed, "privacy noise", round).standard_normal(size, np.float32)
+            if 1 < len(self.weights) <= ROOM / drawn.nbytes:
+                self.kept[name] = drawn
+                while len(self.kept) > len(self.weights):
+                    del self.kept[min(self.kept, key=itemgetter(2))]
+        return drawn
+
+    def share_within(
+        self, within: npt.NDArray[np.int64], answered: int, seed: Name, round: int
+    ) -> npt.NDArray[np.float64]:
+        """b~, the share of clients within the bound of each group, with noise: float64 [groups].
 
         A client adds 1/2 or -1/2 to the count, so that whoever does not answer adds nothing.
         """
+        noise = numpy_generator(seed, "privacy count", round).standard_normal(len(within))
+        return (within - answered / 2) / self.cohort + self.count_noise * noise / self.claimed + 0.5
+
+    def adapted(self, bounds: Bounds, share: npt.NDArray[np.float64]) -> Bounds:
+        """The bounds of the next round: C <- C exp(-eta (b~ - gamma)); `share`: b~."""
         clip = self.settings.clip
-        if clip.kind == "fixed":
-            return bounds
-        noise = numpy_generator(seed, "privacy count", round).standard_normal(len(bounds))
-        share = (within - answered / 2) / self.cohort + self.count_noise * noise / self.claimed + 0.5
         return bounds * np.exp(-clip.step * (share - clip.quantile))
 
 

@@ -29,7 +29,7 @@ def shape_for(size: int) -> tuple[int, int]:
 
 def rotate(values: npt.NDArray[Float]) -> npt.NDArray[Float]:
     """The orthonormal transform of [rows, columns], which are overwritten. Columns: a power of two."""
-    from fedray.core.privacy import rotation_loops as loops
+    from fedray.core.privacy import loops
 
     loops.hadamard(values)
     return _product(_across(*values.shape), values)
@@ -37,7 +37,7 @@ def rotate(values: npt.NDArray[Float]) -> npt.NDArray[Float]:
 
 def rotate_back(values: npt.NDArray[Float]) -> npt.NDArray[Float]:
     """The inverse of `rotate`."""
-    from fedray.core.privacy import rotation_loops as loops
+    from fedray.core.privacy import loops
 
     back = _product(_across(*values.shape).T, values)
     loops.hadamard(back)
@@ -46,7 +46,7 @@ def rotate_back(values: npt.NDArray[Float]) -> npt.NDArray[Float]:
 
 def norm(values: npt.NDArray[Float]) -> float:
     """The Euclidean norm of [d]. Not by a product of BLAS, whose bits depend on the number of threads."""
-    from fedray.core.privacy import rotation_loops as loops
+    from fedray.core.privacy import loops
 
     return math.sqrt(loops.squares(values))
 
@@ -58,7 +58,7 @@ def rounded(
 
     Returns the numbers, and the square of their norm before the modulo.
     """
-    from fedray.core.privacy import rotation_loops as loops
+    from fedray.core.privacy import loops
 
     draws = generator.bit_generator.random_raw(-(-len(values) // 2)).view(np.uint32)
     numbers = np.empty(len(values), np.uint32)

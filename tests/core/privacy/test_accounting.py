@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.crossing import crossing
 from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Correlated, Gaussian, Local, Private, Skellam
 
@@ -89,7 +89,7 @@ def test_noise_from_epsilon_gives_this_epsilon(kind: str, epsilon: float) -> Non
     found = Guarantee.of(settings, sampling, 200)
     seconds = time.process_time() - since
     assert found.claimed.guarantee() == pytest.approx(epsilon, rel=1e-3)
-    assert seconds < 20, f"3 s on a quiet machine, took {seconds:.1f} s"
+    assert seconds <= 3, f"took {seconds:.1f} s of processor time"
 
 
 def test_no_noise_is_enough() -> None:
@@ -107,14 +107,13 @@ def test_a_claimed_federation_has_its_own_epsilon() -> None:
 
 
 def test_correlated_noise_wins_where_epsilon_is_large() -> None:
-    """4,000 clients, 100 a round, 200 rounds: mean squares of the noise in sums of rounds, beside independent noise."""
-    from fedray.core.privacy.factorisation import squared_error
-
-    for epsilon, ours, plain in ((8.0, 3.94, 6.19), (2.0, 13.1, 10.8)):
-        correlated = Guarantee.of(Correlated(delta=1e-5, epsilon=epsilon), replace(POISSON, kind="cyclic"), 200)
-        independent = Guarantee.of(Gaussian(delta=1e-5, epsilon=epsilon), POISSON, 200)
-        assert correlated.noise * np.sqrt(squared_error(20, 200)) == pytest.approx(ours, rel=0.02)
-        assert independent.noise * np.sqrt((200 + 1) / 2) == pytest.approx(plain, rel=0.02)
+    """4,000 clients, 100 a round, 200 rounds: the noise in sums of rounds, beside independent noise."""
+    account = Account(Gaussian(delta=1e-5, noise=1.0), 1.0, POISSON, 200)
+    for epsilon, correlated, independent in ((8.0, 3.94, 6.19), (2.0, 13.1, 10.8)):
+        found = crossing(account, epsilon)
+        assert (found.correlated, found.independent) == pytest.approx((correlated, independent), rel=0.02)
+    other = Account(Correlated(delta=1e-5, noise=1.0), 1.0, replace(POISSON, kind="cyclic"), 200)
+    assert crossing(other, 8.0) == crossing(account, 8.0)
 
 
 def test_adaptive_bounds_take_their_share_of_the_noise() -> None:

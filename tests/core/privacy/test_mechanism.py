@@ -81,15 +81,23 @@ def test_an_adaptive_bound_finds_the_quantile_of_the_norms(quantile: float) -> N
     bounds = CLIPPING.first
     for t in range(200):
         within = (norms <= bounds).sum(0)
-        bounds = mechanism.adapted(bounds, within, 1000, 7, t)
+        bounds = mechanism.adapted(bounds, mechanism.share_within(within, 1000, 7, t))
     assert (norms <= bounds).mean(0) == pytest.approx(quantile, abs=0.05)
 
 
 def test_clients_that_do_not_answer_leave_the_bound_where_it_is() -> None:
     clip = ClipSettings(kind="adaptive", norm=0.1, count_noise=1e-9)
     mechanism = Mechanism(Gaussian(delta=1e-5, noise=1.0, clip=clip), 1.0, 1000)
-    bounds = np.array([0.1])
-    assert mechanism.adapted(bounds, np.array([0]), 0, 7, 0) == pytest.approx(bounds)
+    bounds, share = np.array([0.1]), mechanism.share_within(np.array([0]), 0, 7, 0)
+    assert mechanism.adapted(bounds, share) == pytest.approx(bounds)
+
+
+def test_the_row_says_by_which_share_bounds_adapt() -> None:
+    clip = replace(SETTINGS.clip, kind="adaptive", count_noise=1e-9)
+    mechanism = replace(MECHANISM, noise=0.0, settings=replace(SETTINGS, clip=clip))
+    gathered = Gathered(np.ones(SIZE, np.float32), np.array([3, 6]), COHORT, COHORT)
+    row = mechanism.release(gathered, CLIPPING, CLIPPING.first, 7, 0).row
+    assert row["privacy/within|a"] == pytest.approx(1 - 3 / COHORT)
 
 
 def test_the_row_says_what_was_released() -> None:

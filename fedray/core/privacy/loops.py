@@ -1,6 +1,6 @@
-"""Loops of `rotation`, compiled by numba: import this file when it is needed, since numba takes half a second.
+"""Loops of `clipping` and `rotation`, compiled by numba: import this file when needed, numba takes half a second.
 
-They are compiled anew in each process, in about two seconds: `core` has no cache to keep them in.
+They are compiled anew in each process, in half a second to two seconds: `core` has no cache to keep them in.
 """
 
 from __future__ import annotations
@@ -66,9 +66,30 @@ def hadamard(values):
 def squares(values):
     """The sum of the squares, in float64."""
     total = 0.0
-    for value in values:
-        total += np.float64(value) * np.float64(value)
+    for i in range(len(values)):  # thirty times as fast as over the values themselves
+        total += np.float64(values[i]) * np.float64(values[i])
     return total
+
+
+@njit(**OPTIONS)
+def add_squares(values, places, groups, sums):
+    """Add the squares of each stretch of `values`, from one of `places` to the next, to the sum of its group."""
+    for s in range(len(groups)):
+        sums[groups[s]] += squares(values[places[s] : places[s + 1]])
+
+
+@njit(**OPTIONS)
+def times(values, factor, out):
+    """Write `values` times a number to `out`."""
+    for i in range(len(values)):
+        out[i] = values[i] * factor
+
+
+@njit(**OPTIONS)
+def scaled(values, places, groups, factors, out):
+    """Write each stretch of `values` times the factor of its group to `out`."""
+    for s in range(len(groups)):
+        times(values[places[s] : places[s + 1]], factors[groups[s]], out[places[s] : places[s + 1]])
 
 
 @njit(**OPTIONS)
