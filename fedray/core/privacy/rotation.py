@@ -1,7 +1,7 @@
 """The rotation of an update, after which no number of it stands out, and the rounding of its numbers.
 
 Kairouz, Liu, Steinke (ICML 2021) rotate by random signs and Walsh-Hadamard's transform, which needs a power of two: up
-to twice the numbers. Here the numbers are 32 to 64 rows of a power of two: Hadamard's transform within each row, in
+to twice the numbers. Here the numbers are 16 to 64 rows of a power of two: Hadamard's transform within each row, in
 compiled loops, and a cosine transform across the rows, a product with a small matrix. No entry of the whole matrix is
 above sqrt(2 / d); Hadamard's alone are sqrt(1 / d).
 """
@@ -17,13 +17,15 @@ import numpy.typing as npt
 import scipy
 import torch
 
-ROWS = 32  # at least, where there are numbers enough
+ROWS, WASTE = 16, 32  # at least, where there are numbers enough; at most one place in so many is left over
 Float = TypeVar("Float", np.float32, np.float64)
 
 
 def shape_for(size: int) -> tuple[int, int]:
-    """Rows and columns for `size` numbers: at most one place in 32 is left over."""
+    """Rows and columns for `size` numbers: the fewest rows, of a power of two, that leave hardly a place over."""
     columns = 1 << max(0, (size // ROWS).bit_length() - 1)
+    if WASTE * (-size % columns) > size:
+        columns = max(1, columns // 2)
     return -(-size // columns), columns
 
 
@@ -60,9 +62,8 @@ def rounded(
     """
     from fedray.core.privacy import loops
 
-    draws = generator.bit_generator.random_raw(-(-len(values) // 2)).view(np.uint32)
-    numbers = np.empty(len(values), np.uint32)
-    return numbers, float(loops.rounded(values, factor, draws, 2.0**bits, numbers))
+    numbers, seed = np.empty(len(values), np.uint32), np.uint64(generator.bit_generator.random_raw())
+    return numbers, float(loops.rounded(values, factor, seed, 2.0**bits, numbers))
 
 
 def _product(matrix: npt.NDArray[np.float64], values: npt.NDArray[Float]) -> npt.NDArray[Float]:
