@@ -44,7 +44,7 @@ __all__ = [
     "page_before",
     "parser",
     "predictions",
-    "right_by_speaker",
+    "right_by",
     "rounds",
     "run",
     "seeds",
@@ -158,12 +158,12 @@ def by_speaker(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dic
     return counts
 
 
-def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Speaker -> (clips, right answers) of a classifier."""
+def right_by(unit: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Unit (a column: speaker or utterance) -> (clips, right answers) of a classifier."""
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:
-        clips, right = counts.get(row["speaker"], (0, 0))
-        counts[row["speaker"]] = (clips + 1, right + 1 - row["errors"])
+        clips, right = counts.get(row[unit], (0, 0))
+        counts[row[unit]] = (clips + 1, right + 1 - row["errors"])
     return counts
 
 

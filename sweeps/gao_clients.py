@@ -1,6 +1,9 @@
 """Gao et al., figure 3: 10 to 100 of 4,085 clients per round, weighted by examples, by loss and by WER.
 
-python sweeps/gao_clients.py
+    python sweeps/gao_clients.py
+    python sweeps/gao_clients.py seed=1 data.seed=1   # another corpus and another training
+
+20 rounds, without fine-tuning on the server, 300 speakers in test, as in `gao_rates`.
 """
 
 import sys
@@ -17,9 +20,21 @@ SWEEP = Sweep(
         "weighted by": tune.grid_search(["examples", "loss", "WER"]),
         "cohort.size": tune.grid_search([10, 20, 50, 100]),
     },
-    settings=["strategy.kind={weighted by}"],
+    settings=[
+        "strategy.kind={weighted by}",
+        "rounds=20",
+        "algorithm.server_finetune=false",
+        "data.options.test_speakers=300",
+        "data.options.test_utterances=4",
+    ],
     figures=[Trend("cohort.size", "test/wer"), Curves(("dev/wer",), baseline="seed"), Curves(("clients/effective",))],
-    small=["rounds=2", "data.options.client_speakers=300", "algorithm.pretrain.steps=50", "cohort.size=10"],
+    small=[
+        "rounds=2",
+        "data.options.client_speakers=300",
+        "algorithm.pretrain.steps=50",
+        "cohort.size=10",
+        "data.options.test_speakers=10",
+    ],
 )
 
 if __name__ == "__main__":

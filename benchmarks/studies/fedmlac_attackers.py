@@ -43,7 +43,7 @@ def play(attack: str, rule: str, seed: int, share: float, settings: Sequence[str
     if attack != NOBODY:
         overrides.append(f"data.corruption={{label_errors: 1.0, clients: {share:g}, {ATTACKS[attack]}}}")
     results = study.run("configs/fedmlac/embedded.yaml", overrides, out)
-    right = study.right_by_speaker(study.predictions(out, "best"))
+    right = study.right_by("speaker", study.predictions(out, "best"))
     clients = pq.read_table(out / "clients.parquet", columns=["client"])["client"].to_pylist()
     attackers = corrupted_clients(clients, share, seed)
     left = [row["client"] in attackers for row in RunFolder(out).rows("left_out.jsonl") for _ in row["layers"]]

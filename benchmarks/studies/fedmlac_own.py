@@ -4,7 +4,8 @@
                                              [--clients speakers "Dirichlet 0.1"] [--arms FedAvg FedMLAC]
 
 A client is a speaker, or has skewed classes (Dirichlet). It keeps a quarter of its clips back. All clients have one
-learning rate. FedAvg's personal score is that of the global model after the client's training. Writes
+learning rate. FedAvg's personal score is that of the global model after the client's training; FedMLAC's plug-in is
+scored after it too, alone and together with the personal model. Writes
 benchmarks/results/fedmlac_own.md and .json; a choice of rounds, clips and clients is part of the name
 (fedmlac_own_400_speakers, fedmlac_own_300-clips). The same command resumes; finished runs are kept, and where their
 folders are gone, the numbers of the page before. Methods and seeds that were not chosen stay on the page.
@@ -35,6 +36,8 @@ CLIENTS = {"speakers": "{by: speaker}"} | {
 ROUNDS, CLIPS = 100, 40
 WHOLE = 100_000  # the parts of a client's accuracy in its count
 REFERENCE, OWN, COMMON = "FedAvg", "own", "test"
+ALSO = {"plugin": "plug-in, own clips", "both": "both, own clips"}  # scored for methods with a plug-in
+TWO_MODELS = ("isolated", "FedMLAC")
 
 
 def play(clients: str, method: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -42,13 +45,18 @@ def play(clients: str, method: str, seed: int, place: Path, chosen: argparse.Nam
     settings = [f"seed={seed}", f"data.seed={seed}", "data.own_share=0.25", f"data.clients={CLIENTS[clients]}"]
     settings += [f"rounds={chosen.rounds}", f"data.options.client_utterances={chosen.clips}"]
     settings += [f"engine.actors={chosen.actors}"]
+    also = [*ALSO] if method in TWO_MODELS else []
+    settings += [f"algorithm.also_score=[{','.join(also)}]"] if also else []
     results = study.run(f"configs/fedmlac/{METHODS[method]}.yaml", settings, place)
-    scores: dict[str, dict[str, float]] = {OWN: {}, COMMON: {}}
+    scores: dict[str, dict[str, float]] = {OWN: {}, COMMON: {}, **{name: {} for name in also}}
     for row in csv.DictReader(
         (place / "personal.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE
     ):
         if row["split"] in scores and row["accuracy"]:
             scores[row["split"]][row["client"]] = float(row["accuracy"])
+        if row["split"] == OWN:
+            for name in also:
+                scores[name][row["client"]] = float(row[f"{name}_accuracy"])
     in_rounds = [(row["round"], row["personal/own_accuracy"]) for row in study.rounds(place)
                  if row.get("personal/own_accuracy") is not None]  # fmt: skip
     found = {split: packed(by_client) for split, by_client in scores.items()}
@@ -86,6 +94,9 @@ def table(found: study.Found) -> str:
             before, after = study.common(found.get(REFERENCE, []), results)
             change = study.change(counts(before, split), counts(after, split), "points") if before else ""
             row[f"{title}, beside {REFERENCE}"] = "" if method == REFERENCE else str(change)
+        for name, title in ALSO.items():
+            there = all(name in one["personal"] for one in results)
+            row[title] = study.spread([average(one, name) for one in results]) if there else ""
         # As it is broadcast, without training on the client.
         row["shared model, own clips"] = study.spread([one["shared"]["own/accuracy"] for one in results])
         row["shared model, common test"] = study.spread([one["shared"]["test/accuracy"] for one in results])

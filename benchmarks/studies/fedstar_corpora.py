@@ -1,73 +1,100 @@
-"""FedSTAR beside the supervised federation on other classes and on real speech, three trials each.
+"""FedSTAR on other classes and on real speech: what pseudo-labels are worth beside as many steps, 100 rounds.
 
     python -m benchmarks.studies.fedstar_corpora [--only languages events digits arabic_commands] [--seeds 0 1 2]
-                                                 [--runs runs/study-fedstar-corpora]
+                                                 [--arms beta] [--rounds 100] [--actors 1] [--runs DIR]
 
-Six embedded languages and ten embedded sounds have 3 % and 20 % of the clips labelled; arabic-commands (12 training
-speakers, dealt to 5 clients) and FSDD (six speakers' takes, dealt to 15) have 10 % and 20 %. Real speech needs
-FEDRAY_SPEECH, the folder that holds arabic-commands/ and fsdd/. Settings are those of the embedded keywords; nothing
-was chosen on these sets. Pages: fedstar_corpora_twins.md and fedstar_corpora_speech.md.
+Six embedded languages and ten embedded sounds have 3 % of the clips labelled; arabic-commands (12 training speakers,
+dealt to 5 clients) and FSDD (six speakers' takes, dealt to 15) have 10 %. Real speech needs FEDRAY_SPEECH, the folder
+that holds arabic-commands/ and fsdd/. Arms and settings are those of `fedstar_long`, on embedded keywords; nothing was
+chosen on these sets. Writes benchmarks/results/fedstar_corpora.md, .json and .png. The same command resumes; finished
+runs are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yaml import safe_load
 
 from benchmarks import study
-from benchmarks.studies.fedstar_keywords import FEDERATIONS, score
+from benchmarks.studies.fedstar_long import arms, draw, play, table
 
-CORPORA = {  # configuration: the folder of real speech, and the shares of labelled clips
-    "arabic_commands": ("arabic-commands", (0.1, 0.2)),
-    "digits": ("fsdd", (0.1, 0.2)),
-    "languages": (None, (0.03, 0.2)),
-    "events": (None, (0.03, 0.2)),
+
+@dataclass(frozen=True)
+class Corpus:
+    """What a corpus brings: its labelled share, a folder of real speech, and what its intervals are drawn over."""
+
+    labels: float
+    folder: str | None = None
+    unit: str = "speaker"
+
+
+CORPORA = {  # configuration: corpus
+    "arabic_commands": Corpus(0.1, "arabic-commands"),
+    "digits": Corpus(0.1, "fsdd", "utterance"),  # all of its speakers train
+    "languages": Corpus(0.03),
+    "events": Corpus(0.03),
 }
 
 
-def play(corpus: str, share: float, federation: str, seed: int, runs: Path) -> dict[str, Any]:
-    """The results of a run: the federation's configuration with the corpus' data and features."""
-    described = safe_load((study.ROOT / "configs" / "fedstar" / f"{corpus}.yaml").read_text(encoding="utf-8"))
-    folder, _ = CORPORA[corpus]
-    data = described["data"] | {"labelled": {"share": share}, "seed": seed}
-    if folder is not None:
-        data["root"] = str(study.speech(folder))
-    overrides = [f"data={data}", *(f"{key}={described[key]}" for key in ("features", "task") if key in described)]
-    out = runs / f"seed-{seed}" / corpus / f"{federation.lower()}-{100 * share:.0f}"
-    print(f"seed {seed}, {corpus}, L = {100 * share:.0f} %, {federation}: {out}", flush=True)
-    return study.run(f"configs/fedstar/{FEDERATIONS[federation]}.yaml", [f"seed={seed}", *overrides], out)
+def described(name: str) -> list[str]:
+    """The corpus' data, features and task as overrides of another configuration."""
+    corpus, config = CORPORA[name], study.ROOT / "configs" / "fedstar" / f"{name}.yaml"
+    found = safe_load(config.read_text(encoding="utf-8"))
+    data = found["data"] | {"labelled": {"share": corpus.labels}}
+    if corpus.folder is not None:
+        data["root"] = str(study.speech(corpus.folder))
+    return [f"data={data}", *(f"{key}={found[key]}" for key in ("features", "task") if key in found)]
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-fedstar-corpora")
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-corpora", rounds=100)
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
+    study.choose_arms(parser)
     chosen = parser.parse_args()
-    for page, real in (("fedstar_corpora_speech", True), ("fedstar_corpora_twins", False)):
-        corpora = [corpus for corpus in chosen.only if (CORPORA[corpus][0] is not None) is real]
-        if corpora:
-            write(page, study.command(parser, chosen, only=corpora), corpora, chosen.seeds, chosen.runs)
-
-
-def write(page: str, command: str, corpora: Sequence[str], seeds: Sequence[int], runs: Path) -> None:
-    """Play the runs that are missing, and write the page."""
-    rows, kept = [], {}
-    for corpus in corpora:
-        for share in CORPORA[corpus][1]:
-            found = {name: [play(corpus, share, name, seed, runs) for seed in seeds] for name in FEDERATIONS}
-            kept[f"{corpus}, {share}"] = {name: [one["best"] for one in results] for name, results in found.items()}
-            scores = {name: score(results) for name, results in found.items()}
-            gains = [after - before for before, after in zip(*scores.values(), strict=True)]
-            row = {"corpus": corpus, "labels": f"{100 * share:.0f} %"} | {
-                name: study.spread(values) for name, values in scores.items()
-            }
-            rows.append(row | {"gain": study.spread(gains)})
-    title = "on real speech" if page == "fedstar_corpora_speech" else "on other embedded classes"
-    text = f"# FedSTAR {title}\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
-    study.write(page, text, {"found": kept}, command, seeds)
+    study.check_arms(parser, chosen, arms(1.0))
+    parts: dict[str, study.Found] = study.page_before("fedstar_corpora", rounds=chosen.rounds).get("found", {})
+    for name in chosen.only:
+        title = f"{name.replace('_', ' ')}, L = {100 * CORPORA[name].labels:g} %"
+        parts[title] = played(name, parts.get(title, {}), chosen)
+    text = (
+        f"# FedSTAR on other corpora, {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains "
+    )
+    text += (
+        "in points over the same steps without pseudo-labels\n(beta = 0) and over the supervised federation, with the "
+    )
+    text += (
+        "95 % interval of a paired bootstrap over speakers (digits:\nover utterances, since their speakers train).\n"
+    )
+    text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)
+    text += "\n![Dev accuracy by round](fedstar_corpora.png)\n"
+    only = [name for name in CORPORA if any(title.startswith(name.replace("_", " ")) for title in parts)]
+    held = [arm for arm in arms(1.0) if any(arm in found for found in parts.values())]
+    command = study.command(parser, chosen, only=only, arms=study.on_page(arms(1.0), dict.fromkeys(held, [])))
+    study.write(
+        "fedstar_corpora", text, {"rounds": chosen.rounds, "found": parts}, command, study.seeds(*parts.values())
+    )
+    draw(parts, study.RESULTS / "fedstar_corpora.png")
+
+
+def played(name: str, known: study.Found, chosen: argparse.Namespace) -> study.Found:
+    """The runs on a corpus by arm."""
+    corpus, data = CORPORA[name], described(name)
+    found = arms(corpus.labels)
+    common = [*data, f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+
+    def place(arm: str, seed: int) -> Path:
+        return Path(chosen.runs / name / f"seed-{seed}" / study.folder_name(arm))
+
+    def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
+        config, overrides = found[arm]
+        return play(to, config, [*common, *overrides], seed, corpus.unit)
+
+    return study.gathered(known, found, chosen, place, one)
 
 
 if __name__ == "__main__":

@@ -42,14 +42,14 @@ def arms(labels: float) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def play(place: Path, config: str, settings: Sequence[str], seed: int) -> dict[str, Any]:
-    """The scores of a run, its right answers by speaker, and dev and pseudo-labels by round."""
+def play(place: Path, config: str, settings: Sequence[str], seed: int, unit: str = "speaker") -> dict[str, Any]:
+    """The scores of a run, its right answers by `unit` (speaker or utterance), dev and pseudo-labels by round."""
     results = study.run(f"configs/fedstar/{config}.yaml", [f"seed={seed}", f"data.seed={seed}", *settings], place)
     rows = study.rounds(place)
     return {
         "seed": seed,
         "best": results["best"],
-        "right of": study.packed(study.right_by_speaker(study.predictions(place, "best"))),
+        "right of": study.packed(study.right_by(unit, study.predictions(place, "best"))),
         "dev": [(row["round"], row["dev/accuracy"]) for row in rows if row.get("dev/accuracy") is not None],
         "kept": [row.get("train/labels_kept") for row in rows],
         "right": [row.get("train/label_accuracy") for row in rows],
