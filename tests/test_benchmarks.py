@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks import study
-from benchmarks.studies import fedstar_long
+from benchmarks.studies import fedstar_corpora, fedstar_long
 from fedray import experiment
 from fedray.config.schema import plain
 
@@ -102,3 +102,13 @@ def test_a_page_of_settings_names_all_of_them() -> None:
 def test_counts_by_speaker_come_back_from_the_text_of_a_page() -> None:
     counts = {"one of two": (12, 3), "Ayşe, 7": (5, 0)}
     assert study.unpacked(study.packed(counts)) == counts
+
+
+@pytest.mark.parametrize("corpus", ["languages", "events"])
+def test_other_corpora_have_the_arms_of_fedstar_long(corpus: str) -> None:
+    for config, overrides in fedstar_long.arms(fedstar_corpora.CORPORA[corpus].labels).values():
+        found, source = experiment.load(
+            f"configs/fedstar/{config}.yaml", [*fedstar_corpora.described(corpus), *overrides, "rounds=100"]
+        )
+        experiment.check_setup(found, source)
+        assert found.data.labelled.share == 0.03 and found.data.options["kind"] != "keywords"
