@@ -3,7 +3,7 @@
     python sweeps/gao_clients.py
     python sweeps/gao_clients.py seed=1 data.seed=1   # another corpus and another training
 
-20 rounds, without fine-tuning on the server, 300 speakers in test, as in `gao_rates`.
+80 rounds, without fine-tuning on the server, 300 speakers in test, as in `gao_rates`.
 """
 
 import sys
@@ -22,7 +22,7 @@ SWEEP = Sweep(
     },
     settings=[
         "strategy.kind={weighted by}",
-        "rounds=20",
+        "rounds=80",
         "algorithm.server_finetune=false",
         "data.options.test_speakers=300",
         "data.options.test_utterances=4",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import study
+from benchmarks.studies import privacy_audit
 from benchmarks.studies.privacy_embedded import TITLES, arms, pairs, section
 from fedray import experiment
 
@@ -15,6 +16,19 @@ def test_every_arm_is_a_valid_configuration(part: str) -> None:
         loaded, source = experiment.load(arm.config, list(arm.overrides))
         experiment.check_setup(loaded, source)
     assert {name for pair in pairs(part).values() for name in pair} <= set(arms(part))
+
+
+@pytest.mark.parametrize("overrides", privacy_audit.ARMS.values(), ids=privacy_audit.ARMS)
+def test_every_audit_is_a_valid_configuration(overrides: tuple[str, ...]) -> None:
+    experiment.check_setup(*experiment.load(privacy_audit.CONFIG, list(overrides)))
+
+
+def test_auroc_is_the_mean_over_seeds_and_has_an_interval() -> None:
+    apart = {"inside": "3 4 5 6", "outside": "-1 0 1 2"}
+    mixed = {"inside": "1 2 3 4", "outside": "1 2 3 4"}
+    assert str(privacy_audit.told_apart([apart])) == "1.0 [1.0, 1.0]"
+    found = privacy_audit.told_apart([apart, mixed])
+    assert found.mean == 0.75 and 0.5 < found.low < 0.75 < found.high <= 1
 
 
 def result(seed: int, errors: int) -> dict[str, object]:
