@@ -60,15 +60,12 @@ def main() -> None:
     for name in chosen.only:
         title = f"{name.replace('_', ' ')}, L = {100 * CORPORA[name].labels:g} %"
         parts[title] = played(name, parts.get(title, {}), chosen)
-    text = (
-        f"# FedSTAR on other corpora, {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains "
-    )
-    text += (
-        "in points over the same steps without pseudo-labels\n(beta = 0) and over the supervised federation, with the "
-    )
-    text += (
-        "95 % interval of a paired bootstrap over speakers (digits:\nover utterances, since their speakers train).\n"
-    )
+    text = f"""# FedSTAR on other corpora, {chosen.rounds} rounds
+
+Test accuracy in percent, mean ± SD over trials. Gains in points over the same steps without pseudo-labels (beta = 0)
+and over the supervised federation, with the 95 % interval of a paired bootstrap over speakers (digits: over utterances,
+since their speakers train).
+"""
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)
     text += "\n![Dev accuracy by round](fedstar_corpora.png)\n"

@@ -18,8 +18,8 @@ from fedray import experiment
 from fedray.config.source import Source
 from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.audits import Audit
-from fedray.core.privacy.crossing import Crossing, crossing
 from fedray.core.privacy.guarantee import Guarantee, noise_for
+from fedray.core.privacy.noise_by_kind import NoiseByKind, bands, noise_by_kind
 from fedray.core.privacy.settings import Correlated, Gaussian, Private
 from fedray.experiment import Config
 from fedray.experiment.audits import population
@@ -48,12 +48,12 @@ def show(options: argparse.Namespace, console: Console) -> int:
     console.print(_by_epsilon(guarantee.claimed))
     cohorts = by_cohort(guarantee.claimed)
     console.print(_by_cohort(cohorts))
-    crossings = []
+    kinds = []
     if isinstance(config.privacy, Gaussian | Correlated):
-        crossings = [crossing(guarantee.claimed, epsilon) for epsilon in EPSILONS]
-        console.print(_by_kind(crossings))
+        kinds = [noise_by_kind(guarantee.claimed, epsilon) for epsilon in EPSILONS]
+        console.print(_by_kind(kinds, bands(guarantee.claimed)))
     if out is not None:
-        _write(out, _draw(guarantee.claimed, cohorts, crossings))
+        _write(out, _draw(guarantee.claimed, cohorts, kinds))
         print(f"picture: {out}")
     return 0
 
@@ -123,17 +123,18 @@ def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
     return table
 
 
-def _by_kind(crossings: Sequence[Crossing]) -> Table:
-    table = _table("Noise in the model by kind, in bounds C", "epsilon", "independent", "correlated, cyclic cohorts")
-    for one in crossings:
+def _by_kind(kinds: Sequence[NoiseByKind], bands: int) -> Table:
+    title = "Noise in the model by kind: root mean square over rounds, in bounds C"
+    table = _table(title, "epsilon", "independent, Poisson cohorts", f"correlated, {bands} bands, cyclic cohorts")
+    for one in kinds:
         table.add_row(f"{one.epsilon:g}", _number(one.independent), _number(one.correlated))
     return table
 
 
-def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], crossings: Sequence[Crossing]) -> Drawing:
+def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], kinds: Sequence[NoiseByKind]) -> Drawing:
     """Epsilon over rounds for a few noise multipliers, and by cohort; the kinds of noise by epsilon."""
     with canvas.style():
-        panels = 3 if crossings else 2
+        panels = 3 if kinds else 2
         drawn = Canvas(figsize=(panels * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         left, right, *others = drawn.subplots(1, panels)
         rounds = sorted({max(1, account.rounds * i // POINTS) for i in range(1, POINTS + 1)})
@@ -150,9 +151,9 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], crossin
             axis.set_major_formatter(StrMethodFormatter("{x:,.7g}"))
         for axes in others:
             for kind, colour in zip(("independent", "correlated"), canvas.COLOURS, strict=False):
-                points = [(one.epsilon, getattr(one, kind)) for one in crossings if getattr(one, kind) is not None]
+                points = [(one.epsilon, getattr(one, kind)) for one in kinds if getattr(one, kind) is not None]
                 axes.plot(*np.array(points).reshape(-1, 2).T, "o-", markersize=4, color=colour, label=kind)
-            axes.set(title="Noise in the model by kind", xlabel="epsilon", ylabel="bounds C, mean over rounds")
+            axes.set(title="Noise in the model by kind", xlabel="epsilon", ylabel="bounds C, root mean square")
             axes.set_xscale("log")
             axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
             axes.minorticks_off()

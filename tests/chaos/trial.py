@@ -27,6 +27,7 @@ WORKLOADS: list[dict[str, Any]] = [
     {"strategy": "krum"},
     {"strategy": "layerwise_pruning", "placement": "dedicated", "clients": 4, "lanes": 2},
     {"private": "gaussian"},
+    {"private": "correlated"},
     {"private": "skellam"},
 ]
 DEADLINE = {"factor": 5.0, "floor_s": 6.0}

@@ -20,6 +20,14 @@ def test_tables_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert picture.read_bytes().startswith(b"\x89PNG") and [*tmp_path.iterdir()] == [picture]
 
 
+def test_both_kinds_of_noise_on_the_server_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dp_accounting", reason="epsilon is computed by dp-accounting, which is not installed")
+    picture = tmp_path / "kinds.svg"
+    assert main(["privacy", "privacy/embedded", "rounds=20", "cohort.limit=null", "--out", str(picture)]) == 0
+    assert "correlated, 20 bands" in " ".join(capsys.readouterr().out.split())
+    assert "Noise in the model by kind" in picture.read_text(encoding="utf-8")
+
+
 def test_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["privacy", "privacy/embedded", "--out", "epsilon.pdf"]) == 2
     assert "must end with .png or .svg" in capsys.readouterr().err

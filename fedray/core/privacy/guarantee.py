@@ -62,10 +62,10 @@ class Guarantee:
         given = "no guarantee" if math.isinf(spent) else f"epsilon {spent:.3g} at delta {settings.delta:g}"
         cohort, sampling = f"{account.sampling.cohort:,.0f} of {account.sampling.population:,}", account.sampling.kind
         one = account.one_update()
-        alone = "" if one is None or math.isinf(one) else f"; a single update has epsilon {one:.3g}"
+        alone = "" if one is None or math.isinf(one) else f" (epsilon {one:.3g} of a single update)"
         return (
-            f"privacy: {given} for each client after {account.rounds:,} rounds, with {cohort} clients a round "
-            f"({sampling}) and noise multiplier {self.noise:.4g}; it covers the models, not metrics and tables{alone}"
+            f"privacy: {given} for each client after {account.rounds:,} rounds{alone}, with {cohort} clients a round "
+            f"({sampling}) and noise multiplier {self.noise:.4g}; it covers the models, not metrics and tables"
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +49,7 @@ class Mechanism:
     `noise`: z, the standard deviation of the noise in the sum of updates, as a multiple of the bound C. `cohort`: the
     expected clients of a round, by which the sum is divided whoever answers. `weights`: w_0 .. w_(p-1), the share that
     the draw of each of the last rounds has in a round's noise. `guarantee`: its account; None: of a test. `kept`: the
-    draws of the last rounds.
+    draws of the last rounds; a mechanism made by `replace` has the same dictionary.
     """
 
     settings: Private
@@ -158,9 +157,9 @@ class Mechanism:
         if (drawn := self.kept.get(name)) is None:
             drawn = numpy_generator(seed, "privacy noise", round).standard_normal(size, np.float32)
             if 1 < len(self.weights) <= ROOM / drawn.nbytes:
+                for old in [old for old in self.kept if old[:2] != name[:2] or old[2] + len(self.weights) <= round]:
+                    del self.kept[old]
                 self.kept[name] = drawn
-                while len(self.kept) > len(self.weights):
-                    del self.kept[min(self.kept, key=itemgetter(2))]
         return drawn
 
     def share_within(

@@ -22,7 +22,7 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 
 def shape_for(size: int) -> tuple[int, int]:
-    """Rows and columns for `size` numbers: the fewest rows, of a power of two, that leave hardly a place over."""
+    """Rows and columns for `size` numbers: 16 to 63 rows, as long as a power of two; few places are left over."""
     columns = 1 << max(0, (size // ROWS).bit_length() - 1)
     if WASTE * (-size % columns) > size:
         columns = max(1, columns // 2)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedray.core.privacy.accounting import Account, Sampling
-from fedray.core.privacy.crossing import crossing
 from fedray.core.privacy.guarantee import Guarantee, noise_for
+from fedray.core.privacy.noise_by_kind import noise_by_kind
 from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Correlated, Gaussian, Local, Private, Skellam
 
 dp = pytest.importorskip("dp_accounting", reason="dp-accounting is not installed: pip install 'fedray[privacy]'")
@@ -110,10 +110,18 @@ def test_correlated_noise_wins_where_epsilon_is_large() -> None:
     """4,000 clients, 100 a round, 200 rounds: the noise in sums of rounds, beside independent noise."""
     account = Account(Gaussian(delta=1e-5, noise=1.0), 1.0, POISSON, 200)
     for epsilon, correlated, independent in ((8.0, 3.94, 6.19), (2.0, 13.1, 10.8)):
-        found = crossing(account, epsilon)
+        found = noise_by_kind(account, epsilon)
         assert (found.correlated, found.independent) == pytest.approx((correlated, independent), rel=0.02)
-    other = Account(Correlated(delta=1e-5, noise=1.0), 1.0, replace(POISSON, kind="cyclic"), 200)
-    assert crossing(other, 8.0) == crossing(account, 8.0)
+    for settings, kind in ((Correlated(delta=1e-5, noise=1.0), "cyclic"), (account.settings, "uniform")):
+        assert noise_by_kind(Account(settings, 1.0, replace(POISSON, kind=kind), 200), 2.0) == found
+
+
+def test_a_single_update_under_local_noise_has_an_epsilon_of_its_own() -> None:
+    account = Account(Local(delta=1e-6, noise=8.0), 8.0, POISSON, 200)
+    assert account.one_update() == pytest.approx(1.0607, rel=1e-4)
+    summary, words = Guarantee(account, account).summary(200), Guarantee(account, account).words()
+    assert summary["epsilon_update"] == account.one_update() and "epsilon 1.06 of a single update" in words
+    assert Account(GAUSSIAN, 1.0, POISSON, 200).one_update() is None
 
 
 def test_adaptive_bounds_take_their_share_of_the_noise() -> None:

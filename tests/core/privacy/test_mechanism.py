@@ -71,6 +71,8 @@ def test_correlated_noise_is_a_sum_of_the_draws_of_the_last_rounds() -> None:
     expected = matrix @ np.stack(plain)
     for t in range(6):
         assert correlated.draw(size, 7, t) == pytest.approx(expected[t], abs=1e-6)
+    assert sorted(round for _, _, round in correlated.kept) == [3, 4, 5], "the draws of the last rounds"
+    assert (correlated.draw(size, 8, 5) != correlated.draw(size, 7, 5)).all()
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9])
@@ -96,8 +98,10 @@ def test_the_row_says_by_which_share_bounds_adapt() -> None:
     clip = replace(SETTINGS.clip, kind="adaptive", count_noise=1e-9)
     mechanism = replace(MECHANISM, noise=0.0, settings=replace(SETTINGS, clip=clip))
     gathered = Gathered(np.ones(SIZE, np.float32), np.array([3, 6]), COHORT, COHORT)
-    row = mechanism.release(gathered, CLIPPING, CLIPPING.first, 7, 0).row
-    assert row["privacy/within|a"] == pytest.approx(1 - 3 / COHORT)
+    released = mechanism.release(gathered, CLIPPING, CLIPPING.first, 7, 0)
+    share = np.array([released.row[f"privacy/within|{group}"] for group in CLIPPING.names])
+    assert share == pytest.approx(1 - np.array([3, 6]) / COHORT)
+    assert released.bounds == pytest.approx(mechanism.adapted(CLIPPING.first, share))
 
 
 def test_the_row_says_what_was_released() -> None:

@@ -1,0 +1,60 @@
+"""Compare independent noise, which sampling amplifies, with correlated noise, which partly cancels over rounds.
+
+These are the noise of DP-SGD with Poisson cohorts and that of DP-FTRL's matrix factorisation with cyclic ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.factorisation import squared_error
+from fedray.core.privacy.guarantee import noise_for
+from fedray.core.privacy.settings import Correlated, Gaussian, Private
+
+
+@dataclass(frozen=True)
+class NoiseByKind:
+    """The noise in the model at an epsilon, by either kind: its root mean square over rounds, in bounds C.
+
+    That of a sum of updates: a mean has it divided by the cohort. None: no noise gives this epsilon.
+    """
+
+    epsilon: float
+    independent: float | None
+    correlated: float | None
+
+
+def bands(account: Account) -> int:
+    """The bands of the correlated noise that an account is compared with."""
+    return account.settings.bands if isinstance(account.settings, Correlated) else Correlated.bands
+
+
+def noise_by_kind(account: Account, epsilon: float) -> NoiseByKind:
+    """Both kinds in the federation of an account of Gaussian or correlated noise, with fixed bounds.
+
+    Independent noise has Poisson cohorts and correlated noise cyclic ones, of the same size, so that both guarantees
+    are of one client added or removed.
+    """
+    settings, rounds = account.settings, account.rounds
+    independent, correlated = (
+        replace(settings, epsilon=epsilon, noise=None)
+        if isinstance(settings, kind)
+        else kind(delta=settings.delta, epsilon=epsilon)
+        for kind in (Gaussian, Correlated)
+    )
+
+    def in_sums(kind: Private, cohorts: Sampling, squares: float) -> float | None:
+        try:
+            return noise_for(kind, cohorts, rounds) * math.sqrt(squares)
+        except ValueError:
+            return None
+
+    return NoiseByKind(
+        epsilon,
+        in_sums(independent, replace(account.sampling, kind="poisson"), squared_error(1, rounds)),
+        in_sums(
+            correlated, replace(account.sampling, kind="cyclic", limit=None), squared_error(bands(account), rounds)
+        ),
+    )
