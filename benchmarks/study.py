@@ -253,9 +253,10 @@ def folder_name(arm: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
 
 
-def on_page(arms: Iterable[str], found: Found) -> list[str]:
-    """--arms of the command that plays what a page holds: the default where it holds all arms."""
-    return [""] if set(found) == set(arms) else [*found]
+def on_page(arms: Iterable[str], *parts: Found) -> list[str]:
+    """--arms of the command that plays what a page's parts hold: the default where they hold all arms."""
+    held = dict.fromkeys(arm for found in parts for arm in found)
+    return [""] if held.keys() == set(arms) else [*held]
 
 
 def half_and_end(runs: Sequence[dict[str, Any]]) -> str:

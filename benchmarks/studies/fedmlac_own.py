@@ -128,8 +128,7 @@ intervals by paired bootstrap over clients.
 """
     text += "".join(f"\n## Clients: {clients}\n\n{table(methods)}\n" for clients, methods in found.items())
     print(text)
-    held = {method: runs for methods in found.values() for method, runs in methods.items()}
-    command = study.command(parser, chosen, arms=study.on_page(METHODS, held))
+    command = study.command(parser, chosen, arms=study.on_page(METHODS, *found.values()))
     study.write(page, text, {**same, "found": found}, command, study.seeds(*found.values()))
 
 

@@ -70,8 +70,7 @@ since their speakers train).
     print(text)
     text += "\n![Dev accuracy by round](fedstar_corpora.png)\n"
     only = [name for name in CORPORA if any(title.startswith(name.replace("_", " ")) for title in parts)]
-    held = [arm for arm in arms(1.0) if any(arm in found for found in parts.values())]
-    command = study.command(parser, chosen, only=only, arms=study.on_page(arms(1.0), dict.fromkeys(held, [])))
+    command = study.command(parser, chosen, only=only, arms=study.on_page(arms(1.0), *parts.values()))
     study.write(
         "fedstar_corpora", text, {"rounds": chosen.rounds, "found": parts}, command, study.seeds(*parts.values())
     )

@@ -119,8 +119,7 @@ def of_page(parts: Mapping[str, study.Found]) -> dict[str, Any]:
     titles = [re.findall(r"[\d.]+", title) for title in parts]
     clients = sorted({int(count) for count, _ in titles})
     shares = sorted({float(share) / 100 for _, share in titles})
-    played = [arm for arm in arms(1.0) if any(arm in found for found in parts.values())]
-    return {"clients": clients, "labels": shares, "arms": study.on_page(arms(1.0), dict.fromkeys(played, []))}
+    return {"clients": clients, "labels": shares, "arms": study.on_page(arms(1.0), *parts.values())}
 
 
 def played(count: int, labels: float, known: study.Found, chosen: argparse.Namespace) -> study.Found:

@@ -19,7 +19,7 @@ from fedray.config.source import Source
 from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.audits import Audit
 from fedray.core.privacy.guarantee import Guarantee, noise_for
-from fedray.core.privacy.noise_by_kind import NoiseByKind, bands, noise_by_kind
+from fedray.core.privacy.noise_by_kind import NoiseByKind, noise_by_kind
 from fedray.core.privacy.settings import Correlated, Gaussian, Private
 from fedray.experiment import Config
 from fedray.experiment.audits import population
@@ -51,7 +51,7 @@ def show(options: argparse.Namespace, console: Console) -> int:
     kinds = []
     if isinstance(config.privacy, Gaussian | Correlated):
         kinds = [noise_by_kind(guarantee.claimed, epsilon) for epsilon in EPSILONS]
-        console.print(_by_kind(kinds, bands(guarantee.claimed)))
+        console.print(_by_kind(kinds))
     if out is not None:
         _write(out, _draw(guarantee.claimed, cohorts, kinds))
         print(f"picture: {out}")
@@ -123,9 +123,11 @@ def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
     return table
 
 
-def _by_kind(kinds: Sequence[NoiseByKind], bands: int) -> Table:
+def _by_kind(kinds: Sequence[NoiseByKind]) -> Table:
     title = "Noise in the model by kind: root mean square over rounds, in bounds C"
-    table = _table(title, "epsilon", "independent, Poisson cohorts", f"correlated, {bands} bands, cyclic cohorts")
+    table = _table(
+        title, "epsilon", "independent, Poisson cohorts", f"correlated, {kinds[0].bands} bands, cyclic cohorts"
+    )
     for one in kinds:
         table.add_row(f"{one.epsilon:g}", _number(one.independent), _number(one.correlated))
     return table

@@ -41,15 +41,15 @@ def butterflies(x, width):
 
 @njit(**OPTIONS)
 def turn(x, rows, columns, out):
-    """Write the transpose of [rows, columns], which lies flat in `x`, to `out`."""
-    for i in range(rows):
-        for j in range(columns):
-            out[j * rows + i] = x[i * columns + j]
+    """Write the transpose of [rows, columns], which lies flat in `x`, to `out`.
 
-
-@njit(**OPTIONS)
-def turn_tiles(x, rows, columns, out):
-    """As `turn`, tile by tile: where rows are long, the places of a column would share a few lines of the cache."""
+    A long one tile by tile: the places of one of its columns would share a few lines of the cache.
+    """
+    if x.nbytes <= PLAIN:
+        for i in range(rows):
+            for j in range(columns):
+                out[j * rows + i] = x[i * columns + j]
+        return
     for top in range(0, rows, TILE):
         for left in range(0, columns, TILE):
             for i in range(top, min(top + TILE, rows)):
@@ -73,14 +73,9 @@ def hadamard(values):
     for r in range(rows):
         row = values[r]
         butterflies(row, width)
-        if row.nbytes > PLAIN:
-            turn_tiles(row, count, width, turned)
-            butterflies(turned, count)
-            turn_tiles(turned, width, count, row)
-        else:
-            turn(row, count, width, turned)
-            butterflies(turned, count)
-            turn(turned, width, count, row)
+        turn(row, count, width, turned)
+        butterflies(turned, count)
+        turn(turned, width, count, row)
 
 
 @njit(**OPTIONS)

@@ -24,11 +24,7 @@ class NoiseByKind:
     epsilon: float
     independent: float | None
     correlated: float | None
-
-
-def bands(account: Account) -> int:
-    """The bands of the correlated noise that an account is compared with."""
-    return account.settings.bands if isinstance(account.settings, Correlated) else Correlated.bands
+    bands: int  # of the correlated noise: the account's, or the default
 
 
 def noise_by_kind(account: Account, epsilon: float) -> NoiseByKind:
@@ -37,13 +33,14 @@ def noise_by_kind(account: Account, epsilon: float) -> NoiseByKind:
     Independent noise has Poisson cohorts and correlated noise cyclic ones, of the same size, so that both guarantees
     are of one client added or removed.
     """
-    settings, rounds = account.settings, account.rounds
-    independent, correlated = (
-        replace(settings, epsilon=epsilon, noise=None)
-        if isinstance(settings, kind)
-        else kind(delta=settings.delta, epsilon=epsilon)
-        for kind in (Gaussian, Correlated)
+    settings, sampling, rounds = (
+        replace(account.settings, epsilon=epsilon, noise=None),
+        account.sampling,
+        account.rounds,
     )
+    independent = settings if isinstance(settings, Gaussian) else Gaussian(delta=settings.delta, epsilon=epsilon)
+    correlated = settings if isinstance(settings, Correlated) else Correlated(delta=settings.delta, epsilon=epsilon)
+    poisson, cyclic = replace(sampling, kind="poisson"), replace(sampling, kind="cyclic", limit=None)
 
     def in_sums(kind: Private, cohorts: Sampling, squares: float) -> float | None:
         try:
@@ -53,8 +50,7 @@ def noise_by_kind(account: Account, epsilon: float) -> NoiseByKind:
 
     return NoiseByKind(
         epsilon,
-        in_sums(independent, replace(account.sampling, kind="poisson"), squared_error(1, rounds)),
-        in_sums(
-            correlated, replace(account.sampling, kind="cyclic", limit=None), squared_error(bands(account), rounds)
-        ),
+        in_sums(independent, poisson, squared_error(1, rounds)),
+        in_sums(correlated, cyclic, squared_error(correlated.bands, rounds)),
+        correlated.bands,
     )
