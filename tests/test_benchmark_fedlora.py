@@ -68,10 +68,19 @@ def test_to_patience_the_first_seed_chooses_the_rate() -> None:
     assert all("still improving" in row for row in fedlora_long.scores(found, rounds=2).splitlines()[2:])
 
 
+def test_rates_are_added_until_the_best_has_neighbours() -> None:
+    rates = [f"{method}, {rate}" for method in ("FedAvg", "FedLoRA, rank 2") for rate in range(8)]
+    assert fedlora_long.undecided(rates, {}) == [*rates[3:6], *rates[11:14]]
+    found = {arm: [long_run(f"60 {score} 60", 8.0, 20)] for arm, score in zip(rates[3:6], (30, 31, 32), strict=True)}
+    assert fedlora_long.undecided(rates, found) == [rates[2], *rates[11:14]], "the lowest rate is the best"
+    found[rates[2]] = [long_run("60 33 60", 8.0, 20)]
+    assert fedlora_long.undecided(rates[:8], found) == []
+
+
 def test_bytes_are_compared_by_the_best_model_so_far() -> None:
     found = {
         "FedAvg, 0.001": [long_run("60 40 30 35", 8.0, 20)],
         "FedLoRA, rank 2, 0.01": [long_run("60 50 44 49", 3.0, 40)],
     }
     first = fedlora_long.equal_bytes(found).splitlines()[2]
-    assert [cell.strip() for cell in first.split("|")[1:-1]] == ["1", "8.0", "40.0", "44.0"], "with two rounds"
+    assert [cell.strip() for cell in first.split("|")[1:-1]] == ["1", "8.0", "40.0", "44.0 (+4.0)"], "with two rounds"

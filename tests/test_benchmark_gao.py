@@ -22,18 +22,20 @@ def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
         assert loaded.task.settings.decode.lm_weight == 0 or loaded.task.settings.decode.search == "greedy", name
         if "central" not in config and "warm_up" not in config:
             assert settings.client.epochs == 5 and settings.server_finetune == (ALONE not in overrides), name
-            assert loaded.cohort.size == (10 if config == "silos" else 20 if corpus.startswith("embedded") else 100)
+            assert loaded.cohort.size == (10 if config == "silos" else 100 if corpus.startswith("common_voice") else 20)
         if config.startswith("scratch"):
             assert settings.pretrain.steps == 0
 
 
-def test_central_training_sees_as_much_speech_as_twenty_rounds() -> None:
-    """About 4,640 utterances, half of them the clients'; a client has 11.6 on average and five epochs."""
-    seen = 20 * 20 * 5 * 11.6
-    chosen = CORPORA["embedded"]
+@pytest.mark.parametrize(("corpus", "a_client", "utterances"), [("embedded", 11.6, 4640), ("digits", 12, 1440)])
+def test_central_training_sees_as_much_speech_as_twenty_rounds(corpus: str, a_client: float, utterances: int) -> None:
+    """Half of the utterances are the clients'; a client has `a_client` on average and five epochs."""
+    seen = 20 * 20 * 5 * a_client
+    chosen = CORPORA[corpus]
     for name, of_all in (("central_sgd", 1.0), ("central_second_half_sgd", 0.5)):
         loaded, _ = experiment.load(chosen.config(name))
-        assert loaded.rounds * loaded.algorithm.settings.client.epochs * of_all * 4640 == pytest.approx(seen, rel=0.01)
+        epochs = loaded.rounds * loaded.algorithm.settings.client.epochs
+        assert epochs * of_all * utterances == pytest.approx(seen, rel=0.02)
     for name in ("central", "central_second_half", "warm_up_continued"):
         loaded, _ = experiment.load(chosen.config(name), ["rounds=20"])
         assert loaded.rounds * loaded.algorithm.settings.utterances == pytest.approx(seen, rel=0.01)

@@ -3,11 +3,12 @@
     python -m benchmarks.studies.fedlora_long [--only dialects attention domains digits] [--seeds 0 1 2] [--arms FedAvg]
                                               [--rounds 200] [--actors 1] [--runs DIR]
 
-Scaling alpha is twice the rank, as in the paper. The first seed plays every method at three or four rates, and dev
-chooses one of them for the other seeds. A run ends when dev has not improved for 20 rounds; scores are those of the
-best round by dev. Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need
-FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished
-runs are kept, and where their folders are gone, the numbers of the page before.
+Scaling alpha is twice the rank, as in the paper. The first seed plays every method at three rates or more, until the
+best by dev has a lower and a higher neighbour. The other seeds play the best. A run ends when dev has not improved for
+20 rounds; scores are those of the best round by dev. Without a decoder test is decoded greedily, with one
+(`attention`) by beam search. Digits need FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and
+.png. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the page
+before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 import matplotlib
@@ -30,8 +31,9 @@ from fedray.report.canvas import COLOURS, STYLE
 SHOWN = ("dialects", "attention", "domains", "digits")
 WHOLE = "FedAvg"
 RANKS = {WHOLE: 0, **{f"FedLoRA, rank {rank}": rank for rank in (2, 8, 16)}}
-# By rank, of the configuration's rate; without adapters, of that of `fedlora`'s study. The best must have neighbours.
-PARTS = {0: (0.5, 1, 2), 2: (0.5, 1, 2, 4), 8: (0.25, 0.5, 1, 2), 16: (0.25, 0.5, 1, 2)}
+# Of the configuration's rate; without adapters, of that of `fedlora`'s study.
+PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+FIRST = slice(3, 6)  # of PARTS, before the neighbours of the best
 PATIENCE = 20
 BUDGETS = (1, 2, 5, 10, 20, 50)  # rounds of FedAvg whose bytes are compared
 
@@ -42,7 +44,7 @@ def arms(corpus: str) -> dict[str, list[str]]:
     adapters = experiment.load(study.ROOT / "configs" / "fedlora" / f"{chosen.trained}.yaml")[0].algorithm.settings
     found = {}
     for method, rank in RANKS.items():
-        for part in PARTS[rank]:
+        for part in PARTS:
             lr = part * (adapters.client.lr if rank else float(chosen.rate))
             lora = [f"algorithm.lora.rank={rank}"] + ([f"algorithm.lora.alpha={2 * rank}"] if rank else [])
             found[f"{method}, {lr:g}"] = [*lora, f"algorithm.client.lr={lr:g}"]
@@ -81,6 +83,17 @@ def by_method(found: study.Found) -> dict[str, list[str]]:
 
     named = {method: [arm for arm in found if arm.startswith(f"{method}, ")] for method in RANKS}
     return {method: sorted(known, key=first) for method, known in named.items() if known}
+
+
+def undecided(arms: Iterable[str], found: study.Found) -> list[str]:
+    """The arms that each method needs before its best rate is known: the first ones, then the best one's neighbours."""
+    arms, best = list(arms), {method: known[0] for method, known in by_method(found).items()}
+    wanted = []
+    for method in RANKS:
+        rates = [arm for arm in arms if arm.startswith(f"{method}, ")]
+        at = rates.index(best[method]) if method in best else None
+        wanted += rates[FIRST if at is None else slice(max(0, at - 1), at + 2)]
+    return [arm for arm in wanted if arm not in found]
 
 
 def at_best(found: study.Found) -> study.Found:
@@ -139,14 +152,19 @@ def affords(run: Mapping[str, Any], budget: float) -> int:
 
 
 def equal_bytes(found: study.Found) -> str:
-    """Dev WER of each method's best model so far, after the bytes of some rounds of FedAvg."""
+    """Dev WER of each method's best model so far, after the bytes of some rounds of FedAvg, and the change from it."""
     chosen = at_best(found)
-    whole = chosen[WHOLE][0]["MB a round"]
+    whole = chosen[WHOLE]
     rows = []
     for budget in BUDGETS:
-        row: dict[str, Any] = {"rounds of FedAvg": budget, "MB": budget * whole}
+        sent = budget * whole[0]["MB a round"]
+        row: dict[str, Any] = {"rounds of FedAvg": budget, "MB": sent}
         for method, runs in chosen.items():
-            row[method] = mean(kept(run, affords(run, budget * whole)) for run in runs)
+            theirs, ours = study.common(whole, runs)
+            scores = [kept(run, affords(run, sent)) for run in ours]
+            changes = [score - kept(run, budget) for score, run in zip(scores, theirs, strict=True)]
+            spread = f" ± {stdev(changes):.1f}" if len(changes) > 1 else ""
+            row[method] = f"{mean(scores):.1f}" + (f" ({mean(changes):+.1f}{spread})" if method != WHOLE else "")
         rows.append(row)
     return study.table(rows)
 
@@ -190,8 +208,9 @@ def main() -> None:
         text += "\n\n"
         text += scores(found, chosen.rounds)
         if WHOLE in by_method(found):
-            text += "\n\n## At equal bytes\n\nDev WER of the best model so far. The frozen model counts, which travels "
-            text += f"to each client once.\n\n{equal_bytes(found)}"
+            text += "\n\n## At equal bytes\n\nDev WER of the best model so far, and the change from FedAvg in points, "
+            text += "mean ± SD over seeds. The frozen model\ncounts, which travels to each client once.\n\n"
+            text += equal_bytes(found)
         print(text)
         text += f"\n\n![Dev WER by round and by bytes]({name}.png)"
         command = study.command(parser, chosen, only=[corpus], arms=[""])
@@ -200,7 +219,7 @@ def main() -> None:
 
 
 def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
-    """Every arm with the first seed, and each method's best arm by dev with the others."""
+    """With the first seed each method's rates until dev's best has neighbours; with the others the best rate."""
     overrides = arms(corpus)
     settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
 
@@ -210,11 +229,10 @@ def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
         return play(corpus, overrides[arm], settings, seed, to)
 
-    known = study.page_before(f"fedlora_long_{corpus}", rounds=chosen.rounds).get("found", {})
-    decided = [arm for arms in by_method(known).values() for arm in arms]
-    open_ = [arm for arm in overrides if arm not in decided and any(text in arm for text in chosen.arms)]
-    # All rates of a method with the first seed decide on its rate.
-    found = study.gathered(known, overrides, argparse.Namespace(seeds=chosen.seeds[:1], arms=open_), place, one)
+    found: study.Found = study.page_before(f"fedlora_long_{corpus}", rounds=chosen.rounds).get("found", {})
+    first = min(study.seeds(found), default=chosen.seeds[0])
+    while missing := [arm for arm in undecided(overrides, found) if any(text in arm for text in chosen.arms)]:
+        found = study.gathered(found, overrides, argparse.Namespace(seeds=[first], arms=missing), place, one)
     best = [arms[0] for arms in by_method(found).values() if any(text in arms[0] for text in chosen.arms)]
     return study.gathered(found, overrides, argparse.Namespace(seeds=chosen.seeds, arms=best), place, one)
 

@@ -51,7 +51,7 @@ def play(arm: str, split: int, place: Path, chosen: argparse.Namespace, corpus: 
     common = [f"seed={split}", f"data.root={corpus}", f"data.options.server_speakers=[{','.join(SERVERS[split])}]"]
     own = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     results = study.run(f"configs/fednst/{config}", [*common, *own, *overrides], place)
-    recordings = strings(config, common)
+    recordings = strings(f"configs/fednst/{config}", common)
     labels = [row["train/label_wer"] for row in study.rounds(place) if row.get("train/label_wer") is not None]
     found: dict[str, Any] = {"seed": split, "round": results["best"]["round"]}
     found["labels"] = [labels[0], labels[-1]] if labels else None
@@ -65,7 +65,7 @@ def play(arm: str, split: int, place: Path, chosen: argparse.Namespace, corpus: 
 
 def strings(config: str, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Utterance -> the recordings that it is joined from."""
-    loaded, source = experiment.load(study.ROOT / "configs" / "fednst" / config, overrides)
+    loaded, source = experiment.load(study.ROOT / config, overrides)
     manifest = experiment.read_corpus(loaded.data, source)["test"]
     with Path(manifest[0].path).with_name("strings.tsv").open(encoding="utf-8", newline="") as file:
         return {line["utterance"]: line["recordings"].split() for line in csv.DictReader(file, delimiter="\t")}

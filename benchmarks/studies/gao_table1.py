@@ -1,13 +1,16 @@
 """Gao et al., table 1: silos, pairs and single speakers, each weighting, from scratch, and central training.
 
     python -m benchmarks.studies.gao_table1 [--seeds 0 1 2 3 4] [--arms silos 'two speakers'] [--rounds 80]
+    python -m benchmarks.studies.gao_table1 --corpus digits
     python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
 
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
 clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
-scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. `--set`
-overrides the configurations of all arms; other `--rounds` have a page of their own. The same command resumes; finished
-runs are kept, and where their folders are gone, the numbers of the page before.
+scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. Digits are real
+speech on which no setting was chosen; a seed is a split of the six speakers, and intervals are over recordings, which
+strings share. They need FEDRAY_SPEECH. `--set` overrides the configurations of all arms; other `--rounds` have a page
+of their own. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the
+page before.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import study
+from benchmarks.studies.fednst_digits import SERVERS, by_recording, strings
+from fedray import experiment
 from fedray.report.bootstrap import change, rate
 
 Arm = tuple[str, list[str]]  # configuration of `Corpus.configs`, overrides
@@ -33,13 +38,22 @@ class Corpus:
     central: str  # the folder of central training
     overrides: tuple[str, ...] = ()
     rounds: int | None = None  # None: as configured
+    times: float = 1.0  # of the rounds of central SGD that are configured
     errors: str = "errors"  # the column of predictions.tsv
+    digits: bool = False
 
     def config(self, name: str) -> str:
         if name == "one":
             return f"configs/gao/{self.one}.yaml"
         folder = self.central if name.startswith(("central", "warm_up")) else self.regimes
         return f"configs/gao/{folder}/{name}.yaml"
+
+    def of_seed(self, seed: int) -> list[str]:
+        """Overrides of all arms of a seed."""
+        found = [*self.overrides, f"seed={seed}"]
+        if self.digits:
+            found += [f"data.root={study.speech('fsdd')}", f"data.options.server_speakers=[{','.join(SERVERS[seed])}]"]
+        return found
 
 
 TWIN = ("data.options.test_speakers=300", "data.options.test_utterances=4", "data.seed=0")
@@ -50,6 +64,7 @@ CORPORA = {
     "common_voice_fr": VOICE,
     "common_voice_it": Corpus("common_voice_it", "common_voice", "common_voice", ("data.options.language=it",), None,
                               "errors_lm"),
+    "digits": Corpus("digits", "digits", "digits", rounds=20, digits=True),
 }  # fmt: skip
 REGIMES = {"silos": "ten silos", "pairs": "two speakers a client", "one": "one speaker a client"}
 WEIGHTS = {
@@ -102,11 +117,19 @@ def compared() -> list[tuple[str, str]]:
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
     name, overrides = arm
-    # In central SGD a round is an epoch: its configuration has as many as the others' rounds hold.
-    rounds = [f"rounds={corpus.rounds}"] if corpus.rounds and not name.endswith("sgd") else []
-    results = study.run(corpus.config(name), [*corpus.overrides, f"seed={seed}", *rounds, *overrides, *extra], out)
+    config, common = corpus.config(name), corpus.of_seed(seed)
+    rounds = corpus.rounds
+    if name.endswith("sgd"):  # a round is an epoch: as many are configured as the others' rounds hold
+        rounds = round(corpus.times * experiment.load(study.ROOT / config)[0].rounds)
+    common += [f"rounds={rounds}"] if rounds else []
+    results = study.run(config, [*common, *overrides, *extra], out)
     rows = study.rounds(out)
-    before, best = (study.by_speaker(study.predictions(out, model), corpus.errors) for model in ("seed", "best"))
+    predicted = [study.predictions(out, model) for model in ("seed", "best")]
+    if corpus.digits:
+        recordings = strings(config, common)
+        before, best = (by_recording(rows, corpus.errors, recordings) for rows in predicted)
+    else:
+        before, best = (study.by_speaker(rows, corpus.errors) for rows in predicted)
     return {
         "seed": seed,
         "round": results["best"]["round"],
@@ -148,13 +171,15 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-gao-table1", seeds=[0, 1, 2, 3, 4])
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
     study.choose_arms(parser)
-    parser.add_argument("--rounds", type=int, help="of all arms but central SGD (default: 20, or the configuration's)")
+    parser.add_argument("--rounds", type=int, help="of a run (default: 20, or as configured)")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, arms())
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
     if chosen.rounds is not None:
-        corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
+        usual = corpus.rounds or experiment.load(study.ROOT / corpus.config("one"))[0].rounds
+        corpus = replace(corpus, rounds=chosen.rounds, times=chosen.rounds / usual)
+        title = f"{title}_{chosen.rounds}"
     overrides = [one for one in chosen.set if not one.startswith("engine.")]
     before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
     found = study.gathered(
@@ -164,7 +189,8 @@ def main() -> None:
     )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
-    text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over speakers.\n\n"
+    text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over "
+    text += "recordings (the speakers held fixed).\n\n" if corpus.digits else "speakers.\n\n"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(arms(), found))
     study.write(f"gao_table1_{title}", text + page(found), numbers, command, study.seeds(found))
