@@ -1,17 +1,22 @@
-"""FedSTAR from random and from contrastively pre-trained weights: accuracy after ten rounds, and curves; three trials.
+"""FedSTAR from random and from contrastively pre-trained weights: where a pre-trained start helps, and for how long.
 
-    python -m benchmarks.studies.fedstar_pretraining [--seeds 0 1 2] [--runs runs/study-fedstar-pretraining]
+    python -m benchmarks.studies.fedstar_pretraining [--only keywords events] [--labels 0.03 0.5] [--seeds 0 1 2]
+                                                     [--arms random] [--rounds 100] [--actors 1] [--runs DIR]
 
-Embedded keywords, 15 clients, 3 % and 50 % of the clips labelled (the paper's curves are at 50 %). Pre-training uses
-unlabelled embedded sentences by other speakers (configs/fedstar/pretraining.yaml), once for all trials. Scores are
-those of the best of ten rounds by dev. A linear classifier on the network's features shows what each start knows of
-words and speakers before any federation.
+Five clients, the arms and settings of `fedstar_long`. Keywords start from weights trained on unlabelled embedded
+sentences by other speakers (configs/fedstar/pretraining.yaml), sound events from weights trained on unlabelled sounds
+of other sources (pretraining_events.yaml). Scores are those of the best round by dev. A linear classifier on the
+network's features shows what each start knows of classes and speakers before any federation. Writes
+benchmarks/results/fedstar_pretraining.md, .json and .png. The same command resumes; finished runs are kept, and where
+their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -26,32 +31,44 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import study
+from benchmarks.studies.fedstar_long import BATCH, play
 from fedray import experiment
 from fedray.data.features.dataset import batches
 from fedray.experiment.pretraining import pretrain
 from fedray.models.weights import load_weights
 from fedray.report.canvas import COLOURS, STYLE
 
-SHARES = {"3 %": ["data.labelled.share=0.03"], "50 %": ["data.labelled.share=0.5"]}
-SHORT = ["rounds=10", "evaluation.every=1"]
-CURVES = {"train/loss": "training loss", "dev/accuracy": "dev accuracy (%)"}
+
+@dataclass(frozen=True)
+class Corpus:
+    """The configurations below configs/fedstar of a corpus and of its pre-training, and what its classes are."""
+
+    config: str
+    pretraining: str
+    classes: str
 
 
-def play(share: str, start: str, weights: Path, seed: int, runs: Path) -> dict[str, Any]:
-    """The results of a run, and the values of its curves by round."""
-    out = runs / f"seed-{seed}" / f"{share.partition(' ')[0]}-{start}"
-    print(f"seed {seed}, L = {share}, {start}: {out}", flush=True)
-    init = [] if start == "random" else [f"model.init={weights}"]
-    results = study.run(
-        "configs/fedstar/embedded.yaml", [f"seed={seed}", f"data.seed={seed}", *SHARES[share], *SHORT, *init], out
-    )
-    rows = study.rounds(out)
-    return {"best": results["best"], "rounds": {key: [row.get(key) for row in rows] for key in CURVES}}
+CORPORA = {
+    "keywords": Corpus("embedded", "pretraining", "words"),
+    "events": Corpus("events", "pretraining_events", "sounds"),
+}
+RANDOM, TRAINED = "random", "pre-trained"
+ARMS = {f"{start}, beta = {beta:g}": (start, beta) for beta in (0, 0.5) for start in (RANDOM, TRAINED)}
+EARLY = 10  # rounds, as in the paper's figure
 
 
-def probe(weights: Path | None) -> dict[str, float]:
-    """Accuracy in percent of logistic regressions on the features of dev, five-fold: for words and for speakers."""
-    config, source = experiment.load(study.ROOT / "configs" / "fedstar" / "embedded.yaml")
+def pretrained(corpus: Corpus, runs: Path) -> tuple[Path, list[float]]:
+    """The weights of a corpus' pre-training, made on first use, and its loss by epoch."""
+    folder = runs.resolve() / corpus.pretraining
+    config = study.ROOT / "configs" / "fedstar" / f"{corpus.pretraining}.yaml"
+    weights = pretrain(config, out=folder, say=lambda text: print(text, flush=True)).weights
+    rows = (folder / "losses.jsonl").read_text(encoding="utf-8").splitlines()
+    return weights, [json.loads(row)["loss"] for row in rows]
+
+
+def probe(corpus: Corpus, weights: Path | None) -> dict[str, float]:
+    """Accuracy in percent of logistic regressions on the features of dev, five-fold: for classes and for speakers."""
+    config, source = experiment.load(study.ROOT / "configs" / "fedstar" / f"{corpus.config}.yaml")
     data, _ = experiment.build_data(config, source)
     task = experiment.build_algorithm(config, data).task
     torch.manual_seed(0)
@@ -67,71 +84,108 @@ def probe(weights: Path | None) -> dict[str, float]:
             embedded = model.embed(window, torch.full((len(window),), frames))
             features |= dict(zip(batch.positions, embedded.numpy(), strict=True))
     rows = np.stack([features[place] for place in range(len(dev))])
-    asked = {"words": task.targets(dev), "speakers": [dev.manifest.column("speaker")[row] for row in dev.rows]}
+    asked = {corpus.classes: task.targets(dev), "speakers": [dev.manifest.column("speaker")[row] for row in dev.rows]}
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     return {
         name: 100 * float(cross_val_score(classifier, rows, np.asarray(y), cv=5).mean()) for name, y in asked.items()
     }
 
 
-def draw(losses: Sequence[float], found: dict[str, dict[str, list[dict[str, Any]]]], path: Path) -> None:
-    """Plot the loss of pre-training by epoch, and for each share the curves of both starts, mean over trials."""
+def table(found: study.Found) -> str:
+    """A row an arm: dev after the paper's ten rounds, test of the best round, and what the pre-trained start gains."""
+    rows = []
+    for arm, runs in found.items():
+        start, beta = ARMS[arm]
+        early = [max(score for at, score in run["dev"] if at <= EARLY) for run in runs]
+        row = {"start": arm, f"dev, best of {EARLY} rounds": study.spread(early)}
+        row["test accuracy"] = study.spread([run["best"]["test/accuracy"] for run in runs])
+        for title, other in ((f"gain over {RANDOM}", (RANDOM, beta)), ("gain of pseudo-labels", (start, 0))):
+            theirs = [one for name, one in found.items() if ARMS[name] == other and name != arm]
+            before, after = study.common(theirs[0], runs) if theirs else ([], [])
+            counts = ([study.unpacked(run["right of"]) for run in both] for both in (before, after))
+            row[title] = str(study.change(*counts, "points")) if before else ""
+        row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
+        rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
+    return study.table(rows)
+
+
+def draw(losses: Mapping[str, Sequence[float]], parts: Mapping[str, study.Found], path: Path) -> None:
+    """The loss of each pre-training by epoch, and dev accuracy by round of each part, mean over the seeds."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11, 5.5), layout="constrained")
-        axes = figure.add_subplot(2, 3, 1)
-        axes.plot(range(1, len(losses) + 1), losses, color=COLOURS[0])
-        axes.set_title("pre-training: contrastive loss")
+        figure = Figure(figsize=(4 * (1 + len(parts)), 4.2), layout="constrained")
+        axes = figure.add_subplot(1, 1 + len(parts), 1)
+        for colour, (name, values) in zip(COLOURS[len(ARMS) :], losses.items(), strict=False):
+            axes.plot(range(1, len(values) + 1), values, color=colour, label=f"pre-training on {name}")
+        axes.set_title("contrastive loss")
         axes.set_xlabel("epoch")
-        for row, (share, starts) in enumerate(found.items()):
-            for column, (key, title) in enumerate(CURVES.items()):
-                axes = figure.add_subplot(2, 3, 3 * row + column + 2)
-                for colour, (start, results) in zip(COLOURS, starts.items(), strict=False):
-                    values = [mean(known) for known in zip(*(one["rounds"][key] for one in results), strict=True)]
-                    axes.plot(range(1, len(values) + 1), values, color=colour, label=start)
-                axes.set_title(f"{title}, L = {share}")
-                axes.set_xlabel("round")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        for place, (title, found) in enumerate(parts.items(), 2):
+            axes = figure.add_subplot(1, 1 + len(parts), place)
+            for arm, runs in found.items():
+                rounds = [at for at, _ in runs[0]["dev"]]
+                scores = [mean(run["dev"][at][1] for run in runs) for at in range(len(rounds))]
+                axes.plot(rounds, scores, color=COLOURS[[*ARMS].index(arm)], label=arm)
+            axes.set_title(f"dev accuracy (%): {title}")
+            axes.set_xlabel("round")
+        drawn = {line.get_label(): line for axes in figure.axes for line in axes.lines}
+        figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=3)
         figure.savefig(path, dpi=150)
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-fedstar-pretraining")
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-pretraining", rounds=100)
+    parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
+    parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.5], metavar="L")
+    study.choose_arms(parser)
     chosen = parser.parse_args()
-    config, folder = study.ROOT / "configs" / "fedstar" / "pretraining.yaml", chosen.runs.resolve() / "pretrained"
-    weights = pretrain(config, out=folder, say=lambda text: print(text, flush=True)).weights
-    losses = [json.loads(line)["loss"] for line in (folder / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
-    found = {
-        share: {
-            start: [play(share, start, weights, seed, chosen.runs) for seed in chosen.seeds]
-            for start in ("random", "pre-trained")
-        }
-        for share in SHARES
-    }
-    draw(losses, found, study.RESULTS / "fedstar_pretraining.png")
-    rows = []
-    for share, starts in found.items():
-        scores = {start: [one["best"]["test/accuracy"] for one in results] for start, results in starts.items()}
-        gains = [after - before for before, after in zip(*scores.values(), strict=True)]
-        rows.append(
-            {"labels": share}
-            | {start: study.spread(values) for start, values in scores.items()}
-            | {"gain": study.spread(gains)}
-        )
-    title = "# FedSTAR after ten rounds: random and pre-trained starts"
-    text = f"{title}\n\nTest accuracy in percent, mean ± SD over trials.\n\n{study.table(rows)}"
-    read = {start: probe(None if start == "random" else weights) for start in ("random", "pre-trained")}
+    study.check_arms(parser, chosen, ARMS)
+    before = study.page_before("fedstar_pretraining", rounds=chosen.rounds)
+    parts: dict[str, study.Found] = before.get("found", {})
+    losses, read = before.get("losses", {}), before.get("read", {})
+    for name in chosen.only:
+        corpus = CORPORA[name]
+        weights, losses[name] = pretrained(corpus, chosen.runs)
+        read[name] = {start: probe(corpus, weights if start == TRAINED else None) for start in (RANDOM, TRAINED)}
+        for labels in chosen.labels:
+            title = f"{name}, L = {100 * labels:g} %"
+            parts[title] = played(name, labels, weights, parts.get(title, {}), chosen)
+    text = f"""# FedSTAR from random and pre-trained weights, {chosen.rounds} rounds
+
+Test accuracy in percent of the best round by dev, mean ± SD over trials. Gains in points over the other start, and over
+the same steps without pseudo-labels (beta = 0), with the 95 % interval of a paired bootstrap over speakers (of events:
+over sources). Five clients.
+"""
+    text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     text += (
-        "\n\nAccuracy in percent, on dev, of a linear classifier on the features of each start before any federation:"
+        "\n## What a start knows\n\nAccuracy in percent, on dev, of a linear classifier on the features of each start "
     )
-    text += "\n\n" + study.table([{"start": start} | scores for start, scores in read.items()])
-    study.write(
-        "fedstar_pretraining",
-        text,
-        {"losses": losses, "found": found, "read": read},
-        study.command(parser, chosen),
-        chosen.seeds,
+    text += "before any federation.\n\n"
+    text += study.table(
+        [{"corpus": name, "start": start} | scores for name, both in read.items() for start, scores in both.items()]
     )
     print(text)
+    text += "\n\n![Contrastive loss by epoch, and dev accuracy by round](fedstar_pretraining.png)\n"
+    only = [name for name in CORPORA if name in losses]
+    labels = sorted({float(title.rpartition("= ")[2][:-2]) / 100 for title in parts})
+    command = study.command(parser, chosen, only=only, labels=labels, arms=study.on_page(ARMS, *parts.values()))
+    numbers = {"rounds": chosen.rounds, "losses": losses, "read": read, "found": parts}
+    study.write("fedstar_pretraining", text, numbers, command, study.seeds(*parts.values()))
+    draw(losses, parts, study.RESULTS / "fedstar_pretraining.png")
+
+
+def played(name: str, labels: float, weights: Path, known: study.Found, chosen: argparse.Namespace) -> study.Found:
+    """The runs on a corpus with a share of labels, by arm."""
+    common = [f"data.labelled.share={labels:g}", "data.clients.count=5", BATCH]
+    common += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+
+    def place(arm: str, seed: int) -> Path:
+        return Path(chosen.runs / f"{name}-l{labels:g}" / f"seed-{seed}" / study.folder_name(arm))
+
+    def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
+        start, beta = ARMS[arm]
+        init = [f"model.init={weights}"] if start == TRAINED else []
+        return play(to, CORPORA[name].config, [*common, f"algorithm.beta={beta:g}", *init], seed)
+
+    return study.gathered(known, ARMS, chosen, place, one)
 
 
 if __name__ == "__main__":
