@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import study
-from benchmarks.studies import fedlora_long
+from benchmarks.studies import fedlora_long, fedmem_variants
 from benchmarks.studies.fedlora_page import counts_of, packed, page, together
 
 COLUMNS = ["client", "split", "utterance", "speaker", "words", "errors_lm", "errors_lm_alone"]
@@ -84,3 +84,17 @@ def test_bytes_are_compared_by_the_best_model_so_far() -> None:
     }
     first = fedlora_long.equal_bytes(found).splitlines()[2]
     assert [cell.strip() for cell in first.split("|")[1:-1]] == ["1", "8.0", "40.0", "44.0 (+4.0)"], "with two rounds"
+
+
+def test_a_memory_s_variants_are_compared_with_none_and_with_the_paper_s() -> None:
+    def run(errors: int, **memory: object) -> dict[str, object]:
+        return {"seed": 0, "counts": f"{errors} of 100 by s1 | {errors} of 100 by s2", **memory}
+
+    memory = {"pairs": [1000, 3000], "slower": 1.25, "chosen": ["k=4", "k=4", "k=8"]}
+    found = {"none": [run(40)], "as in the paper": [run(30, **memory)], "radius": [run(28, **memory)]}
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in fedmem_variants.page(found).splitlines()[2:]]
+    assert rows[0] == ["none", "40.0 [40.0, 40.0]", "", "", "", "", "", "0"]
+    assert rows[1][2:4] == ["-10.0 points [-10.0, -10.0]", ""]
+    assert rows[2][2:] == [
+        "-12.0 points [-12.0, -12.0]", "-2.0 points [-2.0, -2.0]", "2,000", "80.0 %", "k=4; k=8", "0",
+    ]  # fmt: skip

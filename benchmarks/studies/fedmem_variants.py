@@ -1,20 +1,23 @@
 """FedMem's variants: what each does to the word error rate, the size of a memory and the speed of decoding.
 
-    python -m benchmarks.studies.fedmem_variants [--only frames states] [--seed 0]
+    python -m benchmarks.studies.fedmem_variants [--only frames states] [--seeds 0 1 2] [--arms radius] [--runs DIR]
 
 The four embedded dialects with the server's model, in this process on one thread. Each client builds its memory and
 chooses k, lambda, T and the radius on its dev; WER is that of all clients' test sets together, at the chosen settings.
 Speed is the CPU time of decoding one client's test with its memory at the settings that it chose, and without, by
-turns.
+turns. A seed draws new dialects. Writes benchmarks/results/fedmem_variants_<way>.md and .json. The same command
+resumes; finished arms are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
 import argparse
-import shlex
+import functools
+import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -30,6 +33,7 @@ from fedray.data.text.error_rates import edit_counts
 from fedray.engine import work
 from fedray.report.bootstrap import Counts, change, rate
 from fedray.runs.folder import RunFolder
+from fedray.storage.files import write_atomically
 from fedray.training import speech_to_text
 from fedray.training.knn.building import build_memory
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory
@@ -50,7 +54,7 @@ class Variant:
     searched: int = 0
 
 
-FIRST = "as in the paper"
+NONE, FIRST = "none", "as in the paper"
 VARIANTS = {
     FIRST: Variant(),
     "8 lists": Variant({"fewest_probes": 8}),
@@ -85,7 +89,8 @@ class Federation:
 
     def play(self, variant: Variant, utterances: int) -> dict[str, Any]:
         """Pairs, the chosen settings and errors by speaker of each client; speed of the first one."""
-        found: dict[str, Any] = {"pairs": [], "chosen": [], "counts": {}}
+        found: dict[str, Any] = {"pairs": [], "chosen": []}
+        counts: dict[str, tuple[int, ...]] = {}
         settings = replace(self.algorithm.settings.memory, **variant.memory)
         grid = [
             replace(one, radius=radius, skip_above=variant.skip_above) for one in self.grid for radius in variant.radii
@@ -98,14 +103,14 @@ class Federation:
             test = self.data.client_part(name, "test")
             found["pairs"].append(len(memory))
             found["chosen"].append(str(chosen))
-            found["counts"] |= self.errors(test, spoken, name)
+            counts |= self.errors(test, spoken, name)
             if "slower" not in found:
                 timed = test.take(np.arange(min(utterances, len(test))))
                 found["alone"], found["with_memory"], found["slower"] = by_turns(
                     lambda data=timed: self.task.transcribe(params, data, [self.search], "cpu"),
                     lambda data=timed, spoken=spoken: self.task.transcribe(params, data, [spoken], "cpu"),
                 )
-        return found
+        return found | {"counts": study.packed(counts)}
 
     def chosen(self, dev: Any, memory: Any, grid: list[Retrieval], searched: int) -> Retrieval:
         costs = setting_costs(self.task, self.received.params, dev, memory, grid, "cpu")
@@ -123,56 +128,84 @@ class Federation:
             by_speaker[f"{client} {speaker}"] = (words + count.length, errors + count.errors)
         return by_speaker
 
-    def alone(self) -> Counts:
+    def alone(self) -> dict[str, Any]:
         """Errors without a memory."""
         found: dict[str, tuple[int, ...]] = {}
         for name in self.data.client_ids():
             found |= self.errors(self.data.client_part(name, "test"), self.search, name)
-        return found
+        return {"counts": study.packed(found)}
 
 
-def page(alone: Counts, found: Mapping[str, Mapping[str, Any]]) -> str:
-    first = found[FIRST]
-    rows = [{"memory": "none", "WER": str(rate([alone])), "change": "", "pairs": "", "as fast": "", "chosen": ""}]
-    rows += [
-        {
-            "memory": name,
-            "WER": str(rate([one["counts"]])),
-            "change": str(change([first["counts"]], [one["counts"]], "points")) if one is not first else "",
-            "pairs": f"{mean(one['pairs']):,.0f}",
-            "as fast": f"{100 / one['slower']:.1f} %",
-            "chosen": "; ".join(dict.fromkeys(one["chosen"])),
-        }
-        for name, one in found.items()
-    ]
-    return study.table(rows)
+def page(found: study.Found) -> str:
+    rows = []
+    for name, runs in found.items():
+        row = {"memory": name, "WER": str(rate(counts(runs)))}
+        for title, other in (("change by it", NONE), ("change from the paper's", FIRST)):
+            before, after = study.common(found.get(other, []), runs)
+            asked = before and name not in (NONE, other)
+            row[title] = str(change(counts(before), counts(after), "points")) if asked else ""
+        if name != NONE:
+            row["pairs"] = f"{mean(pairs for run in runs for pairs in run['pairs']):,.0f}"
+            row["as fast"] = ", ".join(f"{100 / run['slower']:.1f} %" for run in runs)
+            row["chosen"] = "; ".join(dict.fromkeys(one for run in runs for one in run["chosen"]))
+        rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
+    return study.table([{column: row.get(column, "") for column in rows[-1]} for row in rows])
+
+
+def counts(runs: Sequence[Mapping[str, Any]]) -> list[Counts]:
+    """Words and errors by speaker of each run."""
+    return [study.unpacked(run["counts"]) for run in runs]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study.parser(__spec__.name, __doc__, "study-fedmem-variants")
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
+    study.choose_arms(parser)
     chosen = parser.parse_args()
+    study.check_arms(parser, chosen, VARIANTS)
     torch.set_num_threads(1)
     speech_to_text.EVALUATION_BATCH = BATCH
     for way in chosen.only:
-        federation = Federation(WAYS[way], chosen.seed)
-        alone, found = federation.alone(), {}
-        for name in dict.fromkeys([FIRST, *chosen.variants]):
-            variant = VARIANTS[name]
-            if variant.searched and way == "frames":
-                continue  # whose settings are chosen by the search itself
-            found[name] = federation.play(variant, TIMED[way])
-            print(way, name, {key: value for key, value in found[name].items() if key != "counts"}, flush=True)
-            print(rate([found[name]["counts"]]), flush=True)
-            text = f"# FedMem's variants: {way}\n\nFour dialects, the server's model. 95 % intervals over speakers; "
-            text += "changes are from the paper's memory.\nPairs are a client's, mean of four. Speed is relative to no "
-            text += f"memory.\n\n{page(alone, found)}"
-            command = f"python -m benchmarks.studies.fedmem_variants --only {way}"
-            if chosen.variants != list(VARIANTS):
-                command += f" --variants {shlex.join(chosen.variants)}"
-            study.write(f"fedmem_variants_{way}", text, {"alone": alone, "found": found}, command, [chosen.seed])
+        name, arms = f"fedmem_variants_{way}", arms_of(way)
+        wanted = argparse.Namespace(seeds=chosen.seeds, arms=[*chosen.arms, NONE, FIRST])
+        found = study.gathered(
+            study.page_before(name).get("found", {}), arms, wanted,
+            lambda arm, seed, way=way: chosen.runs / way / f"seed-{seed}" / study.folder_name(arm),
+            lambda arm, seed, to, way=way: kept(to, lambda: play(way, arm, seed)),
+        )  # fmt: skip
+        text = (
+            f"# FedMem's variants: {way}\n\nFour dialects, the server's model. 95 % intervals over speakers. Pairs are "
+        )
+        text += "a client's mean. Speed is relative to\nno memory, by seed.\n\n"
+        command = study.command(parser, chosen, only=[way], arms=study.on_page(arms, found))
+        study.write(name, text + page(found), {"found": found}, command, study.seeds(found))
+        print(page(found))
+
+
+def arms_of(way: str) -> list[str]:
+    """No memory, and each variant of it. The settings of frames are chosen by the search itself, always."""
+    return [NONE, *(name for name, variant in VARIANTS.items() if way == "states" or not variant.searched)]
+
+
+def play(way: str, arm: str, seed: int) -> dict[str, Any]:
+    """The errors of an arm; of a memory also its pairs, its settings and its speed."""
+    here = federation(way, seed)
+    return {"seed": seed, **(here.alone() if arm == NONE else here.play(VARIANTS[arm], TIMED[way]))}
+
+
+@functools.lru_cache(1)
+def federation(way: str, seed: int) -> Federation:
+    return Federation(WAYS[way], seed)
+
+
+def kept(place: Path, play: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `play` found, from its file in the folder `place` if it is there."""
+    file = place / "found.json"
+    if not file.exists():
+        text = json.dumps(play(), indent=1)
+        place.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
+    return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":
