@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -34,11 +36,24 @@ def test_central_training_sees_as_much_speech_as_twenty_rounds(corpus: str, a_cl
     chosen = CORPORA[corpus]
     for name, of_all in (("central_sgd", 1.0), ("central_second_half_sgd", 0.5)):
         loaded, _ = experiment.load(chosen.config(name))
-        epochs = loaded.rounds * loaded.algorithm.settings.client.epochs
+        epochs = chosen.length(name) * loaded.algorithm.settings.client.epochs
         assert epochs * of_all * utterances == pytest.approx(seen, rel=0.02)
-    for name in ("central", "central_second_half", "warm_up_continued"):
-        loaded, _ = experiment.load(chosen.config(name), ["rounds=20"])
-        assert loaded.rounds * loaded.algorithm.settings.utterances == pytest.approx(seen, rel=0.01)
+    for name, of_all in (("central", 1.0), ("central_second_half", 0.5), ("warm_up_continued", 0.5)):
+        loaded, _ = experiment.load(chosen.config(name))
+        parts = math.ceil(of_all * utterances / loaded.algorithm.settings.utterances)  # equal parts of an epoch
+        assert chosen.length(name) * of_all * utterances / parts == pytest.approx(seen, rel=0.02)
+
+
+def test_rounds_of_central_training_follow_those_of_the_federation() -> None:
+    long = dataclasses.replace(CORPORA["embedded"], rounds=80)
+    assert [long.length(name) for name in ("one", "central", "central_sgd", "central_second_half_sgd")] == [
+        80,
+        80,
+        20,
+        40,
+    ]
+    assert CORPORA["common_voice_fr"].length("central") == 20, "as configured"
+    assert dataclasses.replace(long, rounds=1).length("central_sgd") == 1
 
 
 def test_the_tables() -> None:

@@ -6,12 +6,13 @@
 Each method trains a model; then every client decodes with the model alone and with its memory. P-S2T is the server's
 seed model. C-S2T trains on all clients' speech in one place, with all weights or with adapters; FedAvg and FedLoRA
 train on the clients. `attention` is the dialects with a decoder, `large` the dialects with nine times the parameters,
-`translation` the dialects translated into Chinese. C-S2T LoRA has a learning rate of its own, chosen on dev. Six
-clients of new domains join the domains' models after training, and three of new dialects those of translation. Each
-seed draws new dialects and domains; each split of the digits has three of the six speakers as clients. Digits and
-speechocean need FEDRAY_SPEECH. The pages are benchmarks/results/fedlora_<corpus>.md, with plain means over clients and
-pooled scores. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the
-page before. P-S2T is always among the methods of --arms.
+`translation` the dialects translated into Chinese. C-S2T LoRA has a learning rate of its own, the best of three on dev
+by greedy search, and a cosine; C-S2T full has FedAvg's rate. Six clients of new domains join the domains' models after
+training, and three of new dialects those of translation. Each seed draws new dialects and domains; each split of the
+digits has three of the six speakers as clients. Digits and speechocean need FEDRAY_SPEECH. The pages are
+benchmarks/results/fedlora_<corpus>.md, with plain means over clients and pooled scores. The same command resumes;
+finished runs are kept, and where their folders are gone, the numbers of the page before. P-S2T is always among the
+methods of --arms.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 from benchmarks import study
 from benchmarks.studies.fedlora_page import counts_of, packed, page
 from benchmarks.studies.fednst_digits import SERVERS
+from benchmarks.studies.fednst_digits import drawn as of_split
 from fedray import experiment
 from fedray.core.metrics import ALONE
 
@@ -73,9 +75,10 @@ DECAY = "algorithm.client.decay=cosine"
 
 def drawn(corpus: str, seed: int) -> list[str]:
     """Overrides for a seed: it draws the data or, of the digits, names the server's speakers."""
-    speech = CORPORA[corpus].speech
-    found = [f"seed={seed}", f"data.seed={seed}"] + ([f"data.root={study.speech(speech)}"] if speech else [])
-    return found + ([f"data.options.server_speakers=[{','.join(SERVERS[seed])}]"] if corpus == "digits" else [])
+    found, speech = [f"seed={seed}", f"data.seed={seed}"], CORPORA[corpus].speech
+    if corpus == "digits":
+        return found + of_split(seed)
+    return found + ([f"data.root={study.speech(speech)}"] if speech else [])
 
 
 def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
@@ -153,12 +156,13 @@ def start_from(run: Path) -> list[str]:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedlora")
+    parser.set_defaults(seeds=None)  # three, of digits all splits
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     study.choose_arms(parser)
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, METHODS)
     for corpus in chosen.only:
-        seeds = list(range(len(SERVERS))) if corpus == "digits" else chosen.seeds
+        seeds = chosen.seeds or range(len(SERVERS) if corpus == "digits" else 3)
         found = study.gathered(
             on_page(corpus), METHODS, argparse.Namespace(seeds=seeds, arms=[*chosen.arms, SERVER]),
             lambda method, seed, corpus=corpus: chosen.runs / corpus / f"seed-{seed}" / study.folder_name(method),

@@ -3,17 +3,17 @@
     python -m benchmarks.studies.fedlora_long [--only dialects attention domains digits] [--seeds 0 1 2] [--arms FedAvg]
                                               [--rounds 200] [--actors 1] [--runs DIR]
 
-Scaling alpha is twice the rank, as in the paper. The first seed plays every method at three rates or more, until the
-best by dev has a lower and a higher neighbour. The other seeds play the best. A run ends when dev has not improved for
-20 rounds; scores are those of the best round by dev. Without a decoder test is decoded greedily, with one
-(`attention`) by beam search. Digits need FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and
-.png. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the page
-before.
+Scaling alpha is twice the rank, as in the paper. Seed 0 plays every method at three rates or more, until the best by
+dev has a lower and a higher neighbour. The other seeds play the best. A run ends when dev has not improved for 20
+rounds; scores are those of the best round by dev. Without a decoder test is decoded greedily, with one (`attention`)
+by beam search. Digits need FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same
+command resumes; finished runs are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import study
 from benchmarks.studies.fedlora import CORPORA, drawn
+from benchmarks.studies.fednst_digits import by_recording, strings
 from fedray import experiment
 from fedray.report.bootstrap import Counts, change, rate, recovered
 from fedray.report.canvas import COLOURS, STYLE
@@ -32,8 +33,9 @@ SHOWN = ("dialects", "attention", "domains", "digits")
 WHOLE = "FedAvg"
 RANKS = {WHOLE: 0, **{f"FedLoRA, rank {rank}": rank for rank in (2, 8, 16)}}
 # Of the configuration's rate; without adapters, of that of `fedlora`'s study.
-PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
 FIRST = slice(3, 6)  # of PARTS, before the neighbours of the best
+CHOOSES = 0  # the seed that chooses the rates
 PATIENCE = 20
 BUDGETS = (1, 2, 5, 10, 20, 50)  # rounds of FedAvg whose bytes are compared
 
@@ -61,8 +63,11 @@ def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: i
     results = study.run(f"configs/fedlora/{chosen.trained}.yaml", [*common, *overrides], place)
     rows = study.rounds(place)
     a_round = rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"]
-    column = chosen.score.replace("wer", "errors")
-    counts = {model: study.by_speaker(study.predictions(place, model), column) for model in ("seed", "best")}
+    column, config = chosen.score.replace("wer", "errors"), f"configs/fedlora/{chosen.trained}.yaml"
+    count = study.by_speaker
+    if chosen.speech:  # three speakers are too few for intervals
+        count = functools.partial(by_recording, recordings=strings(config, common))
+    counts = {model: count(study.predictions(place, model), column) for model in ("seed", "best")}
     return {
         "seed": seed,
         "round": results["best"]["round"],
@@ -76,13 +81,10 @@ def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: i
 
 
 def by_method(found: study.Found) -> dict[str, list[str]]:
-    """Method -> its arms, the best by dev of the first seed first."""
-
-    def first(arm: str) -> float:
-        return float(min(found[arm], key=lambda run: run["seed"])["dev of the best"])
-
-    named = {method: [arm for arm in found if arm.startswith(f"{method}, ")] for method in RANKS}
-    return {method: sorted(known, key=first) for method, known in named.items() if known}
+    """Method -> its arms of the seed that chooses, the best by dev first."""
+    devs = {arm: run["dev of the best"] for arm, runs in found.items() for run in runs if run["seed"] == CHOOSES}
+    named = {method: [arm for arm in devs if arm.startswith(f"{method}, ")] for method in RANKS}
+    return {method: sorted(known, key=devs.__getitem__) for method, known in named.items() if known}
 
 
 def undecided(arms: Iterable[str], found: study.Found) -> list[str]:
@@ -93,7 +95,7 @@ def undecided(arms: Iterable[str], found: study.Found) -> list[str]:
         rates = [arm for arm in arms if arm.startswith(f"{method}, ")]
         at = rates.index(best[method]) if method in best else None
         wanted += rates[FIRST if at is None else slice(max(0, at - 1), at + 2)]
-    return [arm for arm in wanted if arm not in found]
+    return [arm for arm in wanted if not any(run["seed"] == CHOOSES for run in found.get(arm, []))]
 
 
 def at_best(found: study.Found) -> study.Found:
@@ -161,6 +163,8 @@ def equal_bytes(found: study.Found) -> str:
         row: dict[str, Any] = {"rounds of FedAvg": budget, "MB": sent}
         for method, runs in chosen.items():
             theirs, ours = study.common(whole, runs)
+            if not ours:
+                continue
             scores = [kept(run, affords(run, sent)) for run in ours]
             changes = [score - kept(run, budget) for score, run in zip(scores, theirs, strict=True)]
             spread = f" ± {stdev(changes):.1f}" if len(changes) > 1 else ""
@@ -201,7 +205,11 @@ def main() -> None:
         text = f"# FedLoRA to patience: {corpus}\n\nTest WER in percent of the best round by dev, mean over seeds, and "
         text += "changes in points from the server's model and from\nFedAvg, with the 95 % interval of a paired "
         text += f"bootstrap over speakers. A run ends {PATIENCE} rounds after its best one. The rate is the\nbest "
-        text += "by dev of the first seed; beside it, by how much the others were worse there."
+        text += f"by dev of seed {CHOOSES}; beside it, by how much the others were worse there."
+        if missing := undecided(arms(corpus), found):
+            text += f" Rates that are still to be played: {'; '.join(missing)}."
+        if CORPORA[corpus].speech:
+            text += "\nIntervals are over recordings, which strings share; the speakers are held fixed."
         if CORPORA[corpus].score != "wer":
             text += "\n\nTest is decoded by beam search, and so is dev where a rate is chosen. Dev by round, which "
             text += "chooses a run's\nbest round, is decoded greedily by CTC."
@@ -219,7 +227,7 @@ def main() -> None:
 
 
 def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
-    """With the first seed each method's rates until dev's best has neighbours; with the others the best rate."""
+    """With the seed that chooses each method's rates until dev's best has neighbours; with all the best rate."""
     overrides = arms(corpus)
     settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
 
@@ -230,9 +238,8 @@ def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
         return play(corpus, overrides[arm], settings, seed, to)
 
     found: study.Found = study.page_before(f"fedlora_long_{corpus}", rounds=chosen.rounds).get("found", {})
-    first = min(study.seeds(found), default=chosen.seeds[0])
     while missing := [arm for arm in undecided(overrides, found) if any(text in arm for text in chosen.arms)]:
-        found = study.gathered(found, overrides, argparse.Namespace(seeds=[first], arms=missing), place, one)
+        found = study.gathered(found, overrides, argparse.Namespace(seeds=[CHOOSES], arms=missing), place, one)
     best = [arms[0] for arms in by_method(found).values() if any(text in arms[0] for text in chosen.arms)]
     return study.gathered(found, overrides, argparse.Namespace(seeds=chosen.seeds, arms=best), place, one)
 

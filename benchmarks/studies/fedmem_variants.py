@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
@@ -27,6 +28,7 @@ import torch
 from benchmarks import study
 from benchmarks.studies.fedmem_memory import BATCH, by_turns
 from fedray import experiment
+from fedray.config.schema import plain
 from fedray.core.parallel import serial
 from fedray.core.types import Received
 from fedray.data.text.error_rates import edit_counts
@@ -78,6 +80,7 @@ class Federation:
 
     def __init__(self, config: str, seed: int) -> None:
         checked, source = experiment.load(study.ROOT / config, [f"seed={seed}", f"data.seed={seed}"])
+        self.config = checked
         self.data, _ = experiment.build_data(checked, source, serial)
         program = experiment.build_program(checked, self.data, RunFolder(tempfile.mkdtemp()), 0)
         self.algorithm: Any = program.algorithm
@@ -162,7 +165,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
     study.choose_arms(parser)
     chosen = parser.parse_args()
-    study.check_arms(parser, chosen, VARIANTS)
+    study.check_arms(parser, chosen, [NONE, *VARIANTS])
     torch.set_num_threads(1)
     speech_to_text.EVALUATION_BATCH = BATCH
     for way in chosen.only:
@@ -171,7 +174,7 @@ def main() -> None:
         found = study.gathered(
             study.page_before(name).get("found", {}), arms, wanted,
             lambda arm, seed, way=way: chosen.runs / way / f"seed-{seed}" / study.folder_name(arm),
-            lambda arm, seed, to, way=way: kept(to, lambda: play(way, arm, seed)),
+            lambda arm, seed, to, way=way: kept(to, way, arm, seed),
         )  # fmt: skip
         text = (
             f"# FedMem's variants: {way}\n\nFour dialects, the server's model. 95 % intervals over speakers. Pairs are "
@@ -198,14 +201,20 @@ def federation(way: str, seed: int) -> Federation:
     return Federation(WAYS[way], seed)
 
 
-def kept(place: Path, play: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `play` found, from its file in the folder `place` if it is there."""
+def kept(place: Path, way: str, arm: str, seed: int) -> dict[str, Any]:
+    """What `play` finds, from its file in the folder `place` if it is there. Ends the program if settings differ."""
     file = place / "found.json"
-    if not file.exists():
-        text = json.dumps(play(), indent=1)
-        place.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
-    return dict(json.loads(file.read_text(encoding="utf-8")))
+    settings = {"config": plain(federation(way, seed).config), "variant": repr(VARIANTS.get(arm)), "timed": TIMED[way]}
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before.pop("settings") != json.loads(json.dumps(settings)):
+            sys.exit(f"{place} holds {arm} with other settings: move it away")
+        return dict(before)
+    found = play(way, arm, seed)
+    place.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"settings": settings, **found}, indent=1)
+    write_atomically(file, lambda path: path.write_text(text, encoding="utf-8"))
+    return found
 
 
 if __name__ == "__main__":

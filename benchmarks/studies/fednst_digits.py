@@ -2,17 +2,19 @@
 
     python -m benchmarks.studies.fednst_digits [--seeds 0 1 2 3 4 5] [--arms NST] [--rounds 60] [--actors N]
 
-A seed is a split. Every arm starts from its split's seed model and trains on 1,500 strings a round; in the federated
-arms the server's rate follows the clients'. Needs FEDRAY_SPEECH, the folder that holds fsdd/. Test strings are joined
-from the official test takes 0-4 of the clients' speakers; strings of the server's speakers show forgetting. Settings
-and the round were chosen on takes 5-9. The same command resumes; finished runs are kept, and where their folders are
-gone, the numbers of the page before.
+A seed is a split. Every arm starts from its split's seed model. The federated arms train on 1,500 strings a round, and
+the server's rate follows the clients'; the central ones on 1,110, half of all, in more rounds, so that all train on as
+many. The server's speech alone has 60 strings a round, as in FedNST. Needs FEDRAY_SPEECH, the folder that holds fsdd/.
+Test strings are joined from the official test takes 0-4 of the clients' speakers; strings of the server's speakers
+show forgetting. Settings and the round were chosen on takes 5-9. The same command resumes; finished runs are kept, and
+where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -40,16 +42,25 @@ ARMS: dict[str, tuple[str, list[str]]] = {
     "FedNST, labels every 3 rounds, the surest first": ("digits.yaml", SCHEDULED),
     "the server's speech alone": ("digits.yaml", [*SCHEDULED, *ALONE]),
 }
+CENTRAL = ("baselines/sl_digits.yaml", "baselines/nst_digits.yaml")
 SEARCHES = {"lexicon": "errors_lexicon", "greedy": "errors"}
 PARTS = {"test": "the clients' speakers", "test-server": "the server's speakers"}
 MODELS = ("seed", "best")
 
 
-def play(arm: str, split: int, place: Path, chosen: argparse.Namespace, corpus: Path) -> dict[str, Any]:
+def drawn(split: int) -> list[str]:
+    """Overrides with the recordings and a split's speakers on the server. Ends the program without such a split."""
+    if split not in range(len(SERVERS)):
+        sys.exit(f"--seeds {split}: digits have the splits 0 to {len(SERVERS) - 1}")
+    return [f"data.root={study.speech('fsdd')}", f"data.options.server_speakers=[{','.join(SERVERS[split])}]"]
+
+
+def play(arm: str, split: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """Errors by recording of the seed model and of the best round, its round, and the labels' WER."""
     config, overrides = ARMS[arm]
-    common = [f"seed={split}", f"data.root={corpus}", f"data.options.server_speakers=[{','.join(SERVERS[split])}]"]
-    own = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    common = [f"seed={split}", *drawn(split)]
+    rounds = round(chosen.rounds * 1500 / 1110) if config in CENTRAL else chosen.rounds
+    own = [f"rounds={rounds}", f"engine.actors={chosen.actors}"]
     results = study.run(f"configs/fednst/{config}", [*common, *own, *overrides], place)
     recordings = strings(f"configs/fednst/{config}", common)
     labels = [row["train/label_wer"] for row in study.rounds(place) if row.get("train/label_wer") is not None]
@@ -128,6 +139,8 @@ def table(found: study.Found, part: str) -> str:
 def gain(runs: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]], search: str) -> str:
     """The share of the reference's gain over the splits that both have, in percent."""
     here, there = study.common(runs, reference)
+    if not here:
+        return ""
     share = recovered(*(counts(here, model, "test", search) for model in MODELS), counts(there, "best", "test", search))
     return "" if share is None else str(share)
 
@@ -137,13 +150,12 @@ def main() -> None:
     study.choose_arms(parser)
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, ARMS)
-    corpus = study.speech("fsdd")
 
     def place(arm: str, split: int) -> Path:
         return Path(chosen.runs / f"split-{split}" / study.folder_name(arm))
 
     before = study.page_before("fednst_digits", rounds=chosen.rounds).get("found", {})
-    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen, corpus))
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
     splits = [f"{split}: {', '.join(sorted({*SPEAKERS} - {*SERVERS[split]}))}" for split in study.seeds(found)]
     text = f"""# FedNST on real speech: connected digits
 

@@ -3,10 +3,10 @@
     python -m benchmarks.studies.fedstar_pretraining [--only keywords events] [--labels 0.03 0.5] [--seeds 0 1 2]
                                                      [--arms random] [--rounds 100] [--actors 1] [--runs DIR]
 
-Five clients, the arms and settings of `fedstar_long`. Keywords start from weights trained on unlabelled embedded
-sentences by other speakers (configs/fedstar/pretraining.yaml), sound events from weights trained on unlabelled sounds
-of other sources (pretraining_events.yaml). Scores are those of the best round by dev. A linear classifier on the
-network's features shows what each start knows of classes and speakers before any federation. Writes
+Five clients and the settings of `fedstar_long`. Keywords start from weights trained on unlabelled embedded sentences
+by other speakers (configs/fedstar/pretraining.yaml), sound events from weights trained on unlabelled sounds of other
+sources (pretraining_events.yaml), once for all trials. Scores are those of the best round by dev. A linear classifier
+on the network's features shows what each start knows of classes and speakers before any federation. Writes
 benchmarks/results/fedstar_pretraining.md, .json and .png. The same command resumes; finished runs are kept, and where
 their folders are gone, the numbers of the page before.
 """
@@ -76,7 +76,7 @@ def probe(corpus: Corpus, weights: Path | None) -> dict[str, float]:
     if weights is not None:
         load_weights(model, weights)
     dev, features = data.evaluation("dev"), {}
-    frames = round(1000 * config.task.settings.window / config.features.hop_ms)
+    frames = config.features.frames(config.task.settings.window)
     with torch.inference_mode():
         for batch in batches(dev, 32, None):
             cut = batch.features[:, :frames]
@@ -143,8 +143,10 @@ def main() -> None:
     losses, read = before.get("losses", {}), before.get("read", {})
     for name in chosen.only:
         corpus = CORPORA[name]
-        weights, losses[name] = pretrained(corpus, chosen.runs)
-        read[name] = {start: probe(corpus, weights if start == TRAINED else None) for start in (RANDOM, TRAINED)}
+        weights = None
+        if any(text in arm for arm, (start, _) in ARMS.items() if start == TRAINED for text in chosen.arms):
+            weights, losses[name] = pretrained(corpus, chosen.runs)
+            read[name] = {start: probe(corpus, weights if start == TRAINED else None) for start in (RANDOM, TRAINED)}
         for labels in chosen.labels:
             title = f"{name}, L = {100 * labels:g} %"
             parts[title] = played(name, labels, weights, parts.get(title, {}), chosen)
@@ -164,7 +166,7 @@ over sources). Five clients.
     )
     print(text)
     text += "\n\n![Contrastive loss by epoch, and dev accuracy by round](fedstar_pretraining.png)\n"
-    only = [name for name in CORPORA if name in losses]
+    only = [name for name in CORPORA if any(title.startswith(name) for title in parts)]
     labels = sorted({float(title.rpartition("= ")[2][:-2]) / 100 for title in parts})
     command = study.command(parser, chosen, only=only, labels=labels, arms=study.on_page(ARMS, *parts.values()))
     numbers = {"rounds": chosen.rounds, "losses": losses, "read": read, "found": parts}
@@ -172,7 +174,9 @@ over sources). Five clients.
     draw(losses, parts, study.RESULTS / "fedstar_pretraining.png")
 
 
-def played(name: str, labels: float, weights: Path, known: study.Found, chosen: argparse.Namespace) -> study.Found:
+def played(
+    name: str, labels: float, weights: Path | None, known: study.Found, chosen: argparse.Namespace
+) -> study.Found:
     """The runs on a corpus with a share of labels, by arm."""
     common = [f"data.labelled.share={labels:g}", "data.clients.count=5", BATCH]
     common += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]

@@ -1,34 +1,63 @@
 """FedSTAR, table 3: all clips labelled, trained in one place and by federations of 5 to 30 clients; three trials.
 
-    python -m benchmarks.studies.fedstar_supervised [--seeds 0 1 2] [--rounds 100] [--runs DIR]
+    python -m benchmarks.studies.fedstar_supervised [--seeds 0 1 2] [--arms central] [--rounds 100] [--actors 1]
+                                                    [--runs DIR]
 
 Embedded keywords. Scores are those of the best round by dev, on new speakers. The central model trains in the central
-configuration's own number of rounds, each of which is one pass over all clips.
+configuration's own number of rounds, each of which is one pass over all clips. The same command resumes; finished runs
+are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
 
 from benchmarks import study
-from benchmarks.studies.fedstar_keywords import CLIENTS, Arm, play, score
+from benchmarks.studies.fedstar_keywords import CLIENTS
+from benchmarks.studies.fedstar_long import play
+
+CENTRAL = "central"
+
+
+def arms(rounds: int) -> dict[str, tuple[str, list[str]]]:
+    """Arm -> configuration below configs/fedstar and overrides."""
+    found: dict[str, tuple[str, list[str]]] = {CENTRAL: ("baselines/central", [])}
+    for count in CLIENTS:
+        overrides = ["data.labelled.share=1.0", f"data.clients.count={count}", f"rounds={rounds}"]
+        found[f"N = {count}"] = ("baselines/supervised", overrides)
+    return found
+
+
+def table(found: study.Found) -> str:
+    """A row an arm: its accuracy, and the change from central training with an interval over speakers."""
+    rows = []
+    for arm, runs in found.items():
+        row = {"trained": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
+        pair = study.common(found.get(CENTRAL, []), runs)
+        before, after = ([study.unpacked(run["right of"]) for run in both] for both in pair)
+        row["change from central"] = str(study.change(before, after, "points")) if before and arm != CENTRAL else ""
+        row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
+        rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
+    return study.table(rows)
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-fedstar-supervised")
-    parser.add_argument("--rounds", type=int, default=100, help="of the federations")
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-supervised", rounds=100)
+    study.choose_arms(parser)
     chosen = parser.parse_args()
-    arms: dict[str, Arm] = {"central": ("baselines/central", [])}
-    for count in CLIENTS:
-        overrides = ["data.labelled.share=1.0", f"data.clients.count={count}", f"rounds={chosen.rounds}"]
-        arms[f"N = {count}"] = ("baselines/supervised", overrides)
-    found = {name: [play(arm, seed, chosen.runs) for seed in chosen.seeds] for name, arm in arms.items()}
-    rows = [{"trained": name, "test accuracy": study.spread(score(results))} for name, results in found.items()]
-    study.write(
-        "fedstar_supervised",
-        f"# FedSTAR, table 3: all clips labelled\n\nTest accuracy, mean ± SD over trials.\n\n{study.table(rows)}",
-        {"found": found},
-        study.command(parser, chosen),
-        chosen.seeds,
+    trained = arms(chosen.rounds)
+    study.check_arms(parser, chosen, trained)
+    found = study.gathered(
+        study.page_before("fedstar_supervised", rounds=chosen.rounds).get("found", {}), trained, chosen,
+        lambda arm, seed: chosen.runs / f"seed-{seed}" / study.folder_name(arm),
+        lambda arm, seed, to: play(to, trained[arm][0], [*trained[arm][1], f"engine.actors={chosen.actors}"], seed),
+    )  # fmt: skip
+    text = (
+        f"# FedSTAR, table 3: all clips labelled, {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over "
     )
+    text += "trials. Changes in points, with the 95 % interval of a paired\nbootstrap over speakers.\n\n"
+    command = study.command(parser, chosen, arms=study.on_page(trained, found))
+    numbers = {"rounds": chosen.rounds, "found": found}
+    study.write("fedstar_supervised", text + table(found), numbers, command, study.seeds(found))
+    print(table(found))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
 clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
 scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. Digits are real
-speech on which no setting was chosen; a seed is a split of the six speakers, and intervals are over recordings, which
-strings share. They need FEDRAY_SPEECH. `--set` overrides the configurations of all arms; other `--rounds` have a page
-of their own. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the
-page before.
+speech on which none of these settings was chosen. A seed is a split of the six people; three of them are clients, and
+a "speaker" is one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings,
+which strings share. Digits need FEDRAY_SPEECH. `--set` overrides the configurations of all arms; other `--rounds` have
+a page of their own. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of
+the page before.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import study
-from benchmarks.studies.fednst_digits import SERVERS, by_recording, strings
+from benchmarks.studies.fednst_digits import SERVERS, by_recording, drawn, strings
 from fedray import experiment
 from fedray.report.bootstrap import change, rate
 
@@ -37,8 +38,7 @@ class Corpus:
     regimes: str  # the folder of the other federations
     central: str  # the folder of central training
     overrides: tuple[str, ...] = ()
-    rounds: int | None = None  # None: as configured
-    times: float = 1.0  # of the rounds of central SGD that are configured
+    rounds: int | None = None  # of the federations; None: as configured
     errors: str = "errors"  # the column of predictions.tsv
     digits: bool = False
 
@@ -50,10 +50,12 @@ class Corpus:
 
     def of_seed(self, seed: int) -> list[str]:
         """Overrides of all arms of a seed."""
-        found = [*self.overrides, f"seed={seed}"]
-        if self.digits:
-            found += [f"data.root={study.speech('fsdd')}", f"data.options.server_speakers=[{','.join(SERVERS[seed])}]"]
-        return found
+        return [*self.overrides, f"seed={seed}", *(drawn(seed) if self.digits else [])]
+
+    def length(self, name: str) -> int:
+        """The rounds of an arm. Those of central training are configured to be as long as the federation's."""
+        usual, own = (experiment.load(study.ROOT / self.config(one))[0].rounds for one in ("one", name))
+        return max(1, round(own * (self.rounds or usual) / usual))
 
 
 TWIN = ("data.options.test_speakers=300", "data.options.test_utterances=4", "data.seed=0")
@@ -117,16 +119,13 @@ def compared() -> list[tuple[str, str]]:
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
     name, overrides = arm
-    config, common = corpus.config(name), corpus.of_seed(seed)
-    rounds = corpus.rounds
-    if name.endswith("sgd"):  # a round is an epoch: as many are configured as the others' rounds hold
-        rounds = round(corpus.times * experiment.load(study.ROOT / config)[0].rounds)
-    common += [f"rounds={rounds}"] if rounds else []
-    results = study.run(config, [*common, *overrides, *extra], out)
+    config = corpus.config(name)
+    settings = [*corpus.of_seed(seed), f"rounds={corpus.length(name)}", *overrides, *extra]
+    results = study.run(config, settings, out)
     rows = study.rounds(out)
     predicted = [study.predictions(out, model) for model in ("seed", "best")]
     if corpus.digits:
-        recordings = strings(config, common)
+        recordings = strings(config, settings)
         before, best = (by_recording(rows, corpus.errors, recordings) for rows in predicted)
     else:
         before, best = (study.by_speaker(rows, corpus.errors) for rows in predicted)
@@ -168,7 +167,8 @@ def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[in
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-gao-table1", seeds=[0, 1, 2, 3, 4])
+    parser = study.parser(__spec__.name, __doc__, "study-gao-table1")
+    parser.set_defaults(seeds=None)  # five, of digits all splits
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
     study.choose_arms(parser)
     parser.add_argument("--rounds", type=int, help="of a run (default: 20, or as configured)")
@@ -177,9 +177,8 @@ def main() -> None:
     study.check_arms(parser, chosen, arms())
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
     if chosen.rounds is not None:
-        usual = corpus.rounds or experiment.load(study.ROOT / corpus.config("one"))[0].rounds
-        corpus = replace(corpus, rounds=chosen.rounds, times=chosen.rounds / usual)
-        title = f"{title}_{chosen.rounds}"
+        corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
+    chosen.seeds = chosen.seeds or [*range(len(SERVERS) if corpus.digits else 5)]
     overrides = [one for one in chosen.set if not one.startswith("engine.")]
     before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
     found = study.gathered(
@@ -190,7 +189,12 @@ def main() -> None:
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
     text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over "
-    text += "recordings (the speakers held fixed).\n\n" if corpus.digits else "speakers.\n\n"
+    if corpus.digits:
+        text += (
+            "recordings. A speaker is one of 60 shares of three\npeople's takes; test has the same three people.\n\n"
+        )
+    else:
+        text += "speakers.\n\n"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(arms(), found))
     study.write(f"gao_table1_{title}", text + page(found), numbers, command, study.seeds(found))
