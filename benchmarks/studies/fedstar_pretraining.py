@@ -1,7 +1,7 @@
 """FedSTAR from random and from contrastively pre-trained weights: where a pre-trained start helps, and for how long.
 
     python -m benchmarks.studies.fedstar_pretraining [--only keywords events] [--labels 0.03 0.5] [--seeds 0 1 2]
-                                                     [--arms random] [--rounds 100] [--actors 1] [--runs DIR]
+                                                     [--arms random] [--rounds 50] [--actors 1] [--runs DIR]
 
 Five clients and the settings of `fedstar_long`. Keywords start from weights trained on unlabelled embedded sentences
 by other speakers (configs/fedstar/pretraining.yaml), sound events from weights trained on unlabelled sounds of other
@@ -132,7 +132,7 @@ def draw(losses: Mapping[str, Sequence[float]], parts: Mapping[str, study.Found]
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-fedstar-pretraining", rounds=100)
+    parser = study.parser(__spec__.name, __doc__, "study-fedstar-pretraining", rounds=50)
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.5], metavar="L")
     study.choose_arms(parser)
