@@ -58,7 +58,7 @@ class Corpus:
 CORPORA = {
     "dialects": Corpus("embedded", ("embedded",)),
     # the paper's: a decoder, beams, states as keys
-    "attention": Corpus("ablations/attention", ("ablations/attention",), score="wer_lm"),
+    "attention": Corpus("ablations/attention", ("ablations/attention", "ablations/attention_radius"), score="wer_lm"),
     "large": Corpus("ablations/large", ("ablations/large",)),  # nine times the parameters
     "translation": Corpus(
         "embedded_translation", ("embedded_translation", "ablations/translation_joining"), score="bleu_beam"
@@ -140,13 +140,14 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
 
 
 def on_page(corpus: str) -> study.Found:
-    """The runs of the page before. Ends the program where some have no counts, as before 2026-11-26."""
+    """The runs of the page before. Ends the program where some lack counts of a configuration of FedMem."""
     found: study.Found = study.page_before(f"fedlora_{corpus}").get("found", {})
-    if not all(run.get("counts") for runs in found.values() for run in runs):
-        sys.exit(
-            f"{study.RESULTS / f'fedlora_{corpus}.json'} has runs without counts, which the new page cannot take over: "
-            "move it and its .md away first, and play all seeds"
-        )
+    for missing in CORPORA[corpus].decoded:
+        if not all(missing in run.get("counts", {}) for runs in found.values() for run in runs):
+            sys.exit(
+                f"{study.RESULTS / f'fedlora_{corpus}.json'} has runs without counts of configs/fedmem/{missing}.yaml, "
+                "which the new page cannot take over: move it and its .md away first, and play all seeds"
+            )
     return found
 
 
