@@ -29,6 +29,7 @@ from benchmarks import study
 from benchmarks.studies.fedmem_memory import BATCH, by_turns
 from fedray import experiment
 from fedray.config.schema import plain
+from fedray.config.source import Source
 from fedray.core.parallel import serial
 from fedray.core.types import Received
 from fedray.data.text.error_rates import edit_counts
@@ -75,12 +76,15 @@ VARIANTS = {
 }
 
 
+def loaded(config: str, seed: int) -> tuple[experiment.Config, Source]:
+    return experiment.load(study.ROOT / config, [f"seed={seed}", f"data.seed={seed}"])
+
+
 class Federation:
     """The clients, the server's model and its search."""
 
     def __init__(self, config: str, seed: int) -> None:
-        checked, source = experiment.load(study.ROOT / config, [f"seed={seed}", f"data.seed={seed}"])
-        self.config = checked
+        checked, source = loaded(config, seed)
         self.data, _ = experiment.build_data(checked, source, serial)
         program = experiment.build_program(checked, self.data, RunFolder(tempfile.mkdtemp()), 0)
         self.algorithm: Any = program.algorithm
@@ -176,13 +180,11 @@ def main() -> None:
             lambda arm, seed, way=way: chosen.runs / way / f"seed-{seed}" / study.folder_name(arm),
             lambda arm, seed, to, way=way: kept(to, way, arm, seed),
         )  # fmt: skip
-        text = (
-            f"# FedMem's variants: {way}\n\nFour dialects, the server's model. 95 % intervals over speakers. Pairs are "
-        )
-        text += "a client's mean. Speed is relative to\nno memory, by seed.\n\n"
+        text = f"# FedMem's variants: {way}\n\nFour dialects, the server's model. 95 % intervals over speakers. Pairs "
+        text += f"are a client's mean. Speed is relative to\nno memory, by seed.\n\n{page(found)}"
         command = study.command(parser, chosen, only=[way], arms=study.on_page(arms, found))
-        study.write(name, text + page(found), {"found": found}, command, study.seeds(found))
-        print(page(found))
+        study.write(name, text, {"found": found}, command, study.seeds(found))
+        print(text)
 
 
 def arms_of(way: str) -> list[str]:
@@ -204,7 +206,7 @@ def federation(way: str, seed: int) -> Federation:
 def kept(place: Path, way: str, arm: str, seed: int) -> dict[str, Any]:
     """What `play` finds, from its file in the folder `place` if it is there. Ends the program if settings differ."""
     file = place / "found.json"
-    settings = {"config": plain(federation(way, seed).config), "variant": repr(VARIANTS.get(arm)), "timed": TIMED[way]}
+    settings = {"config": plain(loaded(WAYS[way], seed)[0]), "variant": repr(VARIANTS.get(arm)), "timed": TIMED[way]}
     if file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))
         if before.pop("settings") != json.loads(json.dumps(settings)):

@@ -24,6 +24,7 @@ from statistics import mean
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import study
@@ -64,9 +65,7 @@ def table(found: study.Found) -> str:
     for arm, runs in found.items():
         row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
         for name, other in (("beta = 0", NONE), ("supervised", SUPERVISED)):
-            pair = study.common(found.get(other, []), runs)
-            before, after = ([study.unpacked(run["right of"]) for run in both] for both in pair)
-            row[f"gain over {name}"] = str(study.change(before, after, "points")) if before and arm != other else ""
+            row[f"gain over {name}"] = gain(found.get(other, []), runs) if arm != other else ""
         for name, key in (("kept", "kept"), ("of these right", "right")):
             last = [value for run in runs for value in run[key][-5:] if value is not None]
             row[f"{name}, last 5 rounds (%)"] = f"{mean(last):.0f}" if last and arm.startswith("FedSTAR") else ""
@@ -75,23 +74,38 @@ def table(found: study.Found) -> str:
     return study.table(rows)
 
 
+def gain(theirs: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> str:
+    """The change in points, over the seeds that both arms have, with its interval; "" without such seeds."""
+    before, after = ([study.unpacked(run["right of"]) for run in runs] for runs in study.common(theirs, ours))
+    return str(study.change(before, after, "points")) if before else ""
+
+
+def curves(axes: Axes, found: study.Found, names: Sequence[str]) -> None:
+    """Draw dev accuracy by round, mean over the seeds, of each arm in the colour of its place in `names`."""
+    for arm, runs in found.items():
+        rounds = [at for at, _ in runs[0]["dev"]]
+        scores = [mean(run["dev"][at][1] for run in runs) for at in range(len(rounds))]
+        axes.plot(rounds, scores, color=COLOURS[names.index(arm)], label=arm)
+    axes.set_xlabel("round")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure with one legend of the lines of all its panels."""
+    drawn = {line.get_label(): line for axes in figure.axes for line in axes.lines}
+    figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=150)
+
+
 def draw(parts: Mapping[str, study.Found], path: Path) -> None:
     """Dev accuracy by round, mean over the seeds, one panel a setting."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(7, 5 * len(parts)), 4.2), layout="constrained")
         for place, (title, found) in enumerate(parts.items(), 1):
             axes = figure.add_subplot(1, len(parts), place)
-            for arm, runs in found.items():
-                colour = COLOURS[[*arms(1.0)].index(arm)]
-                rounds = [at for at, _ in runs[0]["dev"]]
-                scores = [mean(run["dev"][at][1] for run in runs) for at in range(len(rounds))]
-                axes.plot(rounds, scores, color=colour, label=arm)
+            curves(axes, found, [*arms(1.0)])
             axes.set_title(title)
-            axes.set_xlabel("round")
             axes.set_ylabel("dev accuracy (%)")
-        drawn = {line.get_label(): line for axes in figure.axes for line in axes.lines}
-        figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=3)
-        figure.savefig(path, dpi=150)
+        save(figure, path)
 
 
 def main() -> None:

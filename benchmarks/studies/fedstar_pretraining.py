@@ -14,11 +14,11 @@ their folders are gone, the numbers of the page before.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import matplotlib
@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import study
-from benchmarks.studies.fedstar_long import BATCH, play
+from benchmarks.studies.fedstar_long import BATCH, curves, gain, play, save
 from fedray import experiment
 from fedray.data.features.dataset import batches
 from fedray.experiment.pretraining import pretrain
@@ -57,9 +57,9 @@ ARMS = {f"{start}, beta = {beta:g}": (start, beta) for beta in (0, 0.5) for star
 EARLY = 10  # rounds, as in the paper's figure
 
 
-def pretrained(corpus: Corpus, runs: Path) -> tuple[Path, list[float]]:
-    """The weights of a corpus' pre-training, made on first use, and its loss by epoch."""
-    folder = runs.resolve() / corpus.pretraining
+@functools.cache
+def pretrained(corpus: Corpus, folder: Path) -> tuple[Path, list[float]]:
+    """The weights of a corpus' pre-training in a folder, made on first use, and its loss by epoch."""
     config = study.ROOT / "configs" / "fedstar" / f"{corpus.pretraining}.yaml"
     weights = pretrain(config, out=folder, say=lambda text: print(text, flush=True)).weights
     rows = (folder / "losses.jsonl").read_text(encoding="utf-8").splitlines()
@@ -100,10 +100,8 @@ def table(found: study.Found) -> str:
         row = {"start": arm, f"dev, best of {EARLY} rounds": study.spread(early)}
         row["test accuracy"] = study.spread([run["best"]["test/accuracy"] for run in runs])
         for title, other in ((f"gain over {RANDOM}", (RANDOM, beta)), ("gain of pseudo-labels", (start, 0))):
-            theirs = [one for name, one in found.items() if ARMS[name] == other and name != arm]
-            before, after = study.common(theirs[0], runs) if theirs else ([], [])
-            counts = ([study.unpacked(run["right of"]) for run in both] for both in (before, after))
-            row[title] = str(study.change(*counts, "points")) if before else ""
+            (name,) = (name for name, same in ARMS.items() if same == other)
+            row[title] = gain(found.get(name, []), runs) if name != arm else ""
         row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
@@ -120,15 +118,9 @@ def draw(losses: Mapping[str, Sequence[float]], parts: Mapping[str, study.Found]
         axes.set_xlabel("epoch")
         for place, (title, found) in enumerate(parts.items(), 2):
             axes = figure.add_subplot(1, 1 + len(parts), place)
-            for arm, runs in found.items():
-                rounds = [at for at, _ in runs[0]["dev"]]
-                scores = [mean(run["dev"][at][1] for run in runs) for at in range(len(rounds))]
-                axes.plot(rounds, scores, color=COLOURS[[*ARMS].index(arm)], label=arm)
+            curves(axes, found, [*ARMS])
             axes.set_title(f"dev accuracy (%): {title}")
-            axes.set_xlabel("round")
-        drawn = {line.get_label(): line for axes in figure.axes for line in axes.lines}
-        figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=3)
-        figure.savefig(path, dpi=150)
+        save(figure, path)
 
 
 def main() -> None:
@@ -143,13 +135,13 @@ def main() -> None:
     losses, read = before.get("losses", {}), before.get("read", {})
     for name in chosen.only:
         corpus = CORPORA[name]
-        weights = None
-        if any(text in arm for arm, (start, _) in ARMS.items() if start == TRAINED for text in chosen.arms):
-            weights, losses[name] = pretrained(corpus, chosen.runs)
-            read[name] = {start: probe(corpus, weights if start == TRAINED else None) for start in (RANDOM, TRAINED)}
+        folder = chosen.runs.resolve() / corpus.pretraining
         for labels in chosen.labels:
             title = f"{name}, L = {100 * labels:g} %"
-            parts[title] = played(name, labels, weights, parts.get(title, {}), chosen)
+            parts[title] = played(name, labels, folder, parts.get(title, {}), chosen)
+        if folder.exists():  # a run here started from it; runs of the page before keep its numbers
+            weights, losses[name] = pretrained(corpus, folder)
+            read[name] = {RANDOM: probe(corpus, None), TRAINED: probe(corpus, weights)}
     text = f"""# FedSTAR from random and pre-trained weights, {chosen.rounds} rounds
 
 Test accuracy in percent of the best round by dev, mean ± SD over trials. Gains in points over the other start, and over
@@ -157,10 +149,8 @@ the same steps without pseudo-labels (beta = 0), with the 95 % interval of a pai
 over sources). Five clients.
 """
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
-    text += (
-        "\n## What a start knows\n\nAccuracy in percent, on dev, of a linear classifier on the features of each start "
-    )
-    text += "before any federation.\n\n"
+    text += "\n## What a start knows\n\nAccuracy in percent, on dev, of a linear classifier on the features of each "
+    text += "start before any federation.\n\n"
     text += study.table(
         [{"corpus": name, "start": start} | scores for name, both in read.items() for start, scores in both.items()]
     )
@@ -174,10 +164,8 @@ over sources). Five clients.
     draw(losses, parts, study.RESULTS / "fedstar_pretraining.png")
 
 
-def played(
-    name: str, labels: float, weights: Path | None, known: study.Found, chosen: argparse.Namespace
-) -> study.Found:
-    """The runs on a corpus with a share of labels, by arm."""
+def played(name: str, labels: float, pretraining: Path, known: study.Found, chosen: argparse.Namespace) -> study.Found:
+    """The runs on a corpus with a share of labels, by arm. `pretraining`: the folder of the weights."""
     common = [f"data.labelled.share={labels:g}", "data.clients.count=5", BATCH]
     common += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
 
@@ -186,7 +174,7 @@ def played(
 
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
         start, beta = ARMS[arm]
-        init = [f"model.init={weights}"] if start == TRAINED else []
+        init = [f"model.init={pretrained(CORPORA[name], pretraining)[0]}"] if start == TRAINED else []
         return play(to, CORPORA[name].config, [*common, f"algorithm.beta={beta:g}", *init], seed)
 
     return study.gathered(known, ARMS, chosen, place, one)

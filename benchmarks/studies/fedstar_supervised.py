@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from benchmarks import study
 from benchmarks.studies.fedstar_keywords import CLIENTS
-from benchmarks.studies.fedstar_long import play
+from benchmarks.studies.fedstar_long import gain, play
 
 CENTRAL = "central"
 
@@ -31,9 +31,7 @@ def table(found: study.Found) -> str:
     rows = []
     for arm, runs in found.items():
         row = {"trained": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
-        pair = study.common(found.get(CENTRAL, []), runs)
-        before, after = ([study.unpacked(run["right of"]) for run in both] for both in pair)
-        row["change from central"] = str(study.change(before, after, "points")) if before and arm != CENTRAL else ""
+        row["change from central"] = gain(found.get(CENTRAL, []), runs) if arm != CENTRAL else ""
         row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
@@ -50,14 +48,17 @@ def main() -> None:
         lambda arm, seed: chosen.runs / f"seed-{seed}" / study.folder_name(arm),
         lambda arm, seed, to: play(to, trained[arm][0], [*trained[arm][1], f"engine.actors={chosen.actors}"], seed),
     )  # fmt: skip
-    text = (
-        f"# FedSTAR, table 3: all clips labelled, {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over "
-    )
-    text += "trials. Changes in points, with the 95 % interval of a paired\nbootstrap over speakers.\n\n"
+    text = f"""# FedSTAR, table 3: all clips labelled, {chosen.rounds} rounds
+
+Test accuracy in percent, mean ± SD over trials. Changes in points, with the 95 % interval of a paired bootstrap over
+speakers.
+
+{table(found)}
+"""
     command = study.command(parser, chosen, arms=study.on_page(trained, found))
     numbers = {"rounds": chosen.rounds, "found": found}
-    study.write("fedstar_supervised", text + table(found), numbers, command, study.seeds(found))
-    print(table(found))
+    study.write("fedstar_supervised", text, numbers, command, study.seeds(found))
+    print(text)
 
 
 if __name__ == "__main__":

@@ -189,16 +189,14 @@ def main() -> None:
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
     text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over "
+    text += "recordings" if corpus.digits else "speakers"
     if corpus.digits:
-        text += (
-            "recordings. A speaker is one of 60 shares of three\npeople's takes; test has the same three people.\n\n"
-        )
-    else:
-        text += "speakers.\n\n"
+        text += ". A speaker is one of 60 shares of three\npeople's takes; test has the same three people"
+    text += f".\n\n{page(found)}"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(arms(), found))
-    study.write(f"gao_table1_{title}", text + page(found), numbers, command, study.seeds(found))
-    print(page(found))
+    study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))
+    print(text)
 
 
 if __name__ == "__main__":
