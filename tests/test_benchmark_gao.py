@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 
 from benchmarks import study
-from benchmarks.studies.gao_table1 import ALONE, CORPORA, arms, compared, page
+from benchmarks.studies.gao_table1 import ALONE, AS_SILOS, CORPORA, FALLING, Arm, arms, compared, page
 from fedray import experiment
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
     chosen = CORPORA[corpus]
-    for name, (config, overrides) in arms().items():
+    for name, (config, overrides, as_silos) in arms().items():
+        assert as_silos == (AS_SILOS in name)
         loaded, source = experiment.load(chosen.config(config), [*chosen.overrides, *overrides])
         experiment.check_setup(loaded, source)
         settings = loaded.algorithm.settings
         assert loaded.task.settings.decode.lm_weight == 0 or loaded.task.settings.decode.search == "greedy", name
         if "central" not in config and "warm_up" not in config:
+            assert settings.server_scheduled == (FALLING in overrides)
             assert settings.client.epochs == 5 and settings.server_finetune == (ALONE not in overrides), name
             assert loaded.cohort.size == (10 if config == "silos" else 100 if corpus.startswith("common_voice") else 20)
         if config.startswith("scratch"):
@@ -36,24 +38,24 @@ def test_central_training_sees_as_much_speech_as_twenty_rounds(corpus: str, a_cl
     chosen = CORPORA[corpus]
     for name, of_all in (("central_sgd", 1.0), ("central_second_half_sgd", 0.5)):
         loaded, _ = experiment.load(chosen.config(name))
-        epochs = chosen.length(name) * loaded.algorithm.settings.client.epochs
+        epochs = chosen.length(Arm(name, [])) * loaded.algorithm.settings.client.epochs
         assert epochs * of_all * utterances == pytest.approx(seen, rel=0.02)
     for name, of_all in (("central", 1.0), ("central_second_half", 0.5), ("warm_up_continued", 0.5)):
         loaded, _ = experiment.load(chosen.config(name))
         parts = math.ceil(of_all * utterances / loaded.algorithm.settings.utterances)  # equal parts of an epoch
-        assert chosen.length(name) * of_all * utterances / parts == pytest.approx(seen, rel=0.02)
+        assert chosen.length(Arm(name, [])) * of_all * utterances / parts == pytest.approx(seen, rel=0.02)
+    of_silos = 20 * 5 * 0.5 * utterances
+    assert chosen.silos * seen == pytest.approx(of_silos, rel=0.02)
 
 
 def test_rounds_of_central_training_follow_those_of_the_federation() -> None:
     long = dataclasses.replace(CORPORA["embedded"], rounds=80)
-    assert [long.length(name) for name in ("one", "central", "central_sgd", "central_second_half_sgd")] == [
-        80,
-        80,
-        20,
-        40,
-    ]
-    assert CORPORA["common_voice_fr"].length("central") == 20, "as configured"
-    assert dataclasses.replace(long, rounds=1).length("central_sgd") == 1
+    federated, central, *sgd = (Arm(name, []) for name in ("one", "central", "central_sgd", "central_second_half_sgd"))
+    assert [long.length(arm) for arm in (federated, central, *sgd)] == [80, 80, 20, 40]
+    assert long.length(Arm("central", [], as_silos=True)) == 800
+    voice = CORPORA["common_voice_fr"]
+    assert [voice.length(arm) for arm in (central, *sgd)] == [20, 10, 20], "as configured: epochs of equal steps"
+    assert dataclasses.replace(long, rounds=1).length(sgd[0]) == 1
 
 
 def test_the_tables() -> None:

@@ -5,7 +5,8 @@
     python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
 
 One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
-clients, or of ten silos, and 300 speakers in test. Every arm starts from the same warmed-up model but those from
+clients, or of ten silos, and 300 speakers in test. Central training sees as much speech as 20 clients a round do, or as
+much as ten silos do, which is more. Every arm starts from the same warmed-up model but those from
 scratch. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. Digits are real
 speech on which none of these settings was chosen. A seed is a split of the six people; three of them are clients, and
 a "speaker" is one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings,
@@ -20,14 +21,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import study
 from benchmarks.studies.fednst_digits import SERVERS, by_recording, drawn, strings
 from fedray import experiment
 from fedray.report.bootstrap import change, rate
 
-Arm = tuple[str, list[str]]  # configuration of `Corpus.configs`, overrides
+
+class Arm(NamedTuple):
+    """A row of the table."""
+
+    config: str  # of `Corpus.config`
+    overrides: list[str]
+    as_silos: bool = False  # central training on as much speech as ten silos hear
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,9 @@ class Corpus:
     regimes: str  # the folder of the other federations
     central: str  # the folder of central training
     overrides: tuple[str, ...] = ()
+    of_adamw: tuple[str, ...] = ()  # for central AdamW alone
     rounds: int | None = None  # of the federations; None: as configured
+    silos: int = 1  # how often the speech of 20 clients' rounds is that of ten silos
     errors: str = "errors"  # the column of predictions.tsv
     digits: bool = False
 
@@ -52,21 +61,21 @@ class Corpus:
         """Overrides of all arms of a seed."""
         return [*self.overrides, f"seed={seed}", *(drawn(seed) if self.digits else [])]
 
-    def length(self, name: str) -> int:
+    def length(self, arm: Arm) -> int:
         """The rounds of an arm. Those of central training are configured to be as long as the federation's."""
-        usual, own = (experiment.load(study.ROOT / self.config(one))[0].rounds for one in ("one", name))
-        return max(1, round(own * (self.rounds or usual) / usual))
+        usual, own = (experiment.load(study.ROOT / self.config(one))[0].rounds for one in ("one", arm.config))
+        return max(1, round(own * (self.rounds or usual) / usual)) * (self.silos if arm.as_silos else 1)
 
 
 TWIN = ("data.options.test_speakers=300", "data.options.test_utterances=4", "data.seed=0")
 VOICE = Corpus("common_voice_fr", "common_voice", "common_voice", errors="errors_lm")
 CORPORA = {
-    "embedded": Corpus("embedded", "ablations", "baselines", TWIN, 20),
-    "embedded_it": Corpus("embedded", "ablations", "baselines", (*TWIN, "data.options.languages=[it]"), 20),
+    "embedded": Corpus("embedded", "ablations", "baselines", TWIN, (), 20, 10),
+    "embedded_it": Corpus("embedded", "ablations", "baselines", (*TWIN, "data.options.languages=[it]"), (), 20, 10),
     "common_voice_fr": VOICE,
-    "common_voice_it": Corpus("common_voice_it", "common_voice", "common_voice", ("data.options.language=it",), None,
-                              "errors_lm"),
-    "digits": Corpus("digits", "digits", "digits", rounds=20, digits=True),
+    "common_voice_it": Corpus("common_voice_it", "common_voice", "common_voice", ("data.options.language=it",),
+                              ("algorithm.utterances=29000",), errors="errors_lm"),
+    "digits": Corpus("digits", "digits", "digits", rounds=20, silos=3, digits=True),
 }  # fmt: skip
 REGIMES = {"silos": "ten silos", "pairs": "two speakers a client", "one": "one speaker a client"}
 WEIGHTS = {
@@ -85,16 +94,21 @@ CENTRAL = {
 SCRATCH = {"scratch": "from scratch, FedAvg", "scratch_fedadam": "from scratch, FedAdam"}
 EXAMPLES = "strategy={kind: by_examples}"
 ALONE = "algorithm.server_finetune=false"
+FALLING = "algorithm.server_scheduled=true"
+AS_SILOS = "as long as silos"
 
 
 def arms() -> dict[str, Arm]:
     """Name -> configuration and overrides, in the paper's order."""
-    found: dict[str, Arm] = {words: (name, [EXAMPLES]) for name, words in CENTRAL.items()}
+    found = {words: Arm(name, [EXAMPLES]) for name, words in CENTRAL.items()}
+    found |= {f"{words}, {AS_SILOS}": Arm(name, [EXAMPLES], True) for name, words in CENTRAL.items()}
     for regime, words in REGIMES.items():
         for weight, strategy in WEIGHTS.items():
-            found[f"{words}, {weight}"] = (regime, [f"strategy={strategy}"])
-            found[f"{words}, {weight}, no fine-tuning"] = (regime, [f"strategy={strategy}", ALONE])
-    return found | {words: (name, [EXAMPLES]) for name, words in SCRATCH.items()}
+            name, weighted = f"{words}, {weight}", f"strategy={strategy}"
+            found[name] = Arm(regime, [weighted])
+            found[f"{name}, no fine-tuning"] = Arm(regime, [weighted, ALONE])
+            found[f"{name}, falling rate"] = Arm(regime, [weighted, FALLING])  # of fine-tuning, too
+    return found | {words: Arm(name, [EXAMPLES]) for name, words in SCRATCH.items()}
 
 
 def compared() -> list[tuple[str, str]]:
@@ -106,21 +120,29 @@ def compared() -> list[tuple[str, str]]:
         for weight in WEIGHTS
     ]
     by_weight = [
-        (f"{words}, {worse}", f"{words}, {better}")
+        (f"{words}, {worse}{tuning}", f"{words}, {better}{tuning}")
         for words in REGIMES.values()
-        for worse, better in (("examples", "loss"), ("loss", "WER"), ("loss", "WER at 0.01"))
+        for tuning in ("", ", no fine-tuning")
+        for worse, better in (("examples", "loss"), ("examples", "WER"), ("loss", "WER"), ("loss", "WER at 0.01"))
     ]
     tuned = [
-        (f"{words}, {weight}, no fine-tuning", f"{words}, {weight}") for words in REGIMES.values() for weight in WEIGHTS
+        (f"{words}, {weight}, no fine-tuning", f"{words}, {weight}{tuning}")
+        for words in REGIMES.values()
+        for weight in WEIGHTS
+        for tuning in ("", ", falling rate")
     ]
-    return by_regime + by_weight + tuned
+    central = [
+        (f"{silos}, examples", f"{words}{length}") for words in CENTRAL.values() for length in ("", f", {AS_SILOS}")
+    ]
+    return by_regime + by_weight + tuned + central
 
 
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
-    name, overrides = arm
-    config = corpus.config(name)
-    settings = [*corpus.of_seed(seed), f"rounds={corpus.length(name)}", *overrides, *extra]
+    config = corpus.config(arm.config)
+    if experiment.load(study.ROOT / config)[0].algorithm.kind == "sl":
+        extra = [*corpus.of_adamw, *(one for one in extra if not one.startswith("algorithm.client."))]
+    settings = [*corpus.of_seed(seed), f"rounds={corpus.length(arm)}", *arm.overrides, *extra]
     results = study.run(config, settings, out)
     rows = study.rounds(out)
     predicted = [study.predictions(out, model) for model in ("seed", "best")]
@@ -174,17 +196,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="of a run (default: 20, or as configured)")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
     chosen = parser.parse_args()
-    study.check_arms(parser, chosen, arms())
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
+    known = {name: arm for name, arm in arms().items() if corpus.silos > 1 or not arm.as_silos}
+    study.check_arms(parser, chosen, known)
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
     chosen.seeds = chosen.seeds or [*range(len(SERVERS) if corpus.digits else 5)]
     overrides = [one for one in chosen.set if not one.startswith("engine.")]
     before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
     found = study.gathered(
-        before, arms(), chosen,
+        before, known, chosen,
         lambda name, seed: chosen.runs / title / name.replace(", ", "-").replace(" ", "-") / f"seed-{seed}",
-        lambda name, seed, out: play(corpus, arms()[name], seed, chosen.set, out),
+        lambda name, seed, out: play(corpus, known[name], seed, chosen.set, out),
     )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
@@ -194,7 +217,7 @@ def main() -> None:
         text += ". A speaker is one of 60 shares of three\npeople's takes; test has the same three people"
     text += f".\n\n{page(found)}"
     numbers = {"overrides": overrides, "found": found}
-    command = study.command(parser, chosen, set=overrides, arms=study.on_page(arms(), found))
+    command = study.command(parser, chosen, set=overrides, arms=study.on_page(known, found))
     study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))
     print(text)
 

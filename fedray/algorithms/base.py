@@ -219,10 +219,8 @@ class MixedSGD(FederatedSGD):
     def server_train(self, server: Server, received: Received) -> Update | None:
         if self.settings.alpha == 0:
             return None
-        settings = self.settings.server
-        if self.settings.server_scheduled:
-            settings = replace(settings, lr=settings.lr * self.settings.schedule.factor(received.round, self.rounds))
-        return server_pass(self.task, server, received, settings, self.settings.buffers)
+        factor = self.settings.schedule.factor(received.round, self.rounds) if self.settings.server_scheduled else 1.0
+        return server_pass(self.task, server, received, self.settings.server, self.settings.buffers, factor)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, self.settings.alpha))
@@ -254,8 +252,10 @@ def personal_scores(
     return {split: task.evaluate(params, part, received.assets, received.device, final) for split, part in data.items()}
 
 
-def server_pass(task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str) -> Update:
-    """Delta_S: one epoch over the server's labelled data D_L, or over a part of it drawn anew."""
+def server_pass(
+    task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str, factor: float
+) -> Update:
+    """Delta_S: one epoch at `factor` times eta_S over the server's labelled data D_L, or over a part drawn anew."""
     data: Utterances = server.data
     if data is None:
         raise ValueError(
@@ -265,9 +265,9 @@ def server_pass(task: Task, server: Server, received: Received, settings: Server
         chosen = numpy_generator(server.seed, "utterances").choice(len(data), settings.utterances, replace=False)
         data = data.take(np.sort(chosen))
     model = LocalModel(task, received.params, received.device, buffers == "frozen")
-    local = ClientSettings(lr=settings.lr, batch=settings.batch, epochs=1, clip=settings.clip)
+    local = ClientSettings(lr=settings.lr * factor, batch=settings.batch, epochs=1, clip=settings.clip)
     metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
-    scores = metrics + Metrics(lr=(settings.lr, 1), steps=(model.steps, 1))
+    scores = metrics + Metrics(lr=(local.lr, 1), steps=(model.steps, 1))
     return Update(model.delta(), {"examples": len(data)}, scores)
 
 

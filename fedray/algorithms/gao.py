@@ -76,6 +76,7 @@ class GaoSettings(SGDSettings):
     server_finetune: bool = True  # fine-tune on the server's labelled data after each round
     # fine-tuning after each round
     server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))
+    server_scheduled: bool = False  # the rate of fine-tuning follows `schedule`, as the clients' does; false: constant
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,8 +127,9 @@ class Gao(FederatedSGD):
     def server_finish(self, server: Server, state: ServerState) -> ServerState:
         if not self.settings.server_finetune:
             return state
-        received = Received(state.params, {}, 0, server.assets, server.device)
-        update = server_pass(self.task, server, received, self.settings.server, self.settings.buffers)
+        received = Received(state.params, {}, server.round, server.assets, server.device)
+        factor = self.settings.schedule.factor(server.round, self.rounds) if self.settings.server_scheduled else 1.0
+        update = server_pass(self.task, server, received, self.settings.server, self.settings.buffers, factor)
         params = state.params.copy()
         # frozen buffers, which lie behind the parameters, are not part of it
         params[: update.delta.size] += update.delta

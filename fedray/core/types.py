@@ -84,7 +84,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """What an algorithm sees on the server: labelled data, a development set, a seed.
+    """What an algorithm sees on the server: labelled data, a development set, a seed, the round (0 before the first).
 
     `progress(done, of, what)` reports the progress of long work. `spread(params, parts)` has client actors compute
     `Algorithm.init_part` of each part, and returns the results in the order of the parts; None: there is one process.
@@ -97,6 +97,7 @@ class Server:
     assets: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[[int, int, str], None] = lambda done, of, what: None
     spread: Callable[[Vector, Sequence[Any]], list[Any]] | None = None
+    round: int = 0
 
 
 @dataclass(frozen=True)

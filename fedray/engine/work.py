@@ -100,7 +100,7 @@ def server(
     seed = derive(program.seed, "server", "init" if round is None else round)
     seed_all(seed)
     dev = program.data.evaluation("dev") if "dev" in program.data.splits() else None
-    return Server(program.data.server(), dev, seed, device, assets, progress)
+    return Server(program.data.server(), dev, seed, device, assets, progress, round=round or 0)
 
 
 def init(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,18 @@ def test_the_server_fine_tunes_on_a_few_utterances_drawn_anew(folder: Path, buff
         and (tuned[:trainable] != state.params[:trainable]).mean() > 0.9
     )
     assert (tuned[trainable:] != state.params[trainable:]).any() == (buffers == "averaged")
+
+
+def test_the_rate_of_fine_tuning_may_fall_as_the_clients_does(folder: Path) -> None:
+    schedule = {"schedule": {"kind": "exponential", "decay_rate": 0.5, "decay_steps": 1}}
+    moved = {}
+    for scheduled in (False, True):
+        algorithm, data, state = build(folder, server_scheduled=scheduled, **schedule)
+        for round in (0, 3):
+            server = replace(server_of(data, 3), round=round)
+            moved[scheduled, round] = np.linalg.norm(algorithm.server_finish(server, state).params - state.params)
+    assert moved[False, 0] == moved[False, 3] == moved[True, 0]
+    assert 0.1 < moved[True, 3] / moved[True, 0] < 0.2, "an eighth of the rate"
 
 
 def test_batch_norm_follows_the_rule_for_buffers(folder: Path) -> None:
