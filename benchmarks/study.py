@@ -18,19 +18,20 @@ import ray
 import torch
 
 import fedray
+from benchmarks.counts import by_speaker, by_utterance, packed, predictions, right_by, unpacked
 from fedray import experiment
 from fedray.config.schema import plain
 from fedray.core.environment import processor
-from fedray.report.bootstrap import Counts, change
-from fedray.report.predictions import Predictions
+from fedray.report.bootstrap import change
 from fedray.report.tables import markdown as table
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import write_atomically
 
 __all__ = [
-    "change",
+    "best_rounds",
     "by_speaker",
     "by_utterance",
+    "change",
     "check_arms",
     "choose_arms",
     "command",
@@ -139,34 +140,6 @@ def rounds(out: Path) -> list[dict[str, Any]]:
     return RunFolder(out).rows("metrics.jsonl")
 
 
-def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, Any]]:
-    """The rows of predictions.tsv for a model (seed | best) on a split."""
-    return Predictions.read(RunFolder(out)).rows(model, split).to_pylist()
-
-
-def by_utterance(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
-    """Utterance -> (words, errors); `column` is errors (greedy), errors_lm or errors_lexicon."""
-    return {row["utterance"]: (row["words"], row[column]) for row in rows}
-
-
-def by_speaker(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
-    """Speaker -> (words, errors); `column` as in `by_utterance`."""
-    counts: dict[str, tuple[int, int]] = {}
-    for row in rows:
-        words, errors = counts.get(row["speaker"], (0, 0))
-        counts[row["speaker"]] = (words + row["words"], errors + row[column])
-    return counts
-
-
-def right_by(unit: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Unit (a column: speaker or utterance) -> (clips, right answers) of a classifier."""
-    counts: dict[str, tuple[int, int]] = {}
-    for row in rows:
-        clips, right = counts.get(row[unit], (0, 0))
-        counts[row[unit]] = (clips + 1, right + 1 - row["errors"])
-    return counts
-
-
 def machine() -> dict[str, Any]:
     """The machine, the versions and the date of a measurement."""
     return {
@@ -181,25 +154,18 @@ def machine() -> dict[str, Any]:
     }
 
 
-def packed(counts: Counts) -> str:
-    """Totals and counts by speaker as one text, "count of total by speaker | ...", for the JSON file of a page."""
-    return " | ".join(f"{' of '.join(map(str, reversed(numbers)))} by {unit}" for unit, numbers in counts.items())
-
-
-def unpacked(text: str) -> Counts:
-    """What `packed` packed."""
-    parts = (part.partition(" by ") for part in text.split(" | "))
-    return {unit: tuple(map(int, reversed(numbers.split(" of ")))) for numbers, _, unit in parts}
-
-
 def page_before(study: str, **same: Any) -> dict[str, Any]:
     """The numbers of a study's earlier page: empty without one. A page of other settings ends the program.
 
-    A study takes runs from it whose folders are gone, so that seeds and arms can be added on another machine.
+    A study takes runs from it whose folders are gone, so that seeds and arms can be added on another machine. A page
+    that does not name its settings is of an earlier version: nothing is taken from it.
     """
     path = RESULTS / f"{study}.json"
     page = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    if page and (other := {key: page.get(key) for key in same}) != same:
+    if page and not page.keys() >= same.keys():
+        print(f"{path} is of an earlier version of the study: none of its runs are taken over")
+        return {}
+    if page and (other := {key: page[key] for key in same}) != same:
         sys.exit(f"{path} is of {other}, not of {same}, and its runs would be lost: move it and its .md away first")
     return page
 
@@ -257,6 +223,13 @@ def on_page(arms: Iterable[str], *parts: Found) -> list[str]:
     """--arms of the command that plays what a page's parts hold: the default where they hold all arms."""
     held = dict.fromkeys(arm for found in parts for arm in found)
     return [""] if held.keys() == set(arms) else [*held]
+
+
+def best_rounds(best: Sequence[int], rounds: Sequence[int]) -> str:
+    """The best round of each run, of all its rounds; marked where one lies in the last tenth: more might be better."""
+    text = ", ".join(f"{at} of {length}" for at, length in zip(best, rounds, strict=True))
+    late = any(10 * at > 9 * length for at, length in zip(best, rounds, strict=True))
+    return f"{text}, still improving" if late else text
 
 
 def half_and_end(runs: Sequence[dict[str, Any]]) -> str:

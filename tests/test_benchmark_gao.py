@@ -70,7 +70,7 @@ def test_the_tables() -> None:
     pairs = compared()
     assert {arm for pair in pairs for arm in pair} <= set(arms())
     worse, better = pairs[0]
-    text = page({worse: [result(3)] * 2, better: [result(2)] * 2})
+    text = page({worse: [result(3)] * 2, better: [result(2)] * 2}, {worse: 10, better: 7})
     assert f"| {better} | 20.0 [20.0, 20.0] | 40.0 [40.0, 40.0] | -20.0 points [-20.0, -20.0] | 7.5 of 10 |" in text
     assert f"| {worse} | {better} | -10.0 points [-10.0, -10.0] |" in text
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks import study
-from benchmarks.studies import fedstar_corpora, fedstar_long
+from benchmarks.studies import fedlora, fedstar_corpora, fedstar_long
 from fedray import experiment
 from fedray.config.schema import plain
 
@@ -91,6 +91,26 @@ def test_a_run_that_cannot_be_resumed_ends_a_study_in_words(tmp_path: Path, monk
     monkeypatch.setattr(experiment, "resume", changed)
     with pytest.raises(SystemExit, match=f"torch 2.10 -> 2.11\nor move {tmp_path} away"):
         study.run(config, [], tmp_path)
+
+
+def test_a_run_whose_best_round_is_late_is_still_improving() -> None:
+    assert study.best_rounds([90, 20], [100, 100]) == "90 of 100, 20 of 100"
+    assert study.best_rounds([91, 20], [100, 100]) == "91 of 100, 20 of 100, still improving"
+
+
+def test_a_page_of_an_earlier_version_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "RESULTS", tmp_path)
+    (tmp_path / "x.json").write_text('{"found": {}, "rounds": 100}', encoding="utf-8")
+    assert study.page_before("x", rounds=100)["found"] == {}
+    with pytest.raises(SystemExit, match="is of {'rounds': 100}, not of {'rounds': 50}, and its runs would be lost"):
+        study.page_before("x", rounds=50)
+    assert study.page_before("x", rounds=100, clips=40) == {}, "it does not name its clips"
+
+
+@pytest.mark.parametrize("corpus", fedlora.CORPORA)
+def test_the_pages_of_fedlora_give_the_runs_that_have_all_counts(corpus: str) -> None:
+    for runs in fedlora.on_page(corpus).values():
+        assert all(fedlora.CORPORA[corpus].decoded[0] in run["counts"] for run in runs)
 
 
 def test_a_page_of_settings_names_all_of_them() -> None:

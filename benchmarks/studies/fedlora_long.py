@@ -122,7 +122,7 @@ def of(runs: Iterable[Mapping[str, Any]], model: str) -> list[Counts]:
     return [study.unpacked(run[model]) for run in runs]
 
 
-def scores(found: study.Found, rounds: int) -> str:
+def scores(found: study.Found) -> str:
     """A row for each method at the rate that dev chose."""
     rows, whole = [], at_best(found).get(WHOLE, [])
     for method, (arm, *others) in by_method(found).items():
@@ -141,9 +141,7 @@ def scores(found: study.Found, rounds: int) -> str:
         )
         row |= {"MB once": f"{runs[0]['MB once']:.2f}", "MB a round": f"{runs[0]['MB a round']:.2f}"}
         row["MB to the best round"] = mean(sent(run, run["round"]) for run in runs)
-        row["best rounds"] = ", ".join(f"{run['round']} of {length}" for run, length in zip(runs, lengths, strict=True))
-        if any(run["round"] > 0.9 * rounds for run in runs):
-            row["best rounds"] += ", still improving"
+        row["best rounds"] = study.best_rounds([run["round"] for run in runs], lengths)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
 
@@ -214,7 +212,7 @@ def main() -> None:
             text += "\n\nTest is decoded by beam search, and so is dev where a rate is chosen. Dev by round, which "
             text += "chooses a run's\nbest round, is decoded greedily by CTC."
         text += "\n\n"
-        text += scores(found, chosen.rounds)
+        text += scores(found)
         if WHOLE in by_method(found):
             text += "\n\n## At equal bytes\n\nDev WER of the best model so far, and the change from FedAvg in points, "
             text += "mean ± SD over seeds. The frozen model\ncounts, which travels to each client once.\n\n"

@@ -69,9 +69,14 @@ def table(found: study.Found) -> str:
         for name, key in (("kept", "kept"), ("of these right", "right")):
             last = [value for run in runs for value in run[key][-5:] if value is not None]
             row[f"{name}, last 5 rounds (%)"] = f"{mean(last):.0f}" if last and arm.startswith("FedSTAR") else ""
-        row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
+        row["best rounds"] = best_rounds(runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
+
+
+def best_rounds(runs: Sequence[dict[str, Any]]) -> str:
+    """The best round of each run, of all its rounds."""
+    return study.best_rounds([run["best"]["round"] for run in runs], [run["dev"][-1][0] for run in runs])
 
 
 def gain(theirs: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> str:

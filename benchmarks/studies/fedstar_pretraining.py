@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import study
-from benchmarks.studies.fedstar_long import BATCH, curves, gain, play, save
+from benchmarks.studies.fedstar_long import BATCH, best_rounds, curves, gain, play, save
 from fedray import experiment
 from fedray.data.features.dataset import batches
 from fedray.experiment.pretraining import pretrain
@@ -102,7 +102,7 @@ def table(found: study.Found) -> str:
         for title, other in ((f"gain over {RANDOM}", (RANDOM, beta)), ("gain of pseudo-labels", (start, 0))):
             (name,) = (name for name, same in ARMS.items() if same == other)
             row[title] = gain(found.get(name, []), runs) if name != arm else ""
-        row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
+        row["best rounds"] = best_rounds(runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from benchmarks import study
 from benchmarks.studies.fedstar_keywords import CLIENTS
-from benchmarks.studies.fedstar_long import gain, play
+from benchmarks.studies.fedstar_long import best_rounds, gain, play
 
 CENTRAL = "central"
 
@@ -32,7 +32,7 @@ def table(found: study.Found) -> str:
     for arm, runs in found.items():
         row = {"trained": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
         row["change from central"] = gain(found.get(CENTRAL, []), runs) if arm != CENTRAL else ""
-        row["best rounds"] = ", ".join(str(run["best"]["round"]) for run in runs)
+        row["best rounds"] = best_rounds(runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
 

@@ -162,15 +162,15 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
     }
 
 
-def page(found: study.Found) -> str:
-    """A row for each arm, and the changes between those that the paper orders."""
+def page(found: study.Found, rounds: Mapping[str, int]) -> str:
+    """A row for each arm, and the changes between those that the paper orders. `rounds`: of a run of each arm."""
     rows = []
     for arm, runs in found.items():
         before, after = of(runs, "before"), of(runs, "best")
         counting = f"{mean(one['effective'] for one in runs):.1f} of {mean(one['cohort'] for one in runs):.0f}"
         row = {"trained on": arm, "test WER": str(rate(after)), "before": str(rate(before))}
         row |= {"change": str(change(before, after, "points")), "clients that count": counting}
-        row["best rounds"] = ", ".join(str(one["round"]) for one in runs)
+        row["best rounds"] = study.best_rounds([one["round"] for one in runs], [rounds[arm]] * len(runs))
         row["seconds a round"] = f"{mean(one['seconds'] for one in runs):.1f}"
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in runs)})
     text, orders = study.table(rows), []
@@ -215,7 +215,7 @@ def main() -> None:
     text += "recordings" if corpus.digits else "speakers"
     if corpus.digits:
         text += ". A speaker is one of 60 shares of three\npeople's takes; test has the same three people"
-    text += f".\n\n{page(found)}"
+    text += f".\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(known, found))
     study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))
