@@ -51,6 +51,12 @@ def test_a_configuration_loads_and_comes_back_from_its_plain_form(path: Path) ->
         corpus_reader(config.data, source)
 
 
+@pytest.mark.parametrize("name", ["gao/common_voice_fr", "fedlora/mustc_recognition", "fedmem/covost2_recognition"])
+def test_papers_without_a_language_model_search_by_the_decoder_alone(name: str) -> None:
+    decode = experiment.load(ROOT / "configs" / f"{name}.yaml")[0].task.settings.decode
+    assert (decode.search, decode.lm_weight, decode.ctc_weight) == ("attention", 0, 0)
+
+
 def test_there_are_configurations() -> None:
     assert CONFIGS
 

@@ -1,12 +1,14 @@
 """FedMem's variants: what each does to the word error rate, the size of a memory and the speed of decoding.
 
-    python -m benchmarks.studies.fedmem_variants [--only frames states] [--seeds 0 1 2] [--arms radius] [--runs DIR]
+    python -m benchmarks.studies.fedmem_variants [--only frames states states_alone] [--seeds 0 1 2] [--arms radius]
+                                                 [--runs DIR]
 
 The four embedded dialects with the server's model, in this process on one thread. Each client builds its memory and
 chooses k, lambda, T and the radius on its dev; WER is that of all clients' test sets together, at the chosen settings.
 Speed is the CPU time of decoding one client's test with its memory at the settings that it chose, and without, by
-turns. A seed draws new dialects. Writes benchmarks/results/fedmem_variants_<way>.md and .json. The same command
-resumes; finished arms are kept, and where their folders are gone, the numbers of the page before.
+turns. A seed draws new dialects. States are keys in a beam search by decoder and CTC, or by the decoder alone. Writes
+benchmarks/results/fedmem_variants_<way>.md and .json. The same command resumes; finished arms are kept, and where
+their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -42,8 +44,12 @@ from fedray.training.knn.building import build_memory
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory
 from fedray.training.knn.selection import best_by_search, setting_costs
 
-WAYS = {"frames": "configs/fedmem/embedded.yaml", "states": "configs/fedmem/ablations/attention.yaml"}
-TIMED = {"frames": 160, "states": 24}  # utterances
+WAYS = {
+    "frames": "configs/fedmem/embedded.yaml",
+    "states": "configs/fedmem/ablations/attention.yaml",
+    "states_alone": "configs/fedmem/ablations/attention_alone.yaml",
+}
+TIMED = {"frames": 160, "states": 24, "states_alone": 24}  # utterances
 RADII = [3.0, 10.0, 30.0, 100.0, 300.0, 1e9]  # the last: the same lambda at any distance
 
 
@@ -189,7 +195,7 @@ def main() -> None:
 
 def arms_of(way: str) -> list[str]:
     """No memory, and each variant of it. The settings of frames are chosen by the search itself, always."""
-    return [NONE, *(name for name, variant in VARIANTS.items() if way == "states" or not variant.searched)]
+    return [NONE, *(name for name, variant in VARIANTS.items() if way != "frames" or not variant.searched)]
 
 
 def play(way: str, arm: str, seed: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class LoRASettings:
     # feed-forward matrices of the Conformer's encoder. With a decoder add "self_attn.*_proj".
     targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
     # Regular expressions: a parameter without an adapter is tuned whole, and travels, if one of them matches in its
-    # name. ["bias$", "norm"]: biases and normalisations.
+    # name, or in the class of its module as in LayerNorm.weight. ["bias$", "[Nn]orm"]: biases and normalisations.
     whole: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -116,15 +116,20 @@ def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
 
 def tune_whole(model: nn.Module, patterns: Sequence[str], adapted: Collection[str]) -> None:
     """Make the parameters trainable that a pattern matches, but for the adapted ones. ValueError without a match."""
-    others = {name: parameter for name, parameter in model.named_parameters() if name not in adapted}
+    others = [name for name, _ in model.named_parameters() if name not in adapted]
+    by_class = {name: type(model.get_submodule(name.rpartition(".")[0])).__name__ for name in others}
     for pattern in patterns:
-        matched = [parameter for name, parameter in others.items() if re.search(pattern, name)]
+        matched = [
+            name
+            for name, kind in by_class.items()
+            if re.search(pattern, name) or re.search(pattern, f"{kind}.{name.rpartition('.')[2]}")
+        ]
         if not matched:
             raise ValueError(
                 f"lora.whole: {pattern!r} matches no parameter without an adapter; there are {', '.join(others)}"
             )
-        for parameter in matched:
-            parameter.requires_grad_(True)
+        for name in matched:
+            model.get_parameter(name).requires_grad_(True)
 
 
 def fused(attention: nn.Module) -> tuple[int, int]:

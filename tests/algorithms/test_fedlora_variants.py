@@ -16,7 +16,7 @@ from tests.algorithms.by_hand import arrived, client
 from tests.algorithms.test_fedlora import FEDLORA, build
 from tests.models.test_adapters import conformer
 
-WHOLE = {"rank": 2, "alpha": 8.0, "whole": ["bias$", "norm"]}
+WHOLE = {"rank": 2, "alpha": 8.0, "whole": ["bias$", "[Nn]orm"]}
 
 
 def test_biases_and_norms_travel_whole(folder: Path, tmp_path: Path) -> None:
@@ -26,7 +26,14 @@ def test_biases_and_norms_travel_whole(folder: Path, tmp_path: Path) -> None:
     trained = [entry.name for entry in layout.entries if entry.stop <= layout.trainable]
     others = {name.rpartition(".")[2] for name in trained} - {"a", "b"}
     assert others >= {"bias"} and algorithm.tuned > plain.tuned
-    assert all(name.endswith((".a", ".b", "bias")) or "norm" in name for name in trained)
+    norms = [
+        f"{place}.{name}"
+        for place, module in algorithm.task.flat("cpu").model.named_modules()
+        if "Norm" in type(module).__name__
+        for name, _ in module.named_parameters(recurse=False)
+    ]
+    assert set(norms) <= set(trained) and any("ffn_module1.0.weight" in name for name in norms)
+    assert all(name.endswith((".a", ".b", "bias")) or name in norms for name in trained)
     update = algorithm.client_update(client(data), arrived(algorithm, state))
     bias = next(entry for entry in layout.entries if entry.name.endswith("bias"))
     assert update.delta.shape == (layout.trainable,) and update.delta[bias.start : bias.stop].any()
