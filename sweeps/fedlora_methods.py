@@ -3,7 +3,8 @@
 python sweeps/fedlora_methods.py
 
 benchmarks/studies/fedlora.py has the rows with a memory and those with clients that join later: its runs start from
-the model of another run.
+the model of another run, and its central rows have rates of their own, chosen on dev. Here central training has the
+federation's rate, which does not fall: its clients take a fraction of its steps.
 """
 
 import sys

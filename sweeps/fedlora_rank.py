@@ -3,7 +3,9 @@
     python sweeps/fedlora_rank.py
     python sweeps/fedlora_rank.py algorithm.averaging=product
 
-With one alpha for all ranks, a larger rank would have a smaller scale alpha / r.
+With one alpha for all ranks, a larger rank would have a smaller scale alpha / r. Runs go on to patience: 5 to 20 minutes
+each on two cores. A line a rate; the best of a rank is the lowest line there. benchmarks/studies/fedlora_long.py chooses
+the rate of a rank by dev, and compares ranks at equal bytes.
 """
 
 import sys
@@ -23,9 +25,9 @@ SWEEP = Sweep(
         "seed": tune.grid_search([0, 1, 2]),
     },
     names={"algorithm.lora.rank": {str(rank): str(2 * rank) for rank in RANKS}},
-    settings=["data.seed={seed}", "algorithm.lora.alpha={algorithm.lora.rank}"],
+    settings=["data.seed={seed}", "algorithm.lora.alpha={algorithm.lora.rank}", "rounds=200", "evaluation.patience=20"],
     figures=[
-        Trend("algorithm.lora.rank", log=True),
+        Trend("algorithm.lora.rank", by="algorithm.client.lr", log=True),
         Bars("traffic/total_bytes"),
         Curves(("dev/wer",), baseline="seed"),
     ],

@@ -6,10 +6,10 @@
 Each method trains a model; then every client decodes with the model alone and with its memory. P-S2T is the server's
 seed model. C-S2T trains on all clients' speech in one place, with all weights or with adapters; FedAvg and FedLoRA
 train on the clients. `attention` is the dialects with a decoder, `large` the dialects with nine times the parameters,
-`translation` the dialects translated into Chinese. C-S2T LoRA has a learning rate of its own, the best of three on dev
-by greedy search, and a cosine; C-S2T full has FedAvg's rate. Six clients of new domains join the domains' models after
-training, and three of new dialects those of translation. Each seed draws new dialects and domains; each split of the
-digits has three of the six speakers as clients. Digits and speechocean need FEDRAY_SPEECH. The pages are
+`translation` the dialects translated into Chinese. Both C-S2T have learning rates of their own, the best of three on
+dev by greedy search, and a cosine. Six clients of new domains join the domains' models after training, and three of
+new dialects those of translation. Each seed draws new dialects and domains; each split of the digits has three of the
+six speakers as clients. Digits and speechocean need FEDRAY_SPEECH. The pages are
 benchmarks/results/fedlora_<corpus>.md, with plain means over clients and pooled scores. The same command resumes;
 finished runs are kept, and where their folders are gone, the numbers of the page before. P-S2T is always among the
 methods of --arms.
@@ -67,7 +67,7 @@ CORPORA = {
     "speechocean": Corpus("speechocean", ("speechocean",), "speechocean-mini"),
 }
 # A client with all data takes as many steps a round as all clients together. Its rate is another, and falls: the best
-# on dev of these parts of FedLoRA's.
+# on dev of these parts of FedAvg's or FedLoRA's.
 CENTRAL_RATES = (0.25, 0.5, 1.0)
 DECAY = "algorithm.client.decay=cosine"
 
@@ -96,8 +96,9 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
         model = start_from(server / chosen.decoded[0])
         config, folder = f"configs/fedlora/{chosen.trained}.yaml", place / "training"
         tried = {folder: [*common, *model, *overrides]}
-        if method == "C-S2T LoRA":
-            rate = experiment.load(study.ROOT / config)[0].algorithm.settings.client.lr
+        if method.startswith("C-S2T"):
+            adapters = experiment.load(study.ROOT / config)[0].algorithm.settings.client.lr
+            rate = float(chosen.rate) if whole else adapters
             tried = {
                 place / f"training-{part:g}": [*tried[folder], DECAY, f"algorithm.client.lr={part * rate:g}"]
                 for part in CENTRAL_RATES

@@ -47,6 +47,9 @@ class Comparison:
     def caption(self) -> str:
         """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
         words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
+        personal = self.metric.startswith("personal/")
+        if personal:
+            words.append("Personal scores are of the models after the last round, means over clients.")
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
         told = dict.fromkeys(pair for run in self.runs for pair in run.signatures.items())
@@ -54,8 +57,9 @@ class Comparison:
         if any(self.changes.values()):
             interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")
-        if short := [run.name for run in self.runs if run.still_improving]:
-            words.append(f"Still improving, with the best dev score in the last tenth of the rounds: {_some(short)}.")
+        if short := [run.name for run in self.runs if run.still_improving(self.metric)]:
+            score = "personal score of a cohort" if personal else "dev score"
+            words.append(f"Still improving, with the best {score} in the last tenth of the rounds: {_some(short)}.")
         words += effort.unequal(self.groups)
         if unfinished := [run.name for run in self.runs if not run.finished]:
             words.append(f"Not finished: {_some(unfinished)}.")

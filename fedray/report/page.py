@@ -41,7 +41,8 @@ from fedray.runs.folder import RunFolder
 
 SPEAKERS = 8  # listed, of the worst and of the best each
 FAILURES = 20  # shown per run
-SCORED = ("dev/wer", "dev/accuracy", "dev/bleu")  # drawn over the rounds
+# drawn over the rounds; personal scores are those of a round's cohort, on dev and on what clients hold out
+SCORED = ("dev/wer", "dev/accuracy", "dev/bleu", "personal/accuracy", "personal/own_accuracy")
 ENVIRONMENT = Environment(
     autoescape=True,
     undefined=StrictUndefined,

@@ -82,14 +82,29 @@ class Run:
     def finished(self) -> bool:
         return self.results is not None
 
-    @property
-    def still_improving(self) -> bool:
+    def still_improving(self, metric: str) -> bool:
         """Whether the run ended although dev was best in one of the last tenth of its rounds: more might be better.
 
-        False where dev was scored in one round alone.
+        Where `metric` is a score of personal models, that of the rounds' cohorts counts instead of dev. False where
+        there is one such score alone.
         """
+        if not self.finished:
+            return False
+        if of_cohorts := self._of_cohorts(metric):
+            scores = self.column(of_cohorts)
+            known = np.flatnonzero(~np.isnan(scores))
+            at = int(known[(scores if rising(metric) else -scores)[known].argmax()])
+            return len(known) > 1 and 10 * self.rows[at]["round"] > 9 * self.rounds
         scored = [row for row in self.rows if any(name.startswith("dev/") and row[name] is not None for name in row)]
-        return self.finished and len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
+        return len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
+
+    def _of_cohorts(self, metric: str) -> str:
+        """The column that has personal/<split>/<score> over the rounds, own clips or dev; "" without such a column."""
+        personal, _, split_and_score = metric.partition("/")
+        split, _, score = split_and_score.partition("/")
+        name = f"personal/own_{score}" if split == "own" else f"personal/{score}"
+        known = personal == "personal" and any(row.get(name) is not None for row in self.rows)
+        return name if known else ""
 
     @property
     def rounds(self) -> int:

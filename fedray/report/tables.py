@@ -45,7 +45,7 @@ def _row(comparison: Comparison, group: Group) -> dict[str, str]:
     if done < len(runs):
         cells["rounds"] += f" of {span(run.config.get('rounds', run.rounds) for run in runs)}"
     cells["best round"] = span(run.best["round"] for run in runs if "round" in run.best)
-    if short := sum(run.still_improving for run in runs):
+    if short := sum(run.still_improving(metric) for run in runs):
         cells["best round"] += ", " + (f"{short} of {len(runs)} " if short < len(runs) else "") + "still improving"
     before, after = group.score(metric, "seed"), group.score(metric)
     cells[with_unit(metric)] = _both(before, after, metric)
@@ -146,7 +146,7 @@ def as_csv(comparison: Comparison) -> str:
             line: dict[str, object] = {"run": run.name, "group": group.label, "finished": run.finished}
             line |= {key: run.settings.get(key) for key in keys}
             line |= {"rounds played": run.rounds, "best round": run.best.get("round")}
-            line |= {"still improving": run.still_improving, "gradient steps": _steps(run)}
+            line |= {"still improving": run.still_improving(comparison.metric), "gradient steps": _steps(run)}
             line |= {f"seed model {name}": value for name, value in run.seed_model.items() if name != "round"}
             line |= {f"best {name}": value for name, value in run.best.items() if name != "round"}
             totals = ("traffic/", "clients/", "time/", "engine/", "virtual/")

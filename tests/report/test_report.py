@@ -110,7 +110,7 @@ def test_a_run_whose_dev_was_scored_once_is_not_called_improving(tmp_path: Path)
     rows = [row | {"dev/wer": None} for row in rows[:-1]] + rows[-1:]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (run,) = report.read(folder).runs
-    assert not run.still_improving
+    assert not run.still_improving("test/wer")
 
 
 def test_labels_are_as_short_as_can_be() -> None:
@@ -242,7 +242,7 @@ def test_runs_that_were_too_short_and_rows_that_spent_unequal_amounts(tmp_path: 
     results = json.loads((done / "results.json").read_text())
     (done / "results.json").write_text(json.dumps(results | {"best": results["best"] | {"round": 9}}))
     found = report.read(tmp_path)
-    assert {run.name: run.still_improving for run in found.runs} == {"short": True, "done": False}
+    assert {run.name: run.still_improving(found.metric) for run in found.runs} == {"short": True, "done": False}
     assert "Still improving, with the best dev score in the last tenth of the rounds: short." in found.caption
     assert "The rows differ in traffic in GB: 3 (short) to 10 (done)." in found.caption
     assert "learning rates" not in found.caption and "gradient steps" not in found.caption
@@ -251,7 +251,18 @@ def test_runs_that_were_too_short_and_rows_that_spent_unequal_amounts(tmp_path: 
     (done / "metrics.jsonl").write_text(json.dumps(rows[0] | {"lr/client": 0.3}) + "\n")
     again = report.read(tmp_path)
     assert "The rows differ in client learning rates: 0.1 (short) to 0.3 (done)." in again.caption
-    assert not again.groups[0].runs[0].still_improving, "dev was scored once"
+    assert not again.groups[0].runs[0].still_improving("test/wer"), "dev was scored once"
+
+
+def test_personal_models_improve_by_the_scores_of_their_cohorts(tmp_path: Path) -> None:
+    """The shared model's best round is the last; that of personal models is the first of three."""
+    folder = write(tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    scored = [row | {"personal/accuracy": 90.0 - at, "personal/own_accuracy": 50.0 + at} for at, row in enumerate(rows)]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in scored))
+    (run,) = report.read(folder).runs
+    assert run.still_improving("test/wer") and run.still_improving("personal/own/accuracy")
+    assert not run.still_improving("personal/test/accuracy")
 
 
 def test_where_a_language_model_makes_the_labels_its_wer_is_compared(tmp_path: Path) -> None:
