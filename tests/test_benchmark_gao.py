@@ -73,6 +73,9 @@ def test_the_tables() -> None:
     text = page({worse: [result(3)] * 2, better: [result(2)] * 2}, {worse: 10, better: 7})
     assert f"| {better} | 20.0 [20.0, 20.0] | 40.0 [40.0, 40.0] | -20.0 points [-20.0, -20.0] | 7.5 of 10 |" in text
     assert f"| {worse} | {better} | -10.0 points [-10.0, -10.0] |" in text
+    elsewhere = result(2) | {"seed": 1, "before": result(2)["best"]}
+    text = page({worse: [result(3), result(3) | {"seed": 1}], better: [result(2), elsewhere]}, {worse: 10, better: 7})
+    assert text.endswith("-10.0 points [-10.0, -10.0] | 0 |"), "seed 1 had another start there"
 
 
 def test_a_study_adds_arms_and_seeds_to_its_page(tmp_path: Path) -> None:
