@@ -3,9 +3,9 @@
     python sweeps/fedlora_rank.py
     python sweeps/fedlora_rank.py algorithm.averaging=product
 
-With one alpha for all ranks, a larger rank would have a smaller scale alpha / r. Runs go on to patience: 5 to 20 minutes
-each on two cores. A line a rate; the best of a rank is the lowest line there. benchmarks/studies/fedlora_long.py chooses
-the rate of a rank by dev, and compares ranks at equal bytes.
+With one alpha for all ranks, a larger rank would have a smaller scale alpha / r. Runs go on to patience: 5 to 20
+minutes each on two cores. A line a rate; the best of a rank is the lowest line there.
+benchmarks/studies/fedlora_long.py chooses the rate of a rank by dev, and compares ranks at equal bytes.
 """
 
 import sys

@@ -23,7 +23,9 @@ SWEEP = Sweep(
     space={
         "method": tune.grid_search(["FedAvg", "FedProx", "FedOpt", "FedMLAC"]),
         "cohort.fraction": tune.grid_search([0.1, 0.2, 0.5, 1.0]),
+        "seed": tune.grid_search([0, 1, 2]),
     },
+    settings=["data.seed={seed}"],
     metric="personal/accuracy",
     mode="max",
     figures=[
