@@ -1,4 +1,4 @@
-"""FedSTAR, figure 3: one to four passes over the unlabelled clips per round (the paper: 50 rounds).
+"""FedSTAR, figure 3: one to four passes over the unlabelled clips per round, over 50 rounds as in the paper.
 
 python sweeps/fedstar_epochs.py
 """
@@ -17,7 +17,7 @@ SWEEP = Sweep(
         "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5]),
         "seed": tune.grid_search([0, 1, 2]),
     },
-    settings=["data.seed={seed}"],
+    settings=["data.seed={seed}", "rounds=50"],
     metric="dev/accuracy",
     mode="max",
     figures=[

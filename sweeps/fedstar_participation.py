@@ -1,4 +1,4 @@
-"""FedSTAR, figure 2: from 20 to 80 % of the clients per round.
+"""FedSTAR, figure 2: from 20 to 80 % of the clients per round, over 100 rounds as in the paper.
 
 python sweeps/fedstar_participation.py
 """
@@ -17,7 +17,7 @@ SWEEP = Sweep(
         "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5]),
         "seed": tune.grid_search([0, 1, 2]),
     },
-    settings=["data.seed={seed}"],
+    settings=["data.seed={seed}", "rounds=100"],
     metric="dev/accuracy",
     mode="max",
     figures=[

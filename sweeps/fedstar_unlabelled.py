@@ -3,7 +3,7 @@
     python sweeps/fedstar_unlabelled.py
 
 From random and from pre-trained weights. The pre-training comes first, into runs/pretrained; one that is there already
-is finished and used.
+is finished and used. 100 rounds as in the paper.
 """
 
 import sys
@@ -22,7 +22,7 @@ SWEEP = Sweep(
         "data.labelled.share": tune.grid_search([0.03, 0.05, 0.2, 0.5]),
         "seed": tune.grid_search([0, 1, 2]),
     },
-    settings=["data.seed={seed}", "model.init={start}"],
+    settings=["data.seed={seed}", "model.init={start}", "rounds=100"],
     metric="dev/accuracy",
     mode="max",
     figures=[
