@@ -5,7 +5,7 @@
 
 Tokens and language model are the same in all trials, as in the paper: they learn from the transcripts of all labelled
 speakers, which come first, into runs/fednst_seed_hours.txt.
-A labelled speaker has 60 utterances: 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled
+A labelled speaker has 25 utterances: 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled
 speech, as the paper's 120 to 480 hours are of LibriSpeech's half. Three seeds, of the corpus and of the training.
 """
 
