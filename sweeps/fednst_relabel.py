@@ -3,7 +3,8 @@
     python sweeps/fednst_relabel.py
     python sweeps/fednst_relabel.py rounds=50 algorithm.server_scheduled=true   # the paper's length
 
-Three seeds, of the corpus and of the training. One trial at a time, on all cores, since the sweep compares the time of a round.
+Three seeds, of the corpus and of the training. One trial at a time, on all cores, since the sweep compares the time of
+a round.
 """
 
 import sys
