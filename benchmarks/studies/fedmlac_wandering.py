@@ -4,8 +4,9 @@
 
 A simulation that keeps personal models in its processes, not with their clients, passes them on by mistake. Each of N
 models then learns from all clients, in 1 / N of the steps. Scores are those of personal models on half of test, new
-speakers, after the last round. The same command resumes; finished runs are kept, and where their folders are gone, the
-numbers of the page before; a wandering run that was cut short must be removed.
+speakers, after the last round. Models that are passed on have a learning rate of 0.1, the better of 0.1 and 0.3 on
+dev; the others have 0.3, FedAvg also 0.1. The same command resumes; finished runs are kept, and where their folders
+are gone, the numbers of the page before; a wandering run that was cut short must be removed.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 
 from benchmarks import study
 from benchmarks.studies import passed_on
+from fedray import experiment
 
 LENGTH = 200
 SCORING = ["evaluation.every=10", "evaluation.personal_every=20", "evaluation.personal_final_utterances=400"]
 ARMS: dict[str, tuple[str, list[str]]] = {
     "FedAvg": ("baselines/fedavg", []),
+    "FedAvg, 0.1": ("baselines/fedavg", ["algorithm.client.lr=0.1"]),
     "FedMLAC": ("embedded", []),
     **{
         f"{models} personal model{'s' * (models > 1)}, passed on": ("embedded", passed_on.overrides(models))
@@ -43,11 +46,19 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[s
     return {"seed": seed, "personal": results["personal"], "best": results["best"], "rounds": in_rounds}
 
 
+def rate(arm: str) -> float:
+    """The clients' learning rate."""
+    config, overrides = ARMS[arm]
+    return float(
+        experiment.load(study.ROOT / f"configs/fedmlac/{config}.yaml", overrides)[0].algorithm.settings.client.lr
+    )
+
+
 def table(found: study.Found) -> str:
     """A row for each arm."""
     rows = []
     for arm, runs in found.items():
-        row = {"": arm}
+        row = {"": arm, "rate": f"{rate(arm):g}"}
         row["personal models"] = study.spread([run["personal"]["test/accuracy"] for run in runs])
         row["macro-F1"] = study.spread([run["personal"]["test/macro_f1"] for run in runs])
         row["SD over clients"] = study.spread([run["personal"]["test/accuracy_sd"] for run in runs])
