@@ -85,15 +85,19 @@ def test_bytes_are_compared_by_the_best_model_so_far() -> None:
     assert [cell.strip() for cell in first.split("|")[1:-1]] == ["1", "8.0", "40.0", "44.0 (+4.0)"], "with two rounds"
 
 
+def test_the_plain_mean_counts_clients_alike() -> None:
+    assert fedmem_variants.by_client([{"counts": "40 of 100 by a s1 | 20 of 100 by a s2 | 5 of 10 by b s3"}]) == 40
+
+
 def test_a_memory_s_variants_are_compared_with_none_and_with_the_paper_s() -> None:
     def run(errors: int, **memory: object) -> dict[str, object]:
-        return {"seed": 0, "counts": f"{errors} of 100 by s1 | {errors} of 100 by s2", **memory}
+        return {"seed": 0, "counts": f"{errors} of 100 by a s1 | {errors} of 100 by b s2", **memory}
 
     memory = {"pairs": [1000, 3000], "slower": 1.25, "chosen": ["k=4", "k=4", "k=8"]}
     found = {"none": [run(40)], "as in the paper": [run(30, **memory)], "radius": [run(28, **memory)]}
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in fedmem_variants.page(found).splitlines()[2:]]
-    assert rows[0] == ["none", "40.0 [40.0, 40.0]", "", "", "", "", "", "0"]
-    assert rows[1][2:4] == ["-10.0 points [-10.0, -10.0]", ""]
-    assert rows[2][2:] == [
+    assert rows[0] == ["none", "40.0 [40.0, 40.0]", "40.0", "", "", "", "", "", "0"]
+    assert rows[1][3:5] == ["-10.0 points [-10.0, -10.0]", ""]
+    assert rows[2][3:] == [
         "-12.0 points [-12.0, -12.0]", "-2.0 points [-2.0, -2.0]", "2,000", "80.0 %", "k=4; k=8", "0",
     ]  # fmt: skip

@@ -48,6 +48,18 @@ def test_central_training_sees_as_much_speech_as_twenty_rounds(corpus: str, a_cl
     assert chosen.silos * seen == pytest.approx(of_silos, rel=0.02)
 
 
+def test_the_twin_with_a_decoder_has_the_settings_of_its_configuration() -> None:
+    chosen = CORPORA["embedded_attention"]
+    (overridden, _), (written, _) = (
+        experiment.load(study.ROOT / "configs/gao" / name, overrides)
+        for name, overrides in (
+            ("embedded.yaml", chosen.overrides),
+            ("ablations/attention.yaml", CORPORA["embedded"].overrides),
+        )
+    )
+    assert (overridden.task, overridden.model) == (written.task, written.model)
+
+
 def test_rounds_of_central_training_follow_those_of_the_federation() -> None:
     long = dataclasses.replace(CORPORA["embedded"], rounds=80)
     federated, central, *sgd = (Arm(name, []) for name in ("one", "central", "central_sgd", "central_second_half_sgd"))

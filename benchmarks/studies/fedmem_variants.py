@@ -4,11 +4,11 @@
                                                  [--runs DIR]
 
 The four embedded dialects with the server's model, in this process on one thread. Each client builds its memory and
-chooses k, lambda, T and the radius on its dev; WER is that of all clients' test sets together, at the chosen settings.
-Speed is the CPU time of decoding one client's test with its memory at the settings that it chose, and without, by
-turns. A seed draws new dialects. States are keys in a beam search by decoder and CTC, or by the decoder alone. Writes
-benchmarks/results/fedmem_variants_<way>.md and .json. The same command resumes; finished arms are kept, and where
-their folders are gone, the numbers of the page before.
+chooses k, lambda, T and the radius on its dev; WER is that of all clients' test sets together, at the chosen settings,
+beside it the plain mean over the clients. Speed is the CPU time of decoding one client's test with its memory at the
+settings that it chose, and without, by turns. A seed draws new dialects. States are keys in a beam search by decoder
+and CTC, or by the decoder alone. Writes benchmarks/results/fedmem_variants_<way>.md and .json. The same command
+resumes; finished arms are kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Federation:
 def page(found: study.Found) -> str:
     rows = []
     for name, runs in found.items():
-        row = {"memory": name, "WER": str(rate(counts(runs)))}
+        row = {"memory": name, "WER": str(rate(counts(runs))), "mean over clients": f"{by_client(runs):.1f}"}
         for title, other in (("change by it", NONE), ("change from the paper's", FIRST)):
             before, after = study.common(found.get(other, []), runs)
             asked = before and name not in (NONE, other)
@@ -168,6 +168,17 @@ def page(found: study.Found) -> str:
 def counts(runs: Sequence[Mapping[str, Any]]) -> list[Counts]:
     """Words and errors by speaker of each run."""
     return [study.unpacked(run["counts"]) for run in runs]
+
+
+def by_client(runs: Sequence[Mapping[str, Any]]) -> float:
+    """The paper's Avg: the plain mean of the clients' WER in percent, and of it over the seeds."""
+    means = []
+    for run in counts(runs):
+        clients: dict[str, list[tuple[int, ...]]] = {}
+        for unit, found in run.items():
+            clients.setdefault(unit.partition(" ")[0], []).append(found)
+        means.append(mean(sum(wrong for _, wrong in one) / sum(words for words, _ in one) for one in clients.values()))
+    return 100 * mean(means)
 
 
 def main() -> None:
