@@ -2,8 +2,8 @@
 
     python sweeps/gao_clients.py
 
-80 rounds, without fine-tuning on the server, 300 speakers in test, as in `gao_rates`. Three seeds, of the corpus and of
-the training. On two cores it takes two hours.
+80 rounds, without fine-tuning on the server, 300 speakers in test, as in `gao_rates`. Three seeds, of the corpus and
+of the training. A run takes ten times as long with 100 clients as with 10.
 """
 
 import sys

@@ -57,7 +57,11 @@ class Corpus:
 CORPORA = {
     "dialects": Corpus("embedded", ("embedded",)),
     # the paper's: a decoder, beams, states as keys
-    "attention": Corpus("ablations/attention", ("ablations/attention", "ablations/attention_radius"), score="wer_lm"),
+    "attention": Corpus(
+        "ablations/attention",
+        ("ablations/attention", "ablations/attention_radius", "ablations/attention_alone"),
+        score="wer_lm",
+    ),
     "large": Corpus("ablations/large", ("ablations/large",)),  # nine times the parameters
     "translation": Corpus(
         "embedded_translation", ("embedded_translation", "ablations/translation_joining"), score="bleu_beam"

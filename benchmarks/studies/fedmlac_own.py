@@ -31,7 +31,7 @@ METHODS = {
 }
 CLIENTS = {"speakers": "{by: speaker}"} | {
     f"Dirichlet {alpha:g}": f"{{by: dirichlet, count: 50, alpha: {alpha}, min_utterances: 2}}"
-    for alpha in (0.1, 0.3, 1.0)
+    for alpha in (0.1, 0.3, 0.5, 1.0)
 }
 ROUNDS, CLIPS = 100, 40
 WHOLE = 100_000  # the parts of a client's accuracy in its count

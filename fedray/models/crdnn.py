@@ -38,10 +38,10 @@ KERNEL = (3, 3)  # frames, bins: the only size that `Reflect` supports
 class CRDNNSettings:
     """The sizes of a CRDNN. The defaults give a model of 0.5M parameters that trains on a CPU.
 
-    Gao et al. and SpeechBrain's recipe for Common Voice have channels=[128,200,256], rnn_layers=5, rnn_neurons=1024,
-    dnn_blocks=2, dnn_neurons=1024, decoder_layers=1, decoder_neurons=1024, attention=1024, attention_channels=10,
-    attention_kernel=100, embedding=128, bos=0, eos=0. The decoder's `bos` and `eos` are by default two tokens after the
-    vocabulary; in the recipes both are the blank, 0.
+    Gao et al. have channels=[128, 200], rnn_layers=5, rnn_neurons=1024, dnn_blocks=2, dnn_neurons=1024,
+    decoder_layers=1, decoder_neurons=1024, attention=1024, attention_channels=10, attention_kernel=100, embedding=128,
+    bos=0, eos=0; SpeechBrain's recipe for Common Voice has a third block of 256 channels. The decoder's `bos` and
+    `eos` are by default two tokens after the vocabulary; in the recipes both are the blank, 0.
     """
 
     channels: tuple[int, ...] = (16, 32)  # channels of each block, which has two convolutions and halves the bins

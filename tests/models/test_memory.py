@@ -113,6 +113,7 @@ def test_a_memory_of_middling_size_is_searched_by_lists_and_finds_what_lies_abou
     assert wider.index.nprobe == 8
     assert np.isclose(one, wider.search(queries, 8)[0], rtol=1e-3, atol=1e-3).mean() > 0.9, "what is found lies as near"
     assert Memory(keys, tokens, "m", MemorySettings(probes=512)).index.nprobe == 32
+    assert Memory(keys, tokens, "m", MemorySettings(keys="states", fewest_probes=6)).index.nprobe == 6
     assert type(Memory(*pairs(1_000), "m").index).__name__ == "IndexFlatL2"
     assert Memory(*pairs(100), "m", MemorySettings(exact_below=0)).index.nlist == 2
 
