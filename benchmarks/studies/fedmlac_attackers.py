@@ -50,8 +50,8 @@ def play(attack: str, rule: str, seed: int, share: float, settings: Sequence[str
     return {"best": results["best"], "counts": right, "attackers": 100 * mean(left) if left else None}
 
 
-def table(found: Mapping[str, Found]) -> str:
-    """A row for each attack and rule. `found`: attack -> rule -> its runs."""
+def table(found: Mapping[str, Found], rounds: int) -> str:
+    """A row for each attack and rule. `found`: attack -> rule -> its runs of so many rounds."""
     rows = []
     for attack, rules in found.items():
         for rule, runs in rules.items():
@@ -63,7 +63,9 @@ def table(found: Mapping[str, Found]) -> str:
                 row["lost to the attack"] = "" if attack == NOBODY else gain(found[NOBODY][rule], runs)
             shares = [run["attackers"] for run in runs if run["attackers"] is not None]
             row["attackers among those left out (%)"] = "" if attack == NOBODY or not shares else f"{mean(shares):.0f}"
-            rows.append(row | {"best rounds": ", ".join(str(run["best"]["round"]) for run in runs)})
+            rows.append(
+                row | {"best rounds": study.best_rounds([run["best"]["round"] for run in runs], [rounds] * len(runs))}
+            )
     return study.table(rows)
 
 
@@ -90,7 +92,7 @@ def main() -> None:
                     kind = "clean" if attack == NOBODY else f"{share:g}-{attack.replace(' ', '-')}"
                     place = chosen.runs / f"seed-{seed}" / kind / rule.replace(", ", "-").replace(" ", "-")
                     runs.append(play(attack, rule, seed, share, settings, place))
-        text += f"\n## {100 * share:g} % of the clients attack\n\n{table(found)}\n"
+        text += f"\n## {100 * share:g} % of the clients attack\n\n{table(found, chosen.rounds)}\n"
         numbers[f"{share:g}"] = {
             attack: {rule: [{**run, "counts": None} for run in runs] for rule, runs in rules.items()}
             for attack, rules in found.items()
