@@ -3,11 +3,12 @@
     python -m benchmarks.studies.fedlora_long [--only dialects attention domains digits] [--seeds 0 1 2] [--arms FedAvg]
                                               [--rounds 200] [--actors 1] [--runs DIR]
 
-Scaling alpha is twice the rank, as in the paper. Seed 0 plays every method at three rates or more, until the best by
-dev has a lower and a higher neighbour. The other seeds play the best. A run ends when dev has not improved for 20
-rounds; scores are those of the best round by dev. Without a decoder test is decoded greedily, with one (`attention`)
-by beam search. Digits need FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same
-command resumes; finished runs are kept, and where their folders are gone, the numbers of the page before.
+Scaling alpha is twice the rank, as in the paper. "With biases and norms" these are tuned whole beside the adapters.
+Seed 0 plays every method at three rates or more, until the best by dev has a lower and a higher neighbour. The other
+seeds play the best. A run ends when dev has not improved for 20 rounds; scores are those of the best round by dev.
+Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need FEDRAY_SPEECH. Writes
+benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished runs are kept, and
+where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from fedray.report.canvas import COLOURS, STYLE
 
 SHOWN = ("dialects", "attention", "domains", "digits")
 WHOLE = "FedAvg"
-RANKS = {WHOLE: 0, **{f"FedLoRA, rank {rank}": rank for rank in (2, 8, 16)}}
+METHODS = {WHOLE: ["algorithm.lora.rank=0"]} | {
+    f"FedLoRA{also}, rank {rank}": [f"algorithm.lora.rank={rank}", f"algorithm.lora.alpha={2 * rank}", *tuned]
+    for also, tuned in (("", []), (" with biases and norms", ["algorithm.lora.whole=['bias$','[Nn]orm']"]))
+    for rank in (2, 8, 16)
+}
 # Of the configuration's rate; without adapters, of that of `fedlora`'s study.
 PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
 FIRST = slice(3, 6)  # of PARTS, before the neighbours of the best
@@ -45,11 +50,10 @@ def arms(corpus: str) -> dict[str, list[str]]:
     chosen = CORPORA[corpus]
     adapters = experiment.load(study.ROOT / "configs" / "fedlora" / f"{chosen.trained}.yaml")[0].algorithm.settings
     found = {}
-    for method, rank in RANKS.items():
+    for method, overrides in METHODS.items():
         for part in PARTS:
-            lr = part * (adapters.client.lr if rank else float(chosen.rate))
-            lora = [f"algorithm.lora.rank={rank}"] + ([f"algorithm.lora.alpha={2 * rank}"] if rank else [])
-            found[f"{method}, {lr:g}"] = [*lora, f"algorithm.client.lr={lr:g}"]
+            lr = part * (float(chosen.rate) if method == WHOLE else adapters.client.lr)
+            found[f"{method}, {lr:g}"] = [*overrides, f"algorithm.client.lr={lr:g}"]
     return found
 
 
@@ -83,7 +87,7 @@ def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: i
 def by_method(found: study.Found) -> dict[str, list[str]]:
     """Method -> its arms of the seed that chooses, the best by dev first."""
     devs = {arm: run["dev of the best"] for arm, runs in found.items() for run in runs if run["seed"] == CHOOSES}
-    named = {method: [arm for arm in devs if arm.startswith(f"{method}, ")] for method in RANKS}
+    named = {method: [arm for arm in devs if arm.startswith(f"{method}, ")] for method in METHODS}
     return {method: sorted(known, key=devs.__getitem__) for method, known in named.items() if known}
 
 
@@ -91,7 +95,7 @@ def undecided(arms: Iterable[str], found: study.Found) -> list[str]:
     """The arms that each method needs before its best rate is known: the first ones, then the best one's neighbours."""
     arms, best = list(arms), {method: known[0] for method, known in by_method(found).items()}
     wanted = []
-    for method in RANKS:
+    for method in METHODS:
         rates = [arm for arm in arms if arm.startswith(f"{method}, ")]
         at = rates.index(best[method]) if method in best else None
         wanted += rates[FIRST if at is None else slice(max(0, at - 1), at + 2)]
@@ -204,7 +208,8 @@ def main() -> None:
         text += "changes in points from the server's model and from\nFedAvg, with the 95 % interval of a paired "
         text += f"bootstrap over speakers. A run ends {PATIENCE} rounds after its best one. The rate is the\nbest "
         text += f"by dev of seed {CHOOSES}; beside it, by how much the others were worse there."
-        if missing := undecided(arms(corpus), found):
+        begun = [arm for arm in arms(corpus) if arm.rpartition(", ")[0] in by_method(found)]
+        if missing := undecided(begun, found):
             text += f" Rates that are still to be played: {'; '.join(missing)}."
         if CORPORA[corpus].speech:
             text += "\nIntervals are over recordings, which strings share; the speakers are held fixed."
