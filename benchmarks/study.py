@@ -226,10 +226,11 @@ def on_page(arms: Iterable[str], *parts: Found) -> list[str]:
 
 
 def best_rounds(best: Sequence[int], rounds: Sequence[int]) -> str:
-    """The best round of each run, of all its rounds; marked where one lies in the last tenth: more might be better."""
-    text = ", ".join(f"{at} of {length}" for at, length in zip(best, rounds, strict=True))
-    late = any(10 * at > 9 * length for at, length in zip(best, rounds, strict=True))
-    return f"{text}, still improving" if late else text
+    """The best round of each run, of all its rounds; marked where it lies in the last tenth: more might be better."""
+    return ", ".join(
+        f"{at} of {length}" + (" (still improving)" if 10 * at > 9 * length else "")
+        for at, length in zip(best, rounds, strict=True)
+    )
 
 
 def half_and_end(runs: Sequence[dict[str, Any]]) -> str:

@@ -29,7 +29,7 @@ def test_gains_are_over_equal_steps_and_over_the_supervised_federation() -> None
     assert supervised[:3] == ["supervised", "40.0", "-10.0 points [-10.0, -10.0]"]
     assert without[2:4] == ["", "+10.0 points [+10.0, +10.0]"]
     assert star[1:4] == ["65.0 ± 7.1", "+10.0 points [+10.0, +10.0]", "+20.0 points [+20.0, +20.0]"], "the seed of both"
-    assert star[4:] == ["60", "70", "4 of 4, 4 of 4, still improving", "0, 1"]
+    assert star[4:] == ["60", "70", "4 of 4 (still improving), 4 of 4 (still improving)", "0, 1"]
 
 
 def test_a_start_is_compared_with_the_other_at_the_same_beta(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_run_that_cannot_be_resumed_ends_a_study_in_words(tmp_path: Path, monk
 
 def test_a_run_whose_best_round_is_late_is_still_improving() -> None:
     assert study.best_rounds([90, 20], [100, 100]) == "90 of 100, 20 of 100"
-    assert study.best_rounds([91, 20], [100, 100]) == "91 of 100, 20 of 100, still improving"
+    assert study.best_rounds([91, 20], [100, 100]) == "91 of 100 (still improving), 20 of 100"
 
 
 def test_a_page_of_an_earlier_version_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

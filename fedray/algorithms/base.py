@@ -74,12 +74,18 @@ class ServerPassSettings:
 
 
 @dataclass(frozen=True)
-class MixedSettings(SGDSettings):
+class ServerSGDSettings(SGDSettings):
+    """Settings of the algorithms whose server trains too."""
+
+    server: ServerPassSettings = field(default_factory=ServerPassSettings)
+    server_scheduled: bool = False  # eta_S follows `schedule`, as the clients' rate does; false: constant
+
+
+@dataclass(frozen=True)
+class MixedSettings(ServerSGDSettings):
     """Settings of the algorithms whose server trains beside the clients."""
 
     alpha: Share = 0.0  # the server's share of a round's change
-    server: ServerPassSettings = field(default_factory=ServerPassSettings)
-    server_scheduled: bool = False  # eta_S follows `schedule`, as the clients' rate does; false: constant
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -219,8 +225,7 @@ class MixedSGD(FederatedSGD):
     def server_train(self, server: Server, received: Received) -> Update | None:
         if self.settings.alpha == 0:
             return None
-        factor = self.settings.schedule.factor(received.round, self.rounds) if self.settings.server_scheduled else 1.0
-        return server_pass(self.task, server, received, self.settings.server, self.settings.buffers, factor)
+        return server_pass(self.task, server, received, self.settings, self.rounds)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, self.settings.alpha))
@@ -252,20 +257,20 @@ def personal_scores(
     return {split: task.evaluate(params, part, received.assets, received.device, final) for split, part in data.items()}
 
 
-def server_pass(
-    task: Task, server: Server, received: Received, settings: ServerPassSettings, buffers: str, factor: float
-) -> Update:
-    """Delta_S: one epoch at `factor` times eta_S over the server's labelled data D_L, or over a part drawn anew."""
+def server_pass(task: Task, server: Server, received: Received, settings: ServerSGDSettings, rounds: int) -> Update:
+    """Delta_S: in a round of `rounds`, one epoch over the server's labelled data D_L, or over a part drawn anew."""
+    own, frozen = settings.server, settings.buffers == "frozen"
+    factor = settings.schedule.factor(received.round, rounds) if settings.server_scheduled else 1.0
     data: Utterances = server.data
     if data is None:
         raise ValueError(
             "algorithm.alpha above 0 trains on the server, which has no labelled data: set data.server, or alpha=0"
         )
-    if settings.utterances is not None and settings.utterances < len(data):
-        chosen = numpy_generator(server.seed, "utterances").choice(len(data), settings.utterances, replace=False)
+    if own.utterances is not None and own.utterances < len(data):
+        chosen = numpy_generator(server.seed, "utterances").choice(len(data), own.utterances, replace=False)
         data = data.take(np.sort(chosen))
-    model = LocalModel(task, received.params, received.device, buffers == "frozen")
-    local = ClientSettings(lr=settings.lr * factor, batch=settings.batch, epochs=1, clip=settings.clip)
+    model = LocalModel(task, received.params, received.device, frozen)
+    local = ClientSettings(lr=own.lr * factor, batch=own.batch, epochs=1, clip=own.clip)
     metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
     scores = metrics + Metrics(lr=(local.lr, 1), steps=(model.steps, 1))
     return Update(model.delta(), {"examples": len(data)}, scores)
@@ -282,18 +287,3 @@ def check_buffers(buffers: str) -> None:
     """Raise ValueError for an unknown rule of batch norm's running statistics."""
     if buffers not in ("frozen", "averaged"):
         raise ValueError(f"buffers (running statistics of batch norm) are frozen or averaged, not {buffers!r}")
-
-
-def labelled_part(data: Utterances) -> Utterances:
-    """A client's labelled utterances (`data.labelled`)."""
-    assert data.labelled is not None
-    return data.take(np.flatnonzero(data.labelled))
-
-
-def check_labelled(data: Any, kind: str) -> None:
-    """Raise ValueError when no setting says which of the clients' utterances are labelled."""
-    clients = data.client_ids()
-    if len(clients) and data.load(clients[0]).labelled is None:
-        raise ValueError(
-            f"{kind} needs clients with some labelled utterances: set data.labelled.share or data.labelled.utterances"
-        )

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedray.algorithms.base import MixedSettings, MixedSGD, Trained, check_labelled, labelled_part, trained
+from fedray.algorithms.base import MixedSettings, MixedSGD, Trained, trained
 from fedray.core.types import Client, FederatedData, Received
+from fedray.training.labelled import check_labelled, labelled_part
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
-from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, check_labelled, trained
+from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Amount, Positive
@@ -43,6 +43,7 @@ from fedray.core.settings import positive
 from fedray.core.types import Broadcast, Client, FederatedData, Received, ServerState
 from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
+from fedray.training.labelled import check_labelled
 from fedray.training.local import ClientOptimizer, ClientSettings, Mean, PretrainSettings
 
 WEIGHTS = ("paper", "authors")

@@ -32,7 +32,7 @@ from typing import Any
 from fedray.algorithms.base import (
     FederatedSGD,
     ServerPassSettings,
-    SGDSettings,
+    ServerSGDSettings,
     Trained,
     personal_scores,
     server_pass,
@@ -68,15 +68,14 @@ class GaoClientSettings(ClientSettings):
 
 
 @dataclass(frozen=True)
-class GaoSettings(SGDSettings):
+class GaoSettings(ServerSGDSettings):
     """Settings of Gao et al."""
 
     central_utterances: int = 100  # utterances of dev that measure wer_i, about so many
     client: GaoClientSettings = field(default_factory=GaoClientSettings)
     server_finetune: bool = True  # fine-tune on the server's labelled data after each round
-    # fine-tuning after each round
+    # fine-tuning after each round; its rate may follow the clients': server_scheduled
     server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))
-    server_scheduled: bool = False  # the rate of fine-tuning follows `schedule`, as the clients' does; false: constant
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,8 +127,7 @@ class Gao(FederatedSGD):
         if not self.settings.server_finetune:
             return state
         received = Received(state.params, {}, server.round, server.assets, server.device)
-        factor = self.settings.schedule.factor(server.round, self.rounds) if self.settings.server_scheduled else 1.0
-        update = server_pass(self.task, server, received, self.settings.server, self.settings.buffers, factor)
+        update = server_pass(self.task, server, received, self.settings, self.rounds)
         params = state.params.copy()
         # frozen buffers, which lie behind the parameters, are not part of it
         params[: update.delta.size] += update.delta

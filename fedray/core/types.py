@@ -84,10 +84,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """What an algorithm sees on the server: labelled data, a development set, a seed, the round (0 before the first).
+    """What an algorithm sees on the server: labelled data, a development set, a seed, the round.
 
-    `progress(done, of, what)` reports the progress of long work. `spread(params, parts)` has client actors compute
-    `Algorithm.init_part` of each part, and returns the results in the order of the parts; None: there is one process.
+    Rounds count from 0; before the first it is 0, too. `progress(done, of, what)` reports the progress of long work.
+    `spread(params, parts)` has client actors compute `Algorithm.init_part` of each part, and returns the results in
+    the order of the parts; None: there is one process.
     """
 
     data: Any
