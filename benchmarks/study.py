@@ -158,12 +158,12 @@ def page_before(study: str, **same: Any) -> dict[str, Any]:
     """The numbers of a study's earlier page: empty without one. A page of other settings ends the program.
 
     A study takes runs from it whose folders are gone, so that seeds and arms can be added on another machine. A page
-    that does not name its settings is of an earlier version: nothing is taken from it.
+    that does not name its settings is of an earlier version: nothing is taken from it, and the new page replaces it.
     """
     path = RESULTS / f"{study}.json"
     page = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
     if page and not page.keys() >= same.keys():
-        print(f"{path} is of an earlier version of the study: none of its runs are taken over")
+        print(f"{path} is of an earlier version of the study: the new page replaces it, without its runs")
         return {}
     if page and (other := {key: page[key] for key in same}) != same:
         sys.exit(f"{path} is of {other}, not of {same}, and its runs would be lost: move it and its .md away first")

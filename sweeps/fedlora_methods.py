@@ -4,7 +4,7 @@ python sweeps/fedlora_methods.py
 
 benchmarks/studies/fedlora.py has the rows with a memory and those with clients that join later: its runs start from
 the model of another run, and its central rows have rates of their own, chosen on dev. Here central training has the
-federation's rate, which does not fall: its clients take a fraction of its steps.
+federation's constant rate, although its one client takes as many steps a round as all clients together.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""FedLoRA: the rank of the adapters, with alpha = 2 r as in the paper and a learning rate of its own for each rank.
+"""FedLoRA: the rank of the adapters, with alpha = 2 r as in the paper, at three learning rates.
 
     python sweeps/fedlora_rank.py
     python sweeps/fedlora_rank.py algorithm.averaging=product
 
 With one alpha for all ranks, a larger rank would have a smaller scale alpha / r. Runs go on to patience: 5 to 20
-minutes each on two cores. A line a rate; the best of a rank is the lowest line there.
+minutes each on two cores. The figure has a line for each rate; the lowest point at a rank is its best.
 benchmarks/studies/fedlora_long.py chooses the rate of a rank by dev, and compares ranks at equal bytes.
 """
 

@@ -152,7 +152,7 @@ def on_page(corpus: str) -> study.Found:
         for method, runs in found.items()
     }
     if lost := sum(map(len, found.values())) - sum(map(len, whole.values())):
-        print(f"fedlora_{corpus}.json has {lost} runs of an earlier version of the study, which are not taken over")
+        print(f"fedlora_{corpus}.json has {lost} runs of an earlier version of the study: the new page is without them")
     return whole
 
 

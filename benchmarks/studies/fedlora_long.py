@@ -224,7 +224,7 @@ def main() -> None:
             text += equal_bytes(found)
         print(text)
         text += f"\n\n![Dev WER by round and by bytes]({name}.png)"
-        command = study.command(parser, chosen, only=[corpus], arms=[""])
+        command = study.command(parser, chosen, only=[corpus], arms=study.on_page(METHODS, by_method(found)))
         study.write(name, text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
         draw(found, study.RESULTS / f"{name}.png")
 

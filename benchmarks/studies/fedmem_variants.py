@@ -49,6 +49,11 @@ WAYS = {
     "states": "configs/fedmem/ablations/attention.yaml",
     "states_alone": "configs/fedmem/ablations/attention_alone.yaml",
 }
+KEYS = {
+    "frames": "frames as keys, greedy search",
+    "states": "decoder states as keys, beam search by decoder and CTC",
+    "states_alone": "decoder states as keys, beam search by the decoder alone",
+}
 TIMED = {"frames": 160, "states": 24, "states_alone": 24}  # utterances
 RADII = [3.0, 10.0, 30.0, 100.0, 300.0, 1e9]  # the last: the same lambda at any distance
 
@@ -171,7 +176,7 @@ def counts(runs: Sequence[Mapping[str, Any]]) -> list[Counts]:
 
 
 def by_client(runs: Sequence[Mapping[str, Any]]) -> float:
-    """The paper's Avg: the plain mean of the clients' WER in percent, and of it over the seeds."""
+    """The paper's Avg: the mean of the clients' WER in percent, then the mean over the seeds."""
     means = []
     for run in counts(runs):
         clients: dict[str, list[tuple[int, ...]]] = {}
@@ -197,8 +202,8 @@ def main() -> None:
             lambda arm, seed, way=way: chosen.runs / way / f"seed-{seed}" / study.folder_name(arm),
             lambda arm, seed, to, way=way: kept(to, way, arm, seed),
         )  # fmt: skip
-        text = f"# FedMem's variants: {way}\n\nFour dialects, the server's model. 95 % intervals over speakers. Pairs "
-        text += f"are a client's mean. Speed is relative to\nno memory, by seed.\n\n{page(found)}"
+        text = f"# FedMem's variants: {KEYS[way]}\n\nFour dialects, the server's model. 95 % intervals over speakers. "
+        text += f"Pairs are a client's mean. Speed is relative to\nno memory, by seed.\n\n{page(found)}"
         command = study.command(parser, chosen, only=[way], arms=study.on_page(arms, found))
         study.write(name, text, {"found": found}, command, study.seeds(found))
         print(text)

@@ -122,7 +122,7 @@ def arms() -> dict[str, Arm]:
 
 
 def compared() -> list[tuple[str, str]]:
-    """The arms that the paper's orders compare: the second is better there."""
+    """Pairs of arms, of which the page has the change from the first to the second."""
     silos, pairs, one = REGIMES.values()
     by_regime = [
         (f"{worse}, {weight}", f"{better}, {weight}")
@@ -141,16 +141,20 @@ def compared() -> list[tuple[str, str]]:
         for weight in WEIGHTS
         for tuning in ("", ", falling rate")
     ]
+    tuned += [
+        (f"{words}, {weight}", f"{words}, {weight}, falling rate") for words in (pairs, one) for weight in WEIGHTS
+    ]
     central = [
         (f"{silos}, examples", f"{words}{length}") for words in CENTRAL.values() for length in ("", f", {AS_SILOS}")
     ]
-    return by_regime + by_weight + tuned + central
+    return by_regime + by_weight + tuned + central + [(CENTRAL["warm_up_continued"], f"{pairs}, examples")]
 
 
 def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -> dict[str, Any]:
     """Errors by speaker of the seed model and of the best round, and the mean effective number of clients."""
     config = corpus.config(arm.config)
     if experiment.load(study.ROOT / config)[0].algorithm.kind == "sl":
+        # Central AdamW has no clients' settings.
         extra = [*corpus.of_adamw, *(one for one in extra if not one.startswith("algorithm.client."))]
     settings = [*corpus.of_seed(seed), f"rounds={corpus.length(arm)}", *arm.overrides, *extra]
     results = study.run(config, settings, out)
@@ -191,13 +195,13 @@ def page(found: study.Found, rounds: Mapping[str, int]) -> str:
             row = {"from": worse, "to": better}
             row["change of the WER"] = str(change(of(before, "best"), of(after, "best"), "points"))
             orders.append(row | {"seeds": ", ".join(str(one["seed"]) for one in before)})
-    return text + (f"\n\n## The paper's orders\n\n{study.table(orders)}" if orders else "")
+    return text + (f"\n\n## Changes\n\n{study.table(orders)}" if orders else "")
 
 
 def from_one_start(
     worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The runs of both arms by seed, without those from different models, as a seed has on different processors."""
+    """Pairs of runs of one seed that began from the same model. A seed trains another model on another processor."""
     return [pair for pair in zip(*study.common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]
 
 
@@ -212,7 +216,13 @@ def main() -> None:
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
     study.choose_arms(parser)
     parser.add_argument("--rounds", type=int, help="of a run (default: 20, or as configured)")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="overrides of all arms")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="overrides of all arms; of algorithm.client not for central AdamW",
+    )
     chosen = parser.parse_args()
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
     known = {name: arm for name, arm in arms().items() if corpus.silos > 1 or not arm.as_silos}
@@ -231,9 +241,13 @@ def main() -> None:
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
     text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over "
     text += "recordings" if corpus.digits else "speakers"
-    if corpus.digits:
-        text += ". A speaker is one of 60 shares of three\npeople's takes; test has the same three people"
-    text += f".\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
+    text += '. Rows that differ in "before" began from other models; changes leave such runs out.'
+    text += (
+        " A speaker is one of 60\nshares of three people's takes; test has the same three people."
+        if corpus.digits
+        else ""
+    )
+    text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(known, found))
     study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))

@@ -47,18 +47,18 @@ class Comparison:
     def caption(self) -> str:
         """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
         words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
-        personal = self.metric.startswith("personal/")
-        if personal:
-            words.append("Personal scores are of the models after the last round, means over clients.")
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
+        elif self.metric.startswith("personal/") and self.metric.count("/") == 2:
+            words.append("Personal scores are of the models after the last round, means over clients.")
         told = dict.fromkeys(pair for run in self.runs for pair in run.signatures.items())
         words += [f"{NAMES.get(name, name)}: {signature}." for name, signature in told]
         if any(self.changes.values()):
             interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")
         if short := [run.name for run in self.runs if run.still_improving(self.metric)]:
-            score = "personal score of a cohort" if personal else "dev score"
+            cohorts = any(run.of_cohorts(self.metric) for run in self.runs)
+            score = "personal score of a cohort" if cohorts else "dev score"
             words.append(f"Still improving, with the best {score} in the last tenth of the rounds: {_some(short)}.")
         words += effort.unequal(self.groups)
         if unfinished := [run.name for run in self.runs if not run.finished]:

@@ -90,20 +90,22 @@ class Run:
         """
         if not self.finished:
             return False
-        if of_cohorts := self._of_cohorts(metric):
-            scores = self.column(of_cohorts)
+        if name := self.of_cohorts(metric):
+            scores = self.column(name)
             known = np.flatnonzero(~np.isnan(scores))
             at = int(known[(scores if rising(metric) else -scores)[known].argmax()])
             return len(known) > 1 and 10 * self.rows[at]["round"] > 9 * self.rounds
         scored = [row for row in self.rows if any(name.startswith("dev/") and row[name] is not None for name in row)]
         return len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
 
-    def _of_cohorts(self, metric: str) -> str:
-        """The column that has personal/<split>/<score> over the rounds, own clips or dev; "" without such a column."""
-        personal, _, split_and_score = metric.partition("/")
-        split, _, score = split_and_score.partition("/")
-        name = f"personal/own_{score}" if split == "own" else f"personal/{score}"
-        known = personal == "personal" and any(row.get(name) is not None for row in self.rows)
+    def of_cohorts(self, metric: str) -> str:
+        """The column with a personal score of the rounds' cohorts, "" without one.
+
+        personal/own/<score> is there personal/own_<score>, and that of another split, as dev, personal/<score>.
+        """
+        parts = metric.split("/")
+        name = f"personal/{'own_' * (parts[1:-1] == ['own'])}{parts[-1]}"
+        known = parts[0] == "personal" and any(row.get(name) is not None for row in self.rows)
         return name if known else ""
 
     @property

@@ -46,7 +46,8 @@ def _row(comparison: Comparison, group: Group) -> dict[str, str]:
         cells["rounds"] += f" of {span(run.config.get('rounds', run.rounds) for run in runs)}"
     cells["best round"] = span(run.best["round"] for run in runs if "round" in run.best)
     if short := sum(run.still_improving(metric) for run in runs):
-        cells["best round"] += ", " + (f"{short} of {len(runs)} " if short < len(runs) else "") + "still improving"
+        whose = "personal models " if any(run.of_cohorts(metric) for run in runs) else ""
+        cells["best round"] += f", {f'{short} of {len(runs)} ' * (short < len(runs))}{whose}still improving"
     before, after = group.score(metric, "seed"), group.score(metric)
     cells[with_unit(metric)] = _both(before, after, metric)
     cells["change"] = minus(comparison.changes[group] or _plain_change(before, after, metric))
