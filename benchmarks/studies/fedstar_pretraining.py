@@ -41,16 +41,15 @@ from fedray.report.canvas import COLOURS, STYLE
 
 @dataclass(frozen=True)
 class Corpus:
-    """The configurations below configs/fedstar of a corpus and of its pre-training, and what its classes are."""
+    """The configurations below configs/fedstar of a corpus and of its pre-training."""
 
     config: str
     pretraining: str
-    classes: str
 
 
 CORPORA = {
-    "keywords": Corpus("embedded", "pretraining", "words"),
-    "events": Corpus("events", "pretraining_events", "sounds"),
+    "keywords": Corpus("embedded", "pretraining"),
+    "events": Corpus("events", "pretraining_events"),
 }
 RANDOM, TRAINED = "random", "pre-trained"
 ARMS = {f"{start}, beta = {beta:g}": (start, beta) for beta in (0, 0.5) for start in (RANDOM, TRAINED)}
@@ -84,7 +83,7 @@ def probe(corpus: Corpus, weights: Path | None) -> dict[str, float]:
             embedded = model.embed(window, torch.full((len(window),), frames))
             features |= dict(zip(batch.positions, embedded.numpy(), strict=True))
     rows = np.stack([features[place] for place in range(len(dev))])
-    asked = {corpus.classes: task.targets(dev), "speakers": [dev.manifest.column("speaker")[row] for row in dev.rows]}
+    asked = {"classes": task.targets(dev), "speakers": [dev.manifest.column("speaker")[row] for row in dev.rows]}
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     return {
         name: 100 * float(cross_val_score(classifier, rows, np.asarray(y), cv=5).mean()) for name, y in asked.items()
@@ -150,7 +149,7 @@ over sources). Five clients.
 """
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     text += "\n## What a start knows\n\nAccuracy in percent, on dev, of a linear classifier on the features of each "
-    text += "start before any federation.\n\n"
+    text += "start before any federation:\nfor its classes, words or sounds, and for its speakers or sources.\n\n"
     text += study.table(
         [{"corpus": name, "start": start} | scores for name, both in read.items() for start, scores in both.items()]
     )
