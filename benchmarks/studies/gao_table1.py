@@ -242,11 +242,8 @@ def main() -> None:
     text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over "
     text += "recordings" if corpus.digits else "speakers"
     text += '. Rows that differ in "before" began from other models; changes leave such runs out.'
-    text += (
-        " A speaker is one of 60\nshares of three people's takes; test has the same three people."
-        if corpus.digits
-        else ""
-    )
+    if corpus.digits:
+        text += " A speaker is one of 60\nshares of three people's takes; test has the same three people."
     text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(known, found))
