@@ -80,7 +80,7 @@ def parser(
 
 
 def command(parser: argparse.ArgumentParser, chosen: argparse.Namespace, **fixed: object) -> str:
-    """The command that plays a study again: its options that are not at their defaults. `fixed` stand for chosen ones.
+    """The command that repeats a study: its options that are not at their defaults. `fixed` stand for chosen ones.
 
     Without --seeds, which pages name beside the command, and --runs and --actors, on which no number depends.
     """
@@ -124,7 +124,7 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
         try:
             results = experiment.resume(out).results
         except ValueError as error:  # it says what has changed since
-            sys.exit(f"{error}\nor move {out} away: the same command plays it again")
+            sys.exit(f"{error}\nor move {out} away: the same command repeats it")
     if "stopped" in results:
         sys.exit(f"stopped after round {results['stopped']} of {out}; the same command resumes the run")
     return results
@@ -177,7 +177,7 @@ def gathered(
     """The runs of each of a study's arms: those on the page `before`, and those of the chosen seeds and arms.
 
     `chosen`: --seeds, and --arms, of which one must be an arm's name, or in it. `place` gives the folder of an arm
-    and a seed, and `play` the results of a run there. A run on the page is played only where its folder exists. All
+    and a seed, and `play` the results of a run there. A run on the page is repeated only where its folder exists. All
     arms of a seed come first: a study that is cut short has whole seeds. Each run names its processor for `write`.
     """
     arms = list(arms)
@@ -220,7 +220,7 @@ def folder_name(arm: str) -> str:
 
 
 def on_page(arms: Iterable[str], *parts: Found) -> list[str]:
-    """--arms of the command that plays what a page's parts hold: the default where they hold all arms."""
+    """--arms of the command that repeats what a page's parts hold: the default where they hold all arms."""
     held = dict.fromkeys(arm for found in parts for arm in found)
     return [""] if held.keys() == set(arms) else [*held]
 

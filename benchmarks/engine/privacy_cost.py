@@ -3,7 +3,7 @@
     python -m benchmarks.engine.privacy_cost [--turns 24] [--rounds 8] [--actors N]   # half an hour on two cores
     python -m benchmarks.engine.privacy_cost --tiny      # a minute; its numbers say nothing
 
-Each turn plays one run of each kind, in an order that rotates from turn to turn. A round of a kind is compared with a
+Each turn starts one run of each kind, in an order that rotates from turn to turn. A round of a kind is compared with a
 round without privacy of the same turn. Two runs of one kind differ by several percent even on a quiet machine, so the
 page also has what the clients and the driver do beside training, which is measured within the round and hardly differs.
 The file `--kept` holds the complete turns: the same command goes on after them.

@@ -45,7 +45,7 @@ SLOW = "en-gb-scotland"  # the dialect of slow phones
 
 
 def play(name: str, config: str, overrides: Sequence[str], seed: int, draw: int, runs: Path) -> Path:
-    """The folder of a run of a configuration, which is played, resumed or there already."""
+    """The folder of a run of a configuration, which is started, resumed or there already."""
     out = runs / f"seed-{seed}" / f"draw-{draw}" / study.folder_name(name)
     print(f"seed {seed}, draw {draw}, {name}: {out}", flush=True)
     study.run(config, [f"seed={seed}", f"data.seed={seed}", *BASE, *overrides, f"devices.draw={draw}"], out)
@@ -148,7 +148,7 @@ def table(found: dict[str, list[dict[str, Any]]], reference: str) -> str:
                 "dev": study.spread([run["dev"] for run in played]),
                 "test, greedy": study.spread([run["test"] for run in played]),
                 "test, LM": study.spread([run["test_lm"] for run in played]),
-                "in vain (%)": study.spread([100 * run["wasted"] for run in played]),
+                "wasted (%)": study.spread([100 * run["wasted"] for run in played]),
                 "energy (Wh)": study.spread([run["energy"] for run in runs]),
                 "staleness": study.spread([run["staleness"] for run in played]),
                 "Jain": f"{mean(run['fairness'] for run in runs):.2f}",

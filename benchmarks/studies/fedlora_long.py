@@ -4,8 +4,8 @@
                                               [--rounds 200] [--actors 1] [--runs DIR]
 
 Scaling alpha is twice the rank, as in the paper. "With biases and norms" these are tuned whole beside the adapters.
-Seed 0 plays every method at three rates or more, until the best by dev has a lower and a higher neighbour. The other
-seeds play the best. A run ends when dev has not improved for 20 rounds; scores are those of the best round by dev.
+Seed 0 trains every method at three rates or more, until the best by dev has a lower and a higher neighbour. The other
+seeds train at the best. A run ends when dev has not improved for 20 rounds; scores are those of the best round by dev.
 Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need FEDRAY_SPEECH. Writes
 benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished runs are kept, and
 where their folders are gone, the numbers of the page before.
@@ -151,7 +151,7 @@ def scores(found: study.Found) -> str:
 
 
 def affords(run: Mapping[str, Any], budget: float) -> int:
-    """The whole rounds that a run can play for so many MB."""
+    """The whole rounds that a run can afford for so many MB."""
     return max(0, int((budget - run["MB once"]) / run["MB a round"] + 1e-6))  # 50 rounds of 7.05 MB are not 49.99
 
 
@@ -210,7 +210,7 @@ def main() -> None:
         text += f"by dev of seed {CHOOSES}; beside it, by how much the others were worse there."
         begun = [arm for arm in arms(corpus) if arm.rpartition(", ")[0] in by_method(found)]
         if missing := undecided(begun, found):
-            text += f" Rates that are still to be played: {'; '.join(missing)}."
+            text += f" Rates that are still to be run: {'; '.join(missing)}."
         if CORPORA[corpus].speech:
             text += "\nIntervals are over recordings, which strings share; the speakers are held fixed."
         if CORPORA[corpus].score != "wer":

@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def of_page(parts: Mapping[str, study.Found]) -> dict[str, Any]:
-    """--clients, --labels and --arms of the command that plays all settings of the page."""
+    """--clients, --labels and --arms of the command that repeats all settings of the page."""
     titles = [re.findall(r"[\d.]+", title) for title in parts]
     clients = sorted({int(count) for count, _ in titles})
     shares = sorted({float(share) / 100 for _, share in titles})

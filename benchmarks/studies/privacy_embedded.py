@@ -7,7 +7,7 @@
 25,000 of 1,000,000 clients and as simulated. `layers`: one bound against bounds by dimension, with SGD and LAMB on the
 server, at the noise of epsilon 2; momentum, to tell LAMB from larger steps; far more noise. `cohorts`: 100 clients with
 the noise of 400 and of 1,600, against real cohorts of these sizes; a real cohort has 4 and 16 times the clients, so
-this part takes longest. The server trains the seed model on its labelled speech. `--small` plays a few clients, to see
+this part takes longest. The server trains the seed model on its labelled speech. `--small` trains a few clients, to see
 that all works, and writes no page. The same command resumes; finished runs are kept, and where their folders are gone,
 the numbers of the page before. Parts, arms and seeds that were not chosen stay on the page.
 """
@@ -109,7 +109,7 @@ def counts(results: Sequence[dict[str, Any]], model: str = "best") -> list[Count
 
 
 def table(found: study.Found) -> str:
-    """A row for each arm. The gain is that of the same method without privacy, where it was played."""
+    """A row for each arm. The gain is that of the same method without privacy, where it was run."""
     rows = []
     for name, results in found.items():
         before, after = counts(results, "before"), counts(results)

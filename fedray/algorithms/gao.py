@@ -87,6 +87,7 @@ class Gao(FederatedSGD):
 
     Settings = GaoSettings
     settings: GaoSettings
+    reports_wer = True
 
     @classmethod
     def check_setup(cls, settings: GaoSettings, setup: Setup) -> None:

@@ -48,7 +48,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _add_runs(commands: Commands) -> None:
-    """Commands that play a run."""
+    """Commands that start a run."""
     run = command(
         commands,
         "run",

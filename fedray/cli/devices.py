@@ -85,7 +85,7 @@ def trip_words(found: Rehearsal) -> str:
 
 def round_table(found: Rehearsal) -> Table:
     """Time, fates of trips, device hours and energy after some of the rounds."""
-    names = ("virtual hours", *ENDS, "staleness", "device hours", "in vain", "energy, Wh")
+    names = ("virtual hours", *ENDS, "staleness", "device hours", "wasted", "energy, Wh")
     table, rounds = _table("Rounds, without training", "rounds", *names), len(found.steps)
     for after in sorted({1, min(10, rounds), -(-rounds // 2), rounds}):
         steps = found.steps[:after]

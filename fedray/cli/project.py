@@ -87,7 +87,7 @@ def described(folder: Path, name: str, path: Path, values: source.Values) -> dic
 
 
 def toy(config: Config, rounds: int) -> dict[str, Any]:
-    """Sections with which the algorithm of a configuration plays on the toy speech of the project's test."""
+    """Sections with which the algorithm of a configuration runs on the toy speech of the project's test."""
     columns = {"text_column": "text", "label_column": "label", "speaker_column": "speaker", "split_column": "split"}
     data: dict[str, Any] = {
         "corpus": "tsv",

@@ -77,6 +77,7 @@ class Algorithm(ABC):
     personal_only: ClassVar[bool] = False  # trains no shared model: only personal scores of all clients show its effect
     sends_more: ClassVar[bool] = False  # clients send vectors beside their updates, which `privacy` does not cover
     makes_labels: ClassVar[bool] = False  # clients train on labels that the algorithm makes
+    reports_wer: ClassVar[bool] = False  # clients report a word error rate, by which strategy by_wer weighs
     files: ClassVar[tuple[str, ...]] = ()  # names of settings that hold the path of a file, or None
     best: tuple[str, str] = ("dev/loss", "min")  # the metric that picks the best round; "min" or "max"
 
@@ -97,7 +98,7 @@ class Algorithm(ABC):
         return None
 
     def paced_by(self) -> str | None:
-        """What follows the number of all rounds, in words: with another number, rounds already played would differ.
+        """What follows the number of all rounds, in words: with another number, finished rounds would differ.
 
         None: nothing does, and a run may be prolonged.
         """

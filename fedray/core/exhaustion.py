@@ -7,7 +7,15 @@ import errno
 import torch
 
 NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator")
-NO_GPU_MEMORY = ("CUDA error: out of memory", "ALLOC_FAILED")
+NO_GPU_MEMORY = (
+    "CUDA error: out of memory",
+    "ALLOC_FAILED",
+    # Libraries that find no room for their own state.
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "CUDNN_STATUS_NOT_INITIALIZED",
+    "CUDNN_STATUS_INTERNAL_ERROR",
+    "NVML_SUCCESS == r INTERNAL ASSERT",  # on a part of a GPU (MIG), where torch cannot ask how much is free
+)
 NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
 
 

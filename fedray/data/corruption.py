@@ -86,13 +86,15 @@ def corrupt_labels(
     seed: int,
     target: str,
     clients: Mapping[str, Rows] | None = None,
+    read: Mask | None = None,
 ) -> CorruptedLabels:
     """Put wrong values into the column `target` (text | label | translation) of some of the corrupted clients' rows.
 
     `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest;
     with `settings.sparsity` from those that the client takes the true one for: a sparse confusion matrix of its own.
     With `settings.coordinated` each true value has one wrong one, the same on all clients: attackers who flip labels
-    together.
+    together. `read`, bool [len(manifest)]: only these rows' labels are read; those of other rows stay the truth, by
+    which pseudo-labels are scored. None: all are read.
     Build features from the original manifest: the audio does not change. ValueError when the manifest has no other
     value.
     """
@@ -104,6 +106,8 @@ def corrupt_labels(
         return CorruptedLabels(manifest, changed)
     corrupted = _corrupted_rows(manifest, settings, seed, clients)
     names = manifest.column("utterance")
+    if read is not None:
+        corrupted &= read
     labelled = [row for row in np.flatnonzero(corrupted).tolist() if values[row] is not None]
     wrong = _chosen((names[row] for row in labelled), settings.label_errors, seed, "label error")
     known = sorted({value for value in values if value is not None})

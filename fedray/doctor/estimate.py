@@ -140,7 +140,7 @@ def extrapolate(
     steps: int = 0,
     labelled: Collection[str] = (),
 ) -> Estimate:
-    """The estimate of a run: plays every round's cohort in the order in which the pool gives lanes to actors.
+    """The estimate of a run: simulates every round's cohort in the order in which the pool gives lanes to actors.
 
     `actors`: client actors; `rounds`: who takes part; `steps`: training steps of the seed model; `labelled`: clients
     whose first state is cached.
@@ -253,6 +253,6 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     if (virtual := found.virtual) is not None:
         lines += ["[bold]Virtual time[/bold]", f"  {'until the end':<18}{duration(3600 * virtual['hours'])}"]
         spent = f"{virtual['device hours']:,.1f} hours, {virtual['energy']:,.0f} Wh"
-        lines.append(f"  {'of all devices':<18}{spent}, {100 * virtual['wasted']:.0f} % of it in vain")
+        lines.append(f"  {'of all devices':<18}{spent}, {100 * virtual['wasted']:.0f} % of it wasted")
     lines += ["[bold]Disk[/bold]", *(f"  {name:<18}{size(count)}" for name, count in found.disk.items())]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Who takes part in the rounds of a run that is not played: by its cohorts alone, or by the clock of its devices."""
+"""Who would take part in the rounds of a run: by its cohorts alone, or by the clock of its devices."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The engine plays rounds of any algorithm on Ray actors. It knows `fedray.core` and nothing of speech.
+"""The engine runs rounds of any algorithm on Ray actors. It knows `fedray.core` and nothing of speech.
 
 The way of an update, from the round to the gradient step:
 
-1. `play.Play.round` plays one round, records it and commits it. It asks for the round's outcome:
+1. `play.Play.round` runs one round, records it and commits it. It asks for the round's outcome:
 2. `rounds.Rounds.train` draws the cohort, cuts it into lanes and puts the broadcast into Ray's object store. Each lane
    becomes a job:
 3. `pool.Pool.run` leases client actors to jobs, one job an actor, and runs the jobs of a dead actor again.
@@ -21,6 +21,6 @@ With dedicated placement, step 2 goes through `dedicated.train_dedicated`: a job
 lane that folds the updates.
 
 One object for each kind of strategy (`aggregation`) knows how updates of that kind are taken, held and aggregated. The
-driver actor (`driver`) holds the run folder and plays the run; `session` starts and watches it from the user's process,
-`attach` finds it again.
+driver actor (`driver`) holds the run folder and runs the rounds; `session` starts and watches it from the user's
+process, `attach` finds it again.
 """

@@ -43,7 +43,7 @@ class ClientActor:
         run: str,
         driver: Any,
     ) -> None:
-        """`hold`: bytes of updates held in memory. `dedicated`: the actor plays one client.
+        """`hold`: bytes of updates held in memory. `dedicated`: the actor trains one client.
 
         `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress and knows the
         idle actors (None: this actor works by itself).
@@ -106,7 +106,7 @@ class ClientActor:
         """Remove this actor's files from the machine's disk."""
         self.place.holder.clear()
         temporary.sweep()
-        for kind in ("lane_*", "client_*"):  # of what this machine played; the driver asks no more
+        for kind in ("lane_*", "client_*"):  # of what this machine trained; the driver asks no more
             for marker in self.run_folder.glob(kind):
                 marker.unlink(missing_ok=True)
         with suppress(OSError):  # another actor holds files in it

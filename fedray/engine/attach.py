@@ -198,7 +198,7 @@ class Attached:
 
 
 def leave_running(command: Sequence[str], folder: RunFolder, log: Path, say: Callable[[str], None]) -> int | None:
-    """Start a command that plays the run of `folder`, in a new session. Its output goes to `log` and to `say`.
+    """Start a command that executes the run of `folder`, in a new session. Its output goes to `log` and to `say`.
 
     None: the run is under way, and no longer tied to this process. Else the command has ended, with this exit status.
     """

@@ -1,4 +1,4 @@
-"""Trials of a device: the operations without which no run works there. `fedray doctor` plays them on each GPU.
+"""Trials of a device: the operations without which no run works there. `fedray doctor` runs them on each GPU.
 
 `python -m fedray.engine.device_trials cuda:0` prints a line of JSON for each: its name, whether it worked, in words.
 """
@@ -76,7 +76,7 @@ TRIALS: dict[str, Callable[[str], str]] = {
 
 
 def main(device: str) -> None:
-    """Play all trials; an error of one is told, and the others are played all the same."""
+    """Run all trials; an error of one is reported, and the others still run."""
     for name, trial in TRIALS.items():
         try:
             worked, text = True, trial(device)

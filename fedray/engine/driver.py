@@ -1,4 +1,4 @@
-"""The driver actor: it holds the run folder, plays the rounds and reports events. It needs no GPU."""
+"""The driver actor: it holds the run folder, runs the rounds and reports events. It needs no GPU."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Assignment:
 
 
 class Driver:
-    """A Ray actor with several threads: one plays the run, the others answer `events`, `note`, `idle` and the like."""
+    """A Ray actor with several threads: one runs the rounds, the others answer `events`, `note`, `idle`, ...."""
 
     def __init__(self, assignment: Assignment, detached: bool) -> None:
         self.assignment, self.detached = assignment, detached
@@ -142,7 +142,7 @@ class Driver:
 
     @contextmanager
     def _actors(self) -> Iterator[tuple[Pool, Rounds]]:
-        """The client actors, and the rounds that they play. Actors and their local files are removed at the end."""
+        """The client actors, and their rounds. Actors and their local files are removed at the end."""
         run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
         pool = None
         try:

@@ -137,12 +137,13 @@ class LaneBook:
         self.result = LaneResult()
         self.closed = False
         self._left = iter(lane.clients)
-        self._out: list[
-            tuple[str, State | None]
-        ] = []  # in training: client, the state that was prepared for it just now
+        self._out: list[tuple[Client, State | None]] = []  # in training, with the states prepared for them just now
         self._since = time.perf_counter()  # when the current phase began
         self._uplink = Uplink(place.program, lane, received)
         self._guard = lane.guard.held_to(place.layers) if lane.guard is not None else None
+        algorithm = place.program.algorithm
+        tensors = None if algorithm.overrides("server_receive") else algorithm.tensors()
+        self._weights = None if tensors is None else sum(tensors)  # of a delta; running statistics follow
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     def clients(self) -> Iterator[Client]:
@@ -157,9 +158,8 @@ class LaneBook:
                 with self._blaming(name):
                     hydrated = self._hydrate(name, written)
                 if hydrated is not None:
-                    client, prepared = hydrated
-                    self._out.append((name, prepared))
-                    yield client
+                    self._out.append(hydrated)
+                    yield hydrated[0]
 
     def accept(self, update: Update | Exception, take: Take) -> None:
         """Check the update of the next client in training, write the client's state, hand the update on.
@@ -168,7 +168,7 @@ class LaneBook:
         """
         self._lap("train")
         client, prepared = self._out.pop(0)
-        with self._blaming(client):
+        with self._blaming(client.id):
             if isinstance(update, Exception):
                 raise update
             self._accept(client, update, prepared, take)
@@ -177,7 +177,7 @@ class LaneBook:
     def close(self) -> None:
         """The algorithm has no more updates: clients without one have failed."""
         for client, _ in self._out:
-            self._fail(client, RuntimeError("lane_update gave no update for this client"))
+            self._fail(client.id, RuntimeError("lane_update gave no update for this client"))
         self.closed = True
 
     def finished(self) -> LaneResult:
@@ -201,7 +201,7 @@ class LaneBook:
             if not self._out:
                 raise
             for client, _ in self._out:
-                self._fail(client, error)
+                self._fail(client.id, error)
 
     @contextmanager
     def _blaming(self, client: str) -> Iterator[None]:
@@ -239,16 +239,18 @@ class LaneBook:
         seed_all(client.seed)
         return client, prepared
 
-    def _accept(self, client: str, update: Update, prepared: State | None, take: Take) -> None:
+    def _accept(self, trained: Client, update: Update, prepared: State | None, take: Take) -> None:
+        client = trained.id
         check_update(update)
         sent = self._uplink.send(client, update)
         packing = self._check(sent.update)
         report, result = dict(update.report), self.result
-        log_weight = self.aggregation.log_weight(report)
+        # In a private round all weigh the same: what a client trained on must not show.
+        log_weight = self.aggregation.log_weight(report) if self._guard is None else 0.0
         flat, clipped = self._protected(client, sent.update, packing)
         metrics = result.partial.metrics + update.metrics
         own = update.state if update.state is not None else prepared
-        scores = result.partial.personal + self._score(client, own)
+        scores = result.partial.personal + self._score(trained if own is None else replace(trained, state=own))
         state = sent.state(own, log_weight != -math.inf)
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             result.written[client] = self.program.states.save(client, self.lane.round + 1, state)
@@ -264,7 +266,7 @@ class LaneBook:
     def _protected(self, client: str, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
         """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
         if self._guard is None:
-            delta, factor = self.program.algorithm.strategy.clip(update.delta), self.lane.factor
+            delta, factor = self.program.algorithm.strategy.clip(update.delta, self._weights), self.lane.factor
             return packing.pack(delta if factor == 1 else factor * delta, update), None
         return self._guard.protect(update, client)
 
@@ -276,18 +278,17 @@ class LaneBook:
             raise ValueError(f"the update has {packing}, those of other clients {self.result.packing}")
         return packing
 
-    def _score(self, client: str, state: State | None) -> Metrics:
+    def _score(self, client: Client) -> Metrics:
         """The scores of a client's personal model, where the lane scores them. Every client has one vote."""
         if not self.lane.personal:
             return Metrics()
         self._lap("fold")
         if self._dev is None:
             self._dev = {"dev": personal.part(self.program, "dev", self.lane.personal)}
-        trained = Client(client, self.program.data.load(client), 0)
         splits = ("dev", OWN) if OWN in self.program.data.splits() else ("dev",)
-        parts = {split: self.program.data.client_part(client, split) for split in splits}
+        parts = {split: self.program.data.client_part(client.id, split) for split in splits}
         data = self._dev | {split: part for split, part in parts.items() if part is not None}
-        scores = personal.score(self.program, trained, state, self.received, data)
+        scores = personal.score(self.program, client, self.received, data)
         self._lap("personal")
         found = (scored.metrics.renamed("" if split == "dev" else f"{split}_") for split, scored in scores.items())
         return personal.one_vote(reduce(add, found, Metrics()))

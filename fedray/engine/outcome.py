@@ -19,7 +19,7 @@ class Draw:
     chosen: Sequence[str]  # all of them get the broadcast
     lanes: Sequence[Lane]  # of those that answer
     canaries: Sequence[str] = ()  # those that answer, of an audit by directions: they are in no lane
-    passed: Passed | None = None  # with `devices`: what the clock has played
+    passed: Passed | None = None  # with `devices`: what the clock has simulated
 
     @property
     def lost(self) -> bool:
@@ -40,7 +40,7 @@ class Outcome:
     down_bytes: int
     settings: Mapping[str, float]  # of the broadcast
     canaries: Sequence[str] = ()  # of an audit by directions
-    passed: Passed | None = None  # with `devices`: what the clock has played
+    passed: Passed | None = None  # with `devices`: what the clock has simulated
     private: dict[str, float] = field(default_factory=dict)  # bounds of the next private round, for `Progress`
     private_row: Mapping[str, float] = field(default_factory=dict)  # what the round's row says of its privacy
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
-from fedray.core.types import Broadcast, Client, Evaluation, Received, RunError, State
+from fedray.core.types import Broadcast, Client, Evaluation, Received, RunError
 from fedray.engine.deaths import Death, doom
 from fedray.engine.jobs import Job, Reference, Workplace
 from fedray.engine.lanes import DEATHS_ALLOWED, Failure
@@ -37,18 +37,13 @@ def part(program: Program, split: str, utterances: int | None) -> Any:
     return whole if pieces == 1 else program.data.evaluation(split, 0, pieces)
 
 
-def score(
-    program: Program,
-    client: Client,
-    state: State | None,
-    received: Received,
-    data: Mapping[str, Any],
-    final: bool = False,
-) -> Scores:
-    """The personal model of a client with this state, scored on each of these data sets."""
+def score(program: Program, client: Client, received: Received, data: Mapping[str, Any], final: bool = False) -> Scores:
+    """The personal model of a client in this state, scored on each of these data sets."""
     seed = derive(program.seed, "client_evaluate", received.round, client.id)
     seed_all(seed)
-    return program.algorithm.evaluate_personal(Client(client.id, client.data, seed, state), received, data, final)
+    # An algorithm that repeats the client's training repeats the share of it that the client had time for.
+    received = replace(received, work=client.work)
+    return program.algorithm.evaluate_personal(replace(client, seed=seed), received, data, final)
 
 
 def one_vote(scores: Metrics) -> Metrics:
@@ -97,7 +92,7 @@ class EvaluatePersonal(Job[list[Scored]]):
             client = replace(client, state=Before.of(client.state).state)
             parts = {split: program.data.client_part(name, split) for split in self.splits}
             data = {split: shared[split] if mine is None else mine for split, mine in parts.items()}
-            return Scored(name, score(program, client, client.state, received, data, self.predictions))
+            return Scored(name, score(program, client, received, data, self.predictions))
         except RunError:
             raise
         except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver

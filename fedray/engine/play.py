@@ -1,4 +1,4 @@
-"""The course of a run: begin or go on, play round after round, record each of them, score the result."""
+"""The course of a run: begin or go on, run round after round, record each of them, score the result."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Play:
         return {"stopped": max(self.folder.saved_rounds(), default=None)}
 
     def _over(self, progress: Progress) -> bool:
-        """Whether all rounds are played, or dev has not become better for as many as `evaluation.patience` allows."""
+        """Whether all rounds are done, or dev has not become better for as many as `evaluation.patience` allows."""
         patience = self.plan.evaluation.patience
         waited = progress.round - int(progress.best["round"]) if progress.best is not None else 0
         return progress.round >= self.plan.rounds or (patience is not None and waited >= patience)

@@ -200,7 +200,7 @@ class Pool:
                 return key
             else:
                 slots = slots or {actor.slot for actor in self.crew.actors.values()}
-                if job.slot not in slots:  # the dedicated actor is gone for now: any actor can play the client
+                if job.slot not in slots:  # the dedicated actor is gone for now: any actor can train the client
                     return key
         return None
 

@@ -73,7 +73,7 @@ class PrivateRounds:
         return self._cut(broadcast).size
 
     def claimed(self, progress: Progress) -> float | None:
-        """The epsilon of what was played, not of what `as_if` stands for; None: no account, or no end of it."""
+        """The epsilon of the run as simulated, whatever `as_if` says; None: no account, or no end of it."""
         guarantee = self._guarantee(progress)
         spent = math.inf if guarantee is None else guarantee.simulated.guarantee(progress.round)
         return spent if math.isfinite(spent) else None
@@ -105,7 +105,7 @@ class PrivateRounds:
         return None if found is None else found.of_noise(self._mechanism(progress).noise)
 
     def _spent(self, progress: Progress) -> dict[str, float]:
-        """Epsilon after the round that is played."""
+        """Epsilon after this round."""
         guarantee = self._guarantee(progress)
         spent = math.inf if guarantee is None else guarantee.claimed.epsilon(progress.round + 1)
         return {"privacy/epsilon": spent} if math.isfinite(spent) else {}

@@ -105,11 +105,10 @@ def _gpus(settings: EngineSettings, nodes: Sequence[Node]) -> int:
     if isinstance(settings.gpus_per_client, str):
         return UNIT // ACTORS_A_GPU if most else 0
     gpus = _units("gpus_per_client", settings.gpus_per_client)
-    if gpus > most * UNIT:
-        there = f"the largest node has {_count(most, 'GPU')}" if most else "Ray sees none"
+    if gpus and not most:
         raise ValueError(
-            f"engine.gpus_per_client asks for {_count(gpus / UNIT, 'GPU')} an actor, but {there}: set it to "
-            + ("0 or auto" if not most else f"{most} at most, or auto")
+            f"engine.gpus_per_client asks for {_count(gpus / UNIT, 'GPU')} an actor, but Ray sees none: set it to 0 or "
+            "auto"
         )
     return gpus
 
@@ -140,7 +139,7 @@ def _places(node: Node, left: int, cpus: int, gpus: int) -> int:
     bounds = [left // cpus] if cpus else []
     if gpus:
         whole = math.floor(node.gpus)
-        bounds.append(whole * (UNIT // gpus) if gpus <= UNIT else whole // (gpus // UNIT))
+        bounds.append(whole * (UNIT // gpus))
     return min(bounds, default=2**62)
 
 
@@ -169,9 +168,9 @@ def _check_memory(
         f"({each / 1e6:,.0f} MB each, for torch, the model's copies in training, data of the largest client), but Ray "
         f"has {sum(known) / 1e9:,.1f} GB for them, enough for {fit:,}: "
         + (
-            "placement: pooled plays any population"
+            "placement: pooled trains any population"
             if dedicated
-            else "lower it, or leave it at auto: a few actors play any population"
+            else "lower it, or leave it at auto: a few actors train any population"
         )
     )
 
@@ -182,7 +181,7 @@ def _check_places(
     cpus = cpus or 0
     if actors <= places(cpus):
         return
-    pooled = ", or have a few actors play them with placement: pooled" if name.startswith("engine.placement") else ""
+    pooled = ", or have a few actors train them with placement: pooled" if name.startswith("engine.placement") else ""
     if actors > places(0):
         count = sum(math.floor(node.gpus) for node in nodes)
         smaller = UNIT // math.ceil(actors / count) / UNIT

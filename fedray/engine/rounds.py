@@ -33,6 +33,7 @@ from fedray.engine.telemetry.watches import Phases
 from fedray.engine.virtual import VirtualRounds, under_way
 from fedray.engine.work import Program
 from fedray.runs.folder import Progress
+from fedray.runs.progress import ClientRecord
 from fedray.storage import serialize
 
 SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
@@ -197,7 +198,8 @@ class Rounds:
     ) -> int:
         """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
         down = len(chosen) * posted.bytes
-        down += sum(client not in progress.clients for client in chosen) * 4 * posted.broadcast.constant
+        first = sum(not progress.clients.get(client, ClientRecord()).took_part for client in chosen)
+        down += first * 4 * posted.broadcast.constant
         return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
 
     def _to_prepare(self, round: int) -> int:

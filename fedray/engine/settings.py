@@ -13,7 +13,7 @@ class CohortSettings:
     """The clients of a round."""
 
     size: int | None = None  # clients a round; set this or `fraction`
-    fraction: float | None = None  # share of the population that plays a round
+    fraction: float | None = None  # share of the population that takes part in a round
     # uniform | weighted (by each client's cost, in utterances) | poisson (each client by itself, with the same
     # probability) | cyclic (groups that take turns) | oort (with devices: useful data and fast devices first)
     sampling: str = "uniform"
@@ -36,6 +36,11 @@ class CohortSettings:
             raise ValueError(f"{self.sampling} cohorts need availability=1: they are drawn from all clients")
         if not 0 < self.availability <= 1 or not 0 <= self.dropout < 1:
             raise ValueError("availability lies in (0, 1] and dropout in [0, 1)")
+
+    @property
+    def whole(self) -> bool:
+        """Whether every client answers in every round."""
+        return self.fraction == 1.0 and self.availability == 1.0 and self.dropout == 0.0
 
     def count(self, population: int) -> int:
         """The number of clients in a round."""
@@ -81,7 +86,7 @@ class EngineSettings:
     GPU `placement`, unless `vectorise` is `never`. A client that hangs twice beyond `deadline` fails.
     """
 
-    placement: str = "pooled"  # pooled: a few actors play all clients; dedicated: an actor for each client
+    placement: str = "pooled"  # pooled: a few actors train all clients; dedicated: an actor for each client
     actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one a client)
     lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
     # Clients of a lane whose models an actor trains as one batch. auto: 8 on a GPU; on a CPU one after the other, where
@@ -125,6 +130,8 @@ class EngineSettings:
             value = getattr(self, name)
             if isinstance(value, str) and value != "auto" or not isinstance(value, str) and value < 0:
                 raise ValueError(f"{name} is auto or a number from 0, not {value!r}")
+        if not isinstance(self.gpus_per_client, str) and self.gpus_per_client > 1:
+            raise ValueError(f"gpus_per_client is at most 1, not {self.gpus_per_client}: a client trains on one GPU")
 
     def together(self, gpu: bool) -> int:
         """The clients of a lane that are trained side by side. It follows from settings alone, and bits from it."""

@@ -37,7 +37,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Passed:
-    """What the clock has played in a round."""
+    """What the clock has simulated in a round."""
 
     step: Step
     state: ClockState  # after it
@@ -139,7 +139,7 @@ class Seen:
     clients: Mapping[str, ClientRecord]
 
     def __contains__(self, client: object) -> bool:
-        return isinstance(client, int) and self.ids[client] in self.clients
+        return isinstance(client, int) and self.clients.get(self.ids[client], ClientRecord()).took_part
 
 
 def under_way(state: ClockState) -> set[int]:
@@ -148,7 +148,7 @@ def under_way(state: ClockState) -> set[int]:
 
 
 def scalars(state: ClockState, totals: Mapping[str, float]) -> dict[str, float]:
-    """The hours that have passed; of all trips so far the devices' hours and energy, and the share that was in vain."""
+    """The hours that have passed; of all trips so far the devices' hours and energy, and the share that was wasted."""
     spent = totals["device_s"]
     return {
         "virtual/hours": state.now / SECOND / HOUR,

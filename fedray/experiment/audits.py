@@ -33,6 +33,11 @@ def check_audit(config: Config) -> None:
             )
         if config.cohort.sampling == "weighted":
             raise ValueError("directions have no utterances, by which weighted cohorts are drawn: choose poisson")
+        if getattr(config.algorithm.settings, "averaging", "") == "product":
+            raise ValueError(
+                "directions lie in the products B A, which algorithm.averaging=product sums, and the audit compares A "
+                "and B: set algorithm.averaging=factors"
+            )
     if isinstance(audit, Canaries) and algorithm.makes_labels:
         raise ValueError(
             f"algorithm.kind {kind} makes its own labels, so that a canary's words teach nothing: set audit.kind to "
@@ -40,6 +45,11 @@ def check_audit(config: Config) -> None:
         )
     if isinstance(audit, Canaries | Speakers):
         check_candidates(audit, config.data)
+        if config.data.labelled.given and not algorithm.makes_labels:
+            raise ValueError(
+                f"algorithm.kind {kind} trains on labelled utterances, and a candidate is judged by unlabelled ones "
+                "too: remove data.labelled, or remove audit"
+            )
 
 
 def with_canaries(

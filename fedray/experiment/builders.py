@@ -98,6 +98,11 @@ def check_statistics(config: Config, algorithm: Algorithm) -> None:
 
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
     """What the driver and the actors of a run get. `gpus`: of a client actor."""
+    if config.evaluation.patience is not None and "dev" not in data.splits():
+        raise ValueError(
+            "evaluation.patience waits for better scores on dev, and there is none: set data.dev_share, or leave out "
+            "evaluation.patience"
+        )
     algorithm = build_algorithm(config, data)
     check_statistics(config, algorithm)
     mechanism(config, algorithm, data)  # what these refuse is refused before a folder is made

@@ -12,8 +12,10 @@ from fedray.algorithms import ALGORITHMS
 from fedray.config.schema import build_section
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Setup
+from fedray.core.devices.settings import NoDevices
 from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
+from fedray.core.strategies import ByWer
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.settings import DataSettings
 from fedray.experiment.audits import check_audit
@@ -87,7 +89,18 @@ def _check_algorithm(config: Config, most: int | None) -> None:
         )
     if algorithm.personal_only and not setup.whole_population:
         raise ValueError(
-            f"algorithm.kind {kind} needs every client in its round: set cohort={{size: null, fraction: 1.0}}"
+            f"algorithm.kind {kind} needs every client in its round: set cohort={{size: null, fraction: 1.0, "
+            "availability: 1.0, dropout: 0.0}, and leave out devices"
+        )
+    if isinstance(config.strategy, ByWer) and not algorithm.reports_wer:
+        raise ValueError(
+            f"algorithm.kind {kind} reports no word error rates, by which strategy.kind by_wer weighs: choose gao, or "
+            "another strategy"
+        )
+    if algorithm.makes_labels and config.data.corruption.label_errors and not config.data.labelled.given:
+        raise ValueError(
+            f"algorithm.kind {kind} reads none of the clients' labels, so data.corruption.label_errors has no effect: "
+            "remove it, or set data.labelled"
         )
     schedule = getattr(settings, "schedule", None)
     if isinstance(schedule, Schedule):
@@ -104,7 +117,7 @@ def setup_of(config: Config) -> Setup:
         strategy=config.strategy,
         server_optimizer=config.server_optimizer,
         rounds=config.rounds,
-        whole_population=config.cohort.fraction == 1.0,
+        whole_population=config.cohort.whole and isinstance(config.devices, NoDevices),
         scores_personal=config.evaluation.personal_final,
     )
 

@@ -25,7 +25,7 @@ from fedray.runs.folder import RunFolder
 from fedray.runs.places import RESUMABLE
 
 ON_CPU = "the same bits for any number of actors, on one type of CPU with these versions"
-ON_GPU = "up to what CUDA does deterministically; the backward pass of CTC is not"
+ON_GPU = "up to what CUDA does deterministically; the backward passes of CTC and of reflection padding are not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
 FREE = (*RESUMABLE, "name", "imports", "data.root", "data.text", "evaluation.patience")
 COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run is for

@@ -172,7 +172,7 @@ def assign(
     group: PlacementGroup | None = None,
     card: Card | None = None,
 ) -> Assignment:
-    """What a driver plays. `card`: what a tracker hears of a trial of a sweep; its configuration is added here.
+    """What a driver runs. `card`: what a tracker hears of a trial of a sweep; its configuration is added here.
 
     The driver writes config.yaml (every default written out) and run.json once it holds the folder's lock.
     """

@@ -26,6 +26,7 @@ from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import federate
+from fedray.engine.devices import deterministic
 from fedray.experiment.builders import read_corpus
 from fedray.experiment.checks import checked_root, corpus_reader
 from fedray.experiment.config import Given, check_name, load_as
@@ -124,6 +125,8 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
     settings = config.contrastive
     make = MODELS[config.model.kind]
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        deterministic(gpu=True)
     running = Contrastive(
         lambda: make(config.model.settings, config.features.bins, CLASSES),
         data,
@@ -134,7 +137,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
     )
     described = {"config": plain(config), "data": [data.manifest.fingerprint(), data.features.name]}
     if (folder / "state.pt").exists():
-        saved = read_saved(folder / "state.pt", device, BROKEN)
+        saved = read_saved(folder / "state.pt", "cpu", BROKEN)
         if not isinstance(saved, dict) or not {"described", "state"} <= saved.keys():
             raise ValueError(f"{folder / 'state.pt'}: {BROKEN}")
         _check_same(saved["described"], described, folder)

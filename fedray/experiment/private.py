@@ -28,6 +28,8 @@ def check_privacy(config: Config) -> None:
     algorithm = ALGORITHMS[config.algorithm.kind]
     if algorithm.central or algorithm.personal_only or algorithm.sends_more:
         why = "trains in one place" if algorithm.central else "shares more than the sum of its clients' updates"
+        if algorithm.personal_only:
+            why = "shares nothing"
         raise ValueError(f"algorithm.kind {config.algorithm.kind} {why}, which privacy does not cover: set kind=none")
     if not isinstance(config.strategy, Uniform):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The clock of a configuration, played without training: who would arrive when."""
+"""The clock of a configuration, simulated without training: who would arrive when."""
 
 from __future__ import annotations
 

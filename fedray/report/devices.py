@@ -19,7 +19,7 @@ from fedray.report.recorded import Run
 
 USED, UNUSED = "used", "unused"  # of arrivals: the update counts, or not: its round is lost, or the client failed
 ENDS = (USED, UNUSED, *(fate for fate in FATES if fate != ARRIVES))
-WORDS = {USED: "counts", UNUSED: "arrives in vain"} | {end: end for end in ENDS[2:]}
+WORDS = {USED: "counts", UNUSED: "arrives, wasted"} | {end: end for end in ENDS[2:]}
 
 
 @dataclass

@@ -17,7 +17,7 @@ AUDIT = (
 )
 SPENT = (
     "Epsilon is the guarantee of each client at the delta beside it: that of the larger federation where `as_if` "
-    "claims one, and that of the clients that were played. Signal to noise and the share of clients whose update was "
+    "claims one, and that of the simulated clients. Signal to noise and the share of clients whose update was "
     "longer than its bound are means over the rounds. Choosing among several private runs spends more than one run."
 )
 LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."

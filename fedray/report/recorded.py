@@ -35,7 +35,7 @@ Json = dict[str, Any]  # an object as a JSON file holds it
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder's contents. `results` is None while the run is not finished; `rows` has a row per played round."""
+    """A run folder's contents. `results` is None while the run is not finished; `rows` has a row per finished round."""
 
     folder: RunFolder
     name: str  # of the folder, without what the names of all runs begin with
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def rounds(self) -> int:
-        """The number of played rounds."""
+        """The number of finished rounds."""
         return int(self.rows[-1]["round"]) if self.rows else 0
 
     @property

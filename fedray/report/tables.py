@@ -146,7 +146,7 @@ def as_csv(comparison: Comparison) -> str:
         for run in group.runs:
             line: dict[str, object] = {"run": run.name, "group": group.label, "finished": run.finished}
             line |= {key: run.settings.get(key) for key in keys}
-            line |= {"rounds played": run.rounds, "best round": run.best.get("round")}
+            line |= {"rounds done": run.rounds, "best round": run.best.get("round")}
             line |= {"still improving": run.still_improving(comparison.metric), "gradient steps": _steps(run)}
             line |= {f"seed model {name}": value for name, value in run.seed_model.items() if name != "round"}
             line |= {f"best {name}": value for name, value in run.best.items() if name != "round"}

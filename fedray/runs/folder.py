@@ -180,7 +180,7 @@ class RunFolder:
         self.storage.put({path.relative_to(self._scratch).as_posix(): path for path in changed})
         self._published |= changed
 
-    # Tables: one JSON object a line, each with its round. In a bucket they are in parts while the run plays.
+    # Tables: one JSON object a line, each with its round. In a bucket they are in parts while the run is active.
 
     def each(self, name: str) -> Iterator[dict[str, Any]]:
         """The rows of a table, one after the other; none where there is no table."""

@@ -17,7 +17,7 @@ from fedray.storage.files import write_atomically
 
 @dataclass
 class ClientRecord:
-    """The server's record of a client that has taken part."""
+    """The server's record of a client that has taken part, or that has prepared before the first round."""
 
     version: int | None = None  # of its state, None: it has none
     rounds: int = 0
@@ -26,6 +26,10 @@ class ClientRecord:
     report: dict[str, float] = field(default_factory=dict)  # its last report: examples, loss, ...
     bytes: int | None = None  # of its state, None: unknown
     hash: str | None = None  # of its state's file
+
+    @property
+    def took_part(self) -> bool:
+        return self.rounds + self.failures > 0
 
     @property
     def state(self) -> Written | None:

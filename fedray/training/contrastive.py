@@ -147,8 +147,7 @@ class Contrastive:
         return self.losses[-1]
 
     def _step(self, batch: Batch) -> float:
-        moved = batch.to(self.device)
-        pair = [random_window(moved, self.frames) for _ in range(2)]
+        pair = [random_window(batch, self.frames).to(self.device) for _ in range(2)]
         segments = torch.cat([segment.features for segment in pair])
         lengths = torch.cat([segment.lengths for segment in pair])
         first, second = self.encoder.embed(segments, lengths).chunk(2)

@@ -187,8 +187,8 @@ class LocalModel:
         return outputs
 
     def augmented(self, batch: Batch) -> Batch:
-        """The batch on the model's device, with the task's masks."""
-        return self.task.augment(batch.to(self.device))
+        """The batch with the task's masks, on the model's device. Masks are made of many tiny steps: on the CPU."""
+        return self.task.augment(batch).to(self.device)
 
     def descend(self, loss: Tensor, optimizer: Optimizer) -> float:
         """Take one step down the gradient of `loss`, and return the loss. ValueError when it is NaN or infinite."""

@@ -36,8 +36,11 @@ def test_by_examples() -> None:
 
 
 def test_uniform() -> None:
-    """Every client weighs the same, even one without examples."""
-    assert weights(Uniform(), [{"examples": float(n)} for n in (1, 10, 0, 389)]).tolist() == [0.25] * 4
+    """Every client with examples weighs the same."""
+    assert (
+        weights(Uniform(), [{"examples": float(n)} for n in (1, 10, 0, 389, 2)]).tolist()
+        == [0.25] * 2 + [0] + [0.25] * 2
+    )
     assert np.allclose(Uniform(clip_norm=1.0).clip(np.array([3, 4], np.float32)), [0.6, 0.8], rtol=1e-6)
 
 
@@ -102,6 +105,13 @@ def test_clipping_bounds_the_norm() -> None:
     assert np.allclose(ByExamples(clip_norm=2.0).clip(large), 1, rtol=1e-6)
     assert not ByExamples(clip_norm=1.0).clip(np.zeros(2, np.float32)).any()
     assert delta.tolist() == [3, 4]
+
+
+def test_running_statistics_are_not_clipped() -> None:
+    """They follow the weights, and may be much larger."""
+    delta = np.array([3, 4, 1000], np.float32)
+    assert np.allclose(ByExamples(clip_norm=1.0).clip(delta, 2), [0.6, 0.8, 1000], rtol=1e-6)
+    assert ByExamples(clip_norm=5.0).clip(delta, 2) is delta
 
 
 @pytest.mark.parametrize(

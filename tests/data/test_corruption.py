@@ -93,6 +93,13 @@ def test_wrong_labels_are_spread_over_all_others() -> None:
     assert {"label1", "label2", "label3"} == set(wrong)  # 50 draws from three
 
 
+def test_labels_that_nobody_reads_stay_the_truth() -> None:
+    """Pseudo-labels of unlabelled rows are scored by them."""
+    read = np.arange(len(manifest_of())) % 3 == 0
+    result = corrupt_labels(manifest_of(), CorruptionSettings(label_errors=1.0), 0, "label", read=read)
+    assert (result.changed == read).all()
+
+
 def confusions(settings: CorruptionSettings, order: np.ndarray | None = None) -> dict[tuple[str, str], set[str]]:
     """(speaker, true label) -> the wrong labels in its place."""
     manifest = manifest_of(order)

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 
+import numpy as np
 import pytest
 
-from fedray.core.types import RunError
+from fedray.core.metrics import Metrics
+from fedray.core.types import Client, Evaluation, Received, RunError, Update
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import same
@@ -66,6 +70,28 @@ def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> 
     rows, others = ((folder / "personal_predictions.tsv").read_text() for folder in (tmp_path, straight))
     assert rows == others and rows.startswith("client\tsplit\titem\tnoise\n")
     assert rows.count("\n") == 1 + len(table(straight)), "a toy scores one item of each split"
+
+
+class Kept(toys.Toy):
+    """Clients keep the state that was prepared for them; scores say which state and how much time they had."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        assert client.state is not None
+        return replace(super().client_update(client, received), state=None)
+
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, np.ndarray], final: bool
+    ) -> dict[str, Evaluation]:
+        assert client.state is not None
+        found = Metrics(prepared=(client.state["prepared"], 1), work=(received.work, 1))
+        return {split: Evaluation(found) for split in data}
+
+
+def test_a_client_that_keeps_its_old_state_is_scored_with_it(tmp_path: Path) -> None:
+    toys.play(tmp_path, rounds=3, cohort=12, algorithm=Kept, evaluation={"personal_every": 1})
+    rows = RunFolder(tmp_path).rows("metrics.jsonl")
+    assert [row["clients/failed"] for row in rows] == [0, 0, 0]
+    assert len({row["personal/prepared"] for row in rows}) == 1 and rows[2]["personal/prepared"] > 0
 
 
 @pytest.mark.long

@@ -56,7 +56,6 @@ def packed(share: Share, nodes: list[Node]) -> int:
         ({}, 16, 2, Share(8, 1, 0.25)),
         ({"gpus_per_client": 0.0}, 16, 1, Share(16, 0.9993, 0)),
         ({"gpus_per_client": 1.0}, 16, 2, Share(2, 7, 1)),
-        ({"gpus_per_client": 2.0}, 16, 5, Share(2, 7, 2)),
         ({"gpus_per_client": 0.6}, 16, 2, Share(2, 7, 0.6)),  # a share lies on one GPU: 2 x 0.4 are left over
         ({"gpus_per_client": 0.1}, 16, 1, Share(10, 1, 0.1)),
         ({"gpus_per_client": 0.25, "cpus_per_client": 4.0}, 16, 2, Share(3, 4, 0.25)),
@@ -83,7 +82,6 @@ def test_shares(settings: dict, cpus: float, gpus: float, expected: Share) -> No
         ({"cpus_per_client": 0.0}, [(0.5,), (3,)], Share(3, 0, 0)),
         ({}, [(8, 0), (8, 1)], Share(4, 2, 0.25)),  # actors lie beside the GPU
         ({}, [(4, 1), (8, 2)], Share(12, 0.9975, 0.25)),  # 3.99 / 4; 8 / 8
-        ({"gpus_per_client": 2.0}, [(8, 1), (8, 3)], Share(1, 8, 2)),  # 4 GPUs in all, but two pairs lie on no node
         ({"actors": 3, "gpus_per_client": 0.5}, [(8, 1), (2, 1)], Share(3, 2, 0.5)),  # two of 3.99 here, one of 2 there
         ({"gpus_per_client": 0.5, "cpus_per_client": 2.0}, [(8, 0), (3, 2)], Share(1, 2, 0.5)),
         ({}, [(4, 0), (0, 1)], Share(4, 0, 0.25)),  # a node with GPUs and no cores: nothing left to book
@@ -114,7 +112,6 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
             r"the node that the driver runs on has 0 cores for Ray, and the driver books 0\.01: start Ray "
             r"there with a core",
         ),
-        ({"gpus_per_client": 1.5}, [(8, 4)], r"engine\.gpus_per_client is 1\.5: above 1 it must be a whole number"),
         (
             {"gpus_per_client": 1 / 3},
             [(8, 4)],
@@ -124,12 +121,6 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
             {"gpus_per_client": 0.5},
             [(8,)],
             r"engine\.gpus_per_client asks for 0\.5 GPUs an actor, but Ray sees none: set it to 0 or auto",
-        ),
-        (
-            {"gpus_per_client": 2.0},
-            [(8, 1), (8, 1)],  # two in all do not help
-            r"engine\.gpus_per_client asks for 2 GPUs an actor, but the largest node has 1 GPU: set it to 1 "
-            r"at most, or auto",
         ),
         ({"cpus_per_client": 2.5}, [(8,)], r"engine\.cpus_per_client is 2\.5: above 1 it must be a whole number"),
         (

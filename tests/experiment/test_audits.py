@@ -29,6 +29,12 @@ PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=u
         ("fednst/baselines/sl", ["audit.kind=speakers"], "trains in one place: nothing is released"),
         ("fedmem/embedded", ["audit.kind=speakers"], "trains no shared model: nothing is released"),
         ("fedavg/keywords", ["audit.kind=speakers", "data.own_share=0.1"], "would keep back what a candidate"),
+        ("fedavg/keywords", ["audit.kind=speakers", "data.labelled.utterances=0.5"], "a candidate is judged by unlab"),
+        (
+            "fedlora/embedded",
+            ["audit.kind=directions", "algorithm.averaging=product", *PRIVATE],
+            "directions lie in the products B A",
+        ),
         ("fedavg/keywords", ["audit.kind=canaries", "data.clients.count=50"], "would leave some of the canaries out"),
     ],
 )

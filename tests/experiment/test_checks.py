@@ -83,7 +83,24 @@ REFUSED = [
     (
         SPEECH,
         ["algorithm=fedmem", "rounds=1", "evaluation.personal_final=true"],
-        "fedmem needs every client in its round: set cohort={size: null, fraction: 1.0}",
+        "fedmem needs every client in its round: set cohort={size: null, fraction: 1.0, availability: 1.0",
+    ),
+    *(
+        (
+            SPEECH,
+            ["algorithm=fedmem", "rounds=1", "evaluation.personal_final=true", whole],
+            "fedmem needs every client in its round",
+        )
+        for whole in (
+            "cohort={size: null, fraction: 1.0, availability: 0.5}",
+            "cohort={size: null, fraction: 1.0, dropout: 0.5}",
+        )
+    ),
+    (SPEECH, ["algorithm=fedavg", "strategy.kind=by_wer"], "algorithm.kind fedavg reports no word error rates"),
+    (
+        SPEECH,
+        ["algorithm=fednst", "data.corruption.label_errors=0.5"],
+        "algorithm.kind fednst reads none of the clients' labels",
     ),
     (
         SPEECH,

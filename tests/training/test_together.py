@@ -104,6 +104,15 @@ def test_calls_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(sizes) == 3 and sum(sizes) == 3 + 2 + 2 + 2, "steps of clients with 7, 6, 5 and 4 utterances"
 
 
+def test_clips_of_one_length_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keywords have no padding. A group that fails, and whose clients pass alone, would only be slow."""
+    sizes, forward = [], Stack.forward
+    monkeypatch.setattr(Stack, "forward", lambda self, calls: (forward(self, calls), sizes.append(len(calls)))[0])
+    monkeypatch.setitem(globals(), "SIZE", replace(SIZE, equal=True))
+    played(CASES["fedavg crnn"], 3, rounds=1)
+    assert max(sizes) == 3
+
+
 def troubled(monkeypatch: pytest.MonkeyPatch, trouble: str, size: int) -> LaneResult:
     """A lane of four clients of which c1 has trouble: before its first step, in a call of its model, or at the end."""
     data = federation(SIZE)

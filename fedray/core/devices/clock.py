@@ -1,7 +1,7 @@
 """The virtual clock: who arrives when. It trains nothing and knows nothing of models.
 
 Time is an integer number of microseconds from 0, which is midnight. Everything follows from names, so that a run that
-resumes from a state plays the same trips.
+resumes from a state reproduces the same trips.
 """
 
 from __future__ import annotations

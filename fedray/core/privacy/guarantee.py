@@ -1,4 +1,4 @@
-"""The guarantee of a run: its noise from epsilon, and the epsilon of what is played and of what it stands for."""
+"""The guarantee of a run: its noise from epsilon, and epsilon, as simulated and as if."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOPE, SECANTS = 1.2, 20  # log(epsilon) falls about so much as log(noise) grows
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Two accounts of one noise: `claimed` is that of `as_if`, `simulated` that of the clients who really play."""
+    """Two accounts of one noise: `claimed` is that of `as_if`, `simulated` that of the clients who are simulated."""
 
     claimed: Account
     simulated: Account
@@ -97,7 +97,7 @@ def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
     if above(most, *cheap) > 0:
         raise ValueError(
             f"no noise multiplier up to {MOST:g} gives epsilon {epsilon:g} over {rounds:,} rounds: raise "
-            "privacy.epsilon, play fewer rounds, or draw a smaller share of the clients"
+            "privacy.epsilon, run fewer rounds, or draw a smaller share of the clients"
         )
     if above(least, *cheap) < 0:
         return LEAST

@@ -21,20 +21,27 @@ COLUMNS = 1024  # of one step of squared_distances: the rows of 100 clients fit 
 class Strategy(ABC):  # noqa: B024 - its kinds differ in what they are asked
     """The root of all strategies.
 
-    `clip_norm` bounds the Euclidean norm of each client's delta, not that of the vectors beside it. Clipping comes
-    before everything else. In the arguments below, `delta` is the flat update: delta, then the vectors beside it, each
-    of which is one more layer, `vectors/NAME`.
+    `clip_norm` bounds the Euclidean norm of the weights in each client's delta, not that of running statistics or of
+    the vectors beside it. Clipping comes before everything else. In the arguments below, `delta` is the flat update:
+    delta, then the vectors beside it, each of which is one more layer, `vectors/NAME`.
     """
 
     clip_norm: float | None = None
 
-    def clip(self, delta: Vector) -> Vector:
-        """delta, scaled down to `clip_norm` where its norm is larger."""
+    def clip(self, delta: Vector, weights: int | None = None) -> Vector:
+        """delta, its weights scaled down to `clip_norm` where their norm is larger.
+
+        `weights`: how many of its first numbers are weights; running statistics follow. None: all.
+        """
         if self.clip_norm is None:
             return delta
         # Not by BLAS, whose bits depend on its threads.
-        norm = math.sqrt(float(np.square(delta, dtype=np.float64).sum()))
-        return delta if norm <= self.clip_norm else delta * np.float32(self.clip_norm / norm)
+        norm = math.sqrt(float(np.square(delta[:weights], dtype=np.float64).sum()))
+        if norm <= self.clip_norm:
+            return delta
+        clipped = delta.copy()
+        clipped[:weights] *= np.float32(self.clip_norm / norm)
+        return clipped
 
 
 class OnePass(Strategy):

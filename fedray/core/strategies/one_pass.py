@@ -26,7 +26,7 @@ class ByExamples(OnePass):
 
 @dataclass(frozen=True)
 class Uniform(OnePass):
-    """w_i = 1 / |S|: every client has the same weight (SCAFFOLD; Karimireddy et al., ICML 2020)."""
+    """w_i = 1 / |S|: every client with examples has the same weight (SCAFFOLD; Karimireddy et al., ICML 2020)."""
 
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
@@ -34,7 +34,7 @@ class Uniform(OnePass):
         positive(clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
-        return 0.0
+        return -math.inf if report.get("examples") == 0 else 0.0
 
 
 @dataclass(frozen=True)

@@ -224,12 +224,12 @@ def federate(
 
     store = stored(clients, settings.corruption)
     sound = store.frames > 0
-    wrong = corrupt_labels(clients, settings.corruption, settings.seed, target, rows).manifest
     # With skip_broken, a client may lose all its utterances.
     kept = {client: mine[sound[mine]] for client, mine in rows.items() if sound[mine].any()}
     if not kept:
         raise ValueError("no client has audio that can be read: is data.root the right folder?")
     labelled = labelled_rows(clients, kept, settings.labelled, settings.seed)
+    wrong = corrupt_labels(clients, settings.corruption, settings.seed, target, rows, labelled).manifest
     kept = kept_rows(clients, kept, labelled, settings.labelled, settings.seed)
     check(len(kept))
     scored_utterances = {name: data for name, manifest in scored.items() if (data := whole(manifest)) is not None}

@@ -1,1 +1,1 @@
-"""What a run tells while it plays: progress, events, gauges, times."""
+"""What a run reports while it is active: progress, events, gauges, times."""

@@ -46,7 +46,7 @@ GAUGES = {  # name -> tag beside `run` (or none), description
     ),
     "fedray_virtual_hours": ("", "virtual hours, since the run began; only of runs with devices, as the next two"),
     "fedray_staleness": ("", "how many rounds the models of the last arrivals were behind, the mean over them"),
-    "fedray_wasted_share": ("", "share of the devices' time (0..1) that was spent in vain, since the run began"),
+    "fedray_wasted_share": ("", "share of the devices' time (0..1) that was wasted, since the run began"),
     "fedray_privacy_epsilon": (
         "",
         "epsilon after the rounds done, at the delta of the configuration; only of private runs, as the next two",

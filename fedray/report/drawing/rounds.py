@@ -73,7 +73,7 @@ def over_rounds(group: Group, metric: str, figure: Curves) -> tuple[np.ndarray, 
 
 
 def over_effort(group: Group, axis: str, rounds: np.ndarray) -> np.ndarray:
-    """What a run had spent after each of these rounds, the mean over the runs that played it, float64 [n]."""
+    """What a run had spent after each of these rounds, the mean over the runs that reached it, float64 [n]."""
     table = np.full((len(group.runs), len(rounds)), np.nan)
     for place, run in enumerate(group.runs):
         after = {0: 0.0} | dict(zip(run.column("round").tolist(), effort.spent(run, axis).tolist(), strict=True))
