@@ -214,6 +214,13 @@ def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [[run for run in runs if run["seed"] in seeds] for runs in arms]
 
 
+def from_one_start(
+    worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pairs of runs of one seed that began from the same model. A seed trains another model on another processor."""
+    return [pair for pair in zip(*common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]
+
+
 def folder_name(arm: str) -> str:
     """An arm's name in paths: lower case, with a dash for all but letters and digits."""
     return "".join(letter if letter.isalnum() else "-" for letter in arm.lower())

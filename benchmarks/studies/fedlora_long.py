@@ -139,10 +139,11 @@ def scores(found: study.Found) -> str:
         row["test WER"] = str(rate(of(runs, "best")))
         row["change"] = str(change(of(runs, "before"), of(runs, "best"), "points"))
         theirs, ours = study.common(whole, runs) if method != WHOLE else ([], [])
-        row["against FedAvg"] = str(change(of(theirs, "best"), of(ours, "best"), "points")) if ours else ""
-        row["of its gain (%)"] = (
-            str(recovered(of(ours, "before"), of(ours, "best"), of(theirs, "best")) or "") if ours else ""
-        )
+        pairs = study.from_one_start(theirs, ours)
+        before, after = ([of(each, "best") for each in zip(*pairs, strict=True)]) if pairs else ([], [])
+        row["against FedAvg"] = str(change(before, after, "points")) if pairs else ""
+        gains = [of(each, model) for each in (ours, theirs) for model in ("before", "best")]
+        row["of its gain (%)"] = str(recovered(*gains) or "") if ours else ""
         row |= {"MB once": f"{runs[0]['MB once']:.2f}", "MB a round": f"{runs[0]['MB a round']:.2f}"}
         row["MB to the best round"] = mean(sent(run, run["round"]) for run in runs)
         row["best rounds"] = study.best_rounds([run["round"] for run in runs], lengths)
@@ -168,9 +169,10 @@ def equal_bytes(found: study.Found) -> str:
             if not ours:
                 continue
             scores = [kept(run, affords(run, sent)) for run in ours]
-            changes = [score - kept(run, budget) for score, run in zip(scores, theirs, strict=True)]
+            pairs = study.from_one_start(theirs, ours) if method != WHOLE else []
+            changes = [kept(mine, affords(mine, sent)) - kept(run, budget) for run, mine in pairs]
             spread = f" ± {stdev(changes):.1f}" if len(changes) > 1 else ""
-            row[method] = f"{mean(scores):.1f}" + (f" ({mean(changes):+.1f}{spread})" if method != WHOLE else "")
+            row[method] = f"{mean(scores):.1f}" + (f" ({mean(changes):+.1f}{spread})" if pairs else "")
         rows.append(row)
     return study.table(rows)
 
@@ -207,7 +209,8 @@ def main() -> None:
         text = f"# FedLoRA to patience: {corpus}\n\nTest WER in percent of the best round by dev, mean over seeds, and "
         text += "changes in points from the server's model and from\nFedAvg, with the 95 % interval of a paired "
         text += f"bootstrap over speakers. A run ends {PATIENCE} rounds after its best one. The rate is the\nbest "
-        text += f"by dev of seed {CHOOSES}; beside it, by how much the others were worse there."
+        text += f"by dev of seed {CHOOSES}; beside it, by how much the others were worse there. Runs that began from "
+        text += "other models than FedAvg's have\nno difference from it; each gain counts from its own start."
         begun = [arm for arm in arms(corpus) if arm.rpartition(", ")[0] in by_method(found)]
         if missing := undecided(begun, found):
             text += f" Rates that are still to be run: {'; '.join(missing)}."

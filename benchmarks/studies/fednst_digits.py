@@ -148,7 +148,7 @@ def gain(runs: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]], se
     here, there = study.common(runs, reference)
     if not here:
         return ""
-    share = recovered(*(counts(here, model, "test", search) for model in MODELS), counts(there, "best", "test", search))
+    share = recovered(*(counts(runs, model, "test", search) for runs in (here, there) for model in MODELS))
     return "" if share is None else str(share)
 
 

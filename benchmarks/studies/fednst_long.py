@@ -68,8 +68,8 @@ def row(arm: str, found: Found) -> dict[str, str]:
         cells[f"test, {title}"] = study.spread([run["best"][score] for run in runs])
         cells[f"change, {title}"] = str(study.change(_counts(runs, "seed", score), _counts(runs, "best", score)))
         if REFERENCE in found:
-            parts = (_counts(runs, "seed", score), _counts(runs, "best", score))
-            share = recovered(*parts, _counts(found[REFERENCE], "best", score))
+            gains = (_counts(each, model, score) for each in (runs, found[REFERENCE]) for model in ("seed", "best"))
+            share = recovered(*gains)
             cells[f"of SFL's gain, {title} (%)"] = "100" if arm == REFERENCE else str(share or "")
     labels = [run["labels"] for run in runs if run["labels"]]
     ends = [mean(values) for values in zip(*labels, strict=True)]

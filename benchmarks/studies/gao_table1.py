@@ -189,20 +189,13 @@ def page(found: study.Found, rounds: Mapping[str, int]) -> str:
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in runs)})
     text, orders = study.table(rows), []
     for worse, better in compared():
-        pairs = from_one_start(found.get(worse, []), found.get(better, []))
+        pairs = study.from_one_start(found.get(worse, []), found.get(better, []))
         if pairs:
             before, after = zip(*pairs, strict=True)
             row = {"from": worse, "to": better}
             row["change of the WER"] = str(change(of(before, "best"), of(after, "best"), "points"))
             orders.append(row | {"seeds": ", ".join(str(one["seed"]) for one in before)})
     return text + (f"\n\n## Changes\n\n{study.table(orders)}" if orders else "")
-
-
-def from_one_start(
-    worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of runs of one seed that began from the same model. A seed trains another model on another processor."""
-    return [pair for pair in zip(*study.common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]
 
 
 def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[int, int]]]:

@@ -117,7 +117,7 @@ def table(found: study.Found) -> str:
         share = None
         if reference not in (None, results):
             here, there = study.common(results, reference)
-            share = recovered(counts(here, "before"), counts(here), counts(there))
+            share = recovered(*(counts(runs, model) for runs in (here, there) for model in ("before", "best")))
         row = {"": name, "test WER (%)": str(rate(after)), "against the seed model": str(study.change(before, after))}
         if any(name.endswith(NONE) for name in found):
             row["share of the gain (%)"] = "" if share is None else str(share)

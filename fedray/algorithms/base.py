@@ -113,7 +113,13 @@ class TaskAlgorithm(Algorithm):
         """Train on one client."""
 
     def client_update(self, client: Client, received: Received) -> Update:
-        return self.client_train(client, replace(received, work=client.work)).update
+        done = self.client_train(client, replace(received, work=client.work))
+        if not isinstance(done, Trained):
+            raise TypeError(
+                f"{type(self).__name__}.client_train returned {type(done).__name__}, not Trained: end it with "
+                "`return trained(model, client.data, losses)`"
+            )
+        return done.update
 
     def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update | Exception]:
         if received.together == 1:
@@ -242,9 +248,12 @@ def trained(
 ) -> Trained:
     """The model with its update: Delta_i; for the strategy n_i, the mean training loss and what `report` adds.
 
-    `losses` holds `loss`. `scores` are further metrics. `state` replaces the client's state (None: the old one stays).
-    The metric `steps` is the number of gradient steps that the model has taken.
+    `losses` holds `loss`. `scores` are further metrics: Metrics(norm=(sum, count)) logs `train/norm`. `state` replaces
+    the client's state (None: the old one stays). The metric `steps` is the number of gradient steps that the model has
+    taken.
     """
+    if not isinstance(scores, Metrics | None):
+        raise TypeError(f"trained: scores is Metrics(name=(sum, count)), not {type(scores).__name__}")
     scalars = {"examples": len(data), "loss": losses["loss"], **(report or {})}
     metrics = losses + Metrics(steps=(model.steps, 1)) + (scores or Metrics())
     return Trained(model, Update(model.delta(), scalars, metrics, state))

@@ -33,6 +33,11 @@ def write(folder: Path, name: str) -> str:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new folder")
     path = shipped.find("configs", name)
+    if path is None and Path(name).is_file():
+        raise ValueError(
+            f"--from takes a configuration that comes with fedray, not a file of your own ({name}): take the nearest "
+            "one, and let the project's config.yaml extend your file"
+        )
     if path is None:
         raise ValueError(shipped.unknown("configs", name))
     short = path.relative_to(shipped.folder("configs")).with_suffix("").as_posix()

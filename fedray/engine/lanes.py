@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import site
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +23,8 @@ from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
 END = "\0"  # of a marker's text; what follows is left from longer ones
+FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')  # of a traceback
+LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), *site.getsitepackages())
 DEATHS_ALLOWED = 1  # a client that is at work when its actor dies a second time is left out
 
 
@@ -109,6 +114,16 @@ class Failure:
     client: str
     reason: str
     traceback: str
+
+    @property
+    def where(self) -> str:
+        """File, line and function of the innermost frame outside fedray and libraries; "": there is none."""
+        frames = [frame for frame in FRAME.findall(self.traceback) if not frame[0].startswith(("<", *LIBRARIES))]
+        return "{}:{}, in {}".format(Path(frames[-1][0]).name, *frames[-1][1:]) if frames else ""
+
+
+class ClientFailed(Exception):
+    """The traceback of a failed client, which stands as the cause in the error of the run."""
 
 
 @dataclass

@@ -22,7 +22,7 @@ from fedray.engine.downlink import Posted
 from fedray.engine.earlier import EarlierModels
 from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
 from fedray.engine.lane_training import PrepareLane, TrainLane
-from fedray.engine.lanes import Failure, Lane, LaneResult
+from fedray.engine.lanes import ClientFailed, Failure, Lane, LaneResult
 from fedray.engine.outcome import Draw, Outcome
 from fedray.engine.plan import Plan
 from fedray.engine.pool import Lost, Pool
@@ -292,4 +292,5 @@ class Rounds:
             raise RunError(
                 f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({allowed:g}); "
                 f"all are in failures.jsonl, the first: client {first.client}: {first.reason}"
-            )
+                + (f" ({first.where})" if first.where else "")
+            ) from ClientFailed(first.traceback)

@@ -71,15 +71,20 @@ def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None =
 
 
 def recovered(
-    seed_model: Sequence[Counts], reached: Sequence[Counts], reference: Sequence[Counts], seed: int = 0
+    seed_model: Sequence[Counts],
+    reached: Sequence[Counts],
+    reference_seed: Sequence[Counts],
+    reference: Sequence[Counts],
+    seed: int = 0,
 ) -> Interval | None:
     """The reached share, in percent, of the reference's gain: (seed - reached) / (seed - reference).
 
-    Rates are averaged over runs before the division. None if the gain of the reference is zero in a draw, or
-    changes its sign between draws.
+    Each gain counts from the run's own seed model: runs on other processors have others, of one seed too. Rates are
+    averaged over runs before the division. None if the gain of the reference is zero in a draw, or changes its sign
+    between draws.
     """
-    rates = np.nanmean(_scores(_draw([seed_model, reached, reference], seed)), axis=1)
-    gain = rates[:, 0] - rates[:, 2]
+    rates = np.nanmean(_scores(_draw([seed_model, reached, reference_seed, reference], seed)), axis=1)
+    gain = rates[:, 2] - rates[:, 3]
     if not (np.all(gain > 0) or np.all(gain < 0)):
         return None
     return _interval(100 * (rates[:, 0] - rates[:, 1]) / gain)

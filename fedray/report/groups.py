@@ -74,18 +74,19 @@ class Group:
         None if there is no gain, nothing was scored, or a pair of runs did not score the same units.
         """
         pairs = [(run, reference.members[key]) for key, run in self.members.items() if key in reference.members]
-        seeds, bests, references = [], [], []
+        found: list[list[bootstrap.Counts]] = []
         for run, other in pairs:
             if run.finished and other.finished:
-                before, after = _counts(run, "seed", metric), _counts(run, "best", metric)
-                best = _counts(other, "best", metric)
-                if before is not None and after is not None and best is not None:
-                    if not bootstrap.paired(before, after) or not bootstrap.paired(before, best):
+                scored = [_counts(one, model, metric) for one in (run, other) for model in ("seed", "best")]
+                counts = [one for one in scored if one is not None]
+                if len(counts) == len(scored):
+                    if not all(bootstrap.paired(counts[0], one) for one in counts):
                         return None
-                    seeds.append(before)
-                    bests.append(after)
-                    references.append(best)
-        return bootstrap.recovered(seeds, bests, references) if seeds else None
+                    found.append(counts)
+        if not found:
+            return None
+        before, after, reference_before, reference_after = zip(*found, strict=True)
+        return bootstrap.recovered(before, after, reference_before, reference_after)
 
 
 def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) -> list[Group]:

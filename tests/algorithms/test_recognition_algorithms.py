@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedray.algorithms.base import trained
 from fedray.core.algorithm import Algorithm
+from fedray.core.metrics import Metrics
 from fedray.core.schedules import Exponential
 from fedray.core.types import Change, Client, Server, ServerState, Update
 from fedray.data.features.dataset import Utterances
@@ -21,6 +23,7 @@ from fedray.data.text.error_rates import edit_counts
 from fedray.models import MODELS
 from fedray.models.conformer import ConformerSettings
 from fedray.training import pseudo_labels
+from fedray.training.local import LocalModel
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -43,6 +46,20 @@ def test_golden_losses(folder: Path, algorithm: dict[str, Any], golden: float) -
         who = replace(who, state=built.client_prepare(who, received))
         losses.append(built.client_update(who, received).report["loss"])
     assert np.mean(losses) == pytest.approx(golden, rel=1e-3)
+
+
+def test_a_client_train_without_a_return_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, data, state = build(folder, algorithm=SFL)
+    monkeypatch.setattr(type(built), "client_train", lambda self, client, received: None)
+    with pytest.raises(TypeError, match=r"FedAvg.client_train returned NoneType.* end it with `return trained\("):
+        built.client_update(client(data), arrived(built, state))
+
+
+def test_metrics_of_a_clients_training_are_no_dictionary(folder: Path) -> None:
+    built, data, state = build(folder, algorithm=SFL)
+    received, mine = arrived(built, state), client(data)
+    with pytest.raises(TypeError, match=r"scores is Metrics\(name=\(sum, count\)\), not dict"):
+        trained(LocalModel(built.task, received.params, "cpu"), mine.data, Metrics(loss=(1.0, 1)), scores={"norm": 1.0})
 
 
 def test_compiled_loops_train_as_the_modules_do(folder: Path) -> None:

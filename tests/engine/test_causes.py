@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import torch
 from fedray.engine import nodes
 from fedray.engine.deaths import Cause, Death, doom
 from fedray.engine.hangs import Hangs
-from fedray.engine.lanes import Lane
+from fedray.engine.lanes import Failure, Lane
 from fedray.engine.settings import DeadlineSettings
 
 
@@ -59,6 +60,18 @@ def test_which_errors_end_an_actor(error: Exception, cause: Cause | None) -> Non
     wrapped.__cause__ = error
     again = doom(wrapped)
     assert (again.death.cause if again is not None else None) is cause
+
+
+def test_where_a_client_failed_is_a_line_of_the_users_code() -> None:
+    """Not the line of the library in which the error arose."""
+    try:
+        np.concatenate([])
+    except ValueError as error:
+        told = "".join(traceback.format_exception(error))
+        line = error.__traceback__.tb_lineno if error.__traceback__ else 0
+    name = "test_where_a_client_failed_is_a_line_of_the_users_code"
+    assert Failure("a", "", told).where == f"test_causes.py:{line}, in {name}"
+    assert Failure("a", "", f'File "{np.__file__}", line 3, in <module>').where == ""
 
 
 def test_numpy_and_torch_without_memory_are_recognised() -> None:

@@ -69,14 +69,21 @@ def test_a_rate_and_its_interval() -> None:
 
 def test_the_share_of_a_gain() -> None:
     half: Counts = {unit: (length, wrong - (wrong - BETTER[unit][1]) // 2) for unit, (length, wrong) in ANN.items()}
-    found = recovered([ANN], [half], [BETTER])
+    found = recovered([ANN], [half], [ANN], [BETTER])
     gained = sum(wrong for _, wrong in ANN.values()) - sum(wrong for _, wrong in half.values())
     assert found is not None and found.mean == pytest.approx(100 * gained / 7)
-    everything = recovered([ANN], [BETTER], [BETTER])
+    everything = recovered([ANN], [BETTER], [ANN], [BETTER])
     assert everything is not None and (everything.low, everything.mean, everything.high) == pytest.approx(
         (100, 100, 100)
     )
-    assert recovered([ANN], [half], [ANN]) is None  # nothing is gained that one could have a share of
+    assert recovered([ANN], [half], [ANN], [ANN]) is None  # nothing is gained that one could have a share of
+
+
+def test_each_gain_counts_from_its_own_start() -> None:
+    """From 40 to 30 % is half of the way from 50 to 30 %."""
+    wrong = {rate: {f"s{n}": (100, rate) for n in range(4)} for rate in (50, 40, 30)}
+    found = recovered([wrong[40]], [wrong[30]], [wrong[50]], [wrong[30]])
+    assert found is not None and (found.low, found.mean, found.high) == pytest.approx((50, 50, 50))
 
 
 def test_points_where_a_draw_has_no_errors() -> None:
