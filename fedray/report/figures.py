@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedray.config.schema import build, plain
 from fedray.config.source import Source
 from fedray.core.settings import kind_of, kinds
+from fedray.report.words import unit
 
 # What curves are drawn over -> the axis' label.
 AXES = {
@@ -31,13 +32,18 @@ class Figure:
         """The description as a JSON object."""
         return {"kind": kind_of(self, KINDS), **plain(self)}
 
+    def parts(self) -> list[Figure]:
+        """The pictures that it takes."""
+        return [self]
+
 
 @dataclass(frozen=True)
 class Curves(Figure):
     """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
-    Round 0 is the seed model, if it was scored. `over` puts the rounds at what the runs had spent by then: "visits" of
-    clients, gradient "steps", "bytes"; with devices also virtual "hours", "device_hours" and "energy".
+    Metrics of several units take a picture each. Round 0 is the seed model, if it was scored. `over` puts the rounds at
+    what the runs had spent by then: "visits" of clients, gradient "steps", "bytes"; with devices also virtual "hours",
+    "device_hours" and "energy".
     """
 
     metrics: tuple[str, ...]
@@ -59,6 +65,10 @@ class Curves(Figure):
             raise ValueError(f"band: choose from {', '.join(BANDS)}, not {self.band!r}")
         if self.over not in AXES:
             raise ValueError(f"over: choose from {', '.join(AXES)}, not {self.over!r}")
+
+    def parts(self) -> list[Figure]:
+        units = dict.fromkeys(map(unit, self.metrics))
+        return [replace(self, metrics=tuple(name for name in self.metrics if unit(name) == each)) for each in units]
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def draw(comparison: Comparison) -> tuple[dict[str, Drawing], dict[str, str]]:
     Raises ValueError for such a figure if all runs are finished.
     """
     drawn, missing = {}, {}
-    for name, figure in named(figures(comparison)).items():
+    for name, figure in named([part for whole in figures(comparison) for part in whole.parts()]).items():
         try:
             drawn[name] = drawing.draw(figure, comparison)
         except ValueError as error:

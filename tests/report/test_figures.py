@@ -219,3 +219,11 @@ def test_the_seed_model_has_a_score_where_all_groups_start_from_one(tmp_path: Pa
     assert found.seed_score("dev/wer") == found.groups[1].score("dev/wer", "seed")
     write(tmp_path / "2", config(algorithm__alpha=0.2), seed_model=sentences(3, wrong=0.9))
     assert report.read(tmp_path).seed_score("dev/wer") is None
+
+
+def test_metrics_of_several_units_take_a_picture_each() -> None:
+    figure = Curves(("dev/wer", "train/loss", "train/label_wer"), baseline="seed", last=3)
+    one, other = figure.parts()
+    assert one == Curves(("dev/wer", "train/label_wer"), baseline="seed", last=3)
+    assert other == Curves(("train/loss",), baseline="seed", last=3)
+    assert Curves(("dev/wer", "dev/cer")).parts() == [Curves(("dev/wer", "dev/cer"))]
