@@ -39,13 +39,18 @@ class Interval:
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a rate, mean over runs, with its 95 % interval; `runs` holds the change of each run."""
+    """The change of a rate, mean over runs, with its 95 % interval; `runs` holds the change of each run.
+
+    `units`: how many were drawn from. With few the interval is too narrow: by simulation, a nominal 95 % hold the true
+    change in 74 % of cases with 3 units, in 84 % with 6, in 89 % with 10, in 91 % with 20.
+    """
 
     mean: float
     low: float
     high: float
     runs: tuple[float, ...]
     unit: str  # "%": relative to the rate before; "points": difference of the rates in percent
+    units: int
 
     def __str__(self) -> str:
         return f"{self.mean:+.1f} {self.unit} [{self.low:+.1f}, {self.high:+.1f}]"
@@ -67,7 +72,8 @@ def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None =
         unit = "points" if np.any(first == 0) else "%"
     changes = _percent(second - first, first) if unit == "%" else second - first
     found = _interval(np.nanmean(changes, axis=1))
-    return Change(found.mean, found.low, found.high, tuple(changes[0].tolist()), unit)
+    units = len({name for counts in before for name in counts})
+    return Change(found.mean, found.low, found.high, tuple(changes[0].tolist()), unit, units)
 
 
 def recovered(

@@ -19,6 +19,8 @@ from fedray.report.sweep_description import SweepDescription
 from fedray.report.targets import Target
 from fedray.report.words import NAMES, rising, title
 
+FEW = 20  # speakers; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
@@ -56,11 +58,17 @@ class Comparison:
         if any(self.changes.values()):
             interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")
+            if (speakers := min(change.units for change in self.changes.values() if change is not None)) < FEW:
+                words.append(f"Over {speakers} speakers it is too narrow.")
         if short := [run.name for run in self.runs if run.still_improving(self.metric)]:
             cohorts = any(run.of_cohorts(self.metric) for run in self.runs)
             score = "personal score of a cohort" if cohorts else "dev score"
             words.append(f"Still improving, with the best {score} in the last tenth of the rounds: {_some(short)}.")
         words += effort.unequal(self.groups)
+        if again := [run.name for group in self.groups for run in group.repeated]:
+            words.append(
+                f"With the settings and seed of another run of their row, and counted beside it: {_some(again)}."
+            )
         if unfinished := [run.name for run in self.runs if not run.finished]:
             words.append(f"Not finished: {_some(unfinished)}.")
         if self.without_a_run:

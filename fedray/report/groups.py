@@ -35,6 +35,12 @@ class Group:
         return list(self.members.values())
 
     @property
+    def repeated(self) -> list[Run]:
+        """Finished runs with the settings and seeds of another one."""
+        usual = min(map(len, self.members))
+        return [run for key, run in self.members.items() if len(key) > usual and run.finished]
+
+    @property
     def finished(self) -> list[Run]:
         return [run for run in self.runs if run.finished]
 

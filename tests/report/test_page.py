@@ -73,7 +73,7 @@ def test_a_run_that_is_not_finished_is_shown(tmp_path: Path) -> None:
     found = report.read(tmp_path)
     (group,) = found.groups
     assert [run.rounds for run in group.runs] == [3, 2, 0] and len(group.finished) == 1
-    assert "1 of 3 finished" in (text := printed(found)) and "Not finished: half, new." in text
+    assert "1 of 3 finished" in printed(found) and "Not finished: half, new." in found.caption
     found.save(tmp_path / "out")
     alone = report.read(tmp_path / "half")
     assert alone.metric == "dev/wer" and alone.runs[0].best["round"] == 2  # of 3 rounds each better than the last

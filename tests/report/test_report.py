@@ -254,6 +254,15 @@ def test_runs_that_were_too_short_and_rows_that_spent_unequal_amounts(tmp_path: 
     assert not again.groups[0].runs[0].still_improving("test/wer"), "dev was scored once"
 
 
+def test_repeated_runs_and_few_speakers_are_told(tmp_path: Path) -> None:
+    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
+        write(tmp_path / name, config(seed=seed))
+    found = report.read(tmp_path)
+    assert len(found.groups[0].runs) == 3
+    assert "With the settings and seed of another run of their row, and counted beside it: one." in found.caption
+    assert "speakers it is too narrow." in found.caption
+
+
 def test_personal_models_improve_by_the_scores_of_their_cohorts(tmp_path: Path) -> None:
     """The shared model's best round is the last; that of personal models is the first of three."""
     folder = write(tmp_path / "run")
