@@ -195,7 +195,7 @@ def test_dedicated_has_an_actor_for_every_client() -> None:
             41,
             r"dedicated with 41 clients: 41 actors need about 13\.9 GB of memory \(340 MB each, .*\), but "
             r"Ray has 13\.6 GB .* enough for "
-            r"40: placement: pooled plays any population",
+            r"40: placement: pooled trains any population",
         ),
         (
             dedicated(),
