@@ -33,7 +33,6 @@ from fedray.engine.telemetry.watches import Phases
 from fedray.engine.virtual import VirtualRounds, under_way
 from fedray.engine.work import Program
 from fedray.runs.folder import Progress
-from fedray.runs.progress import ClientRecord
 from fedray.storage import serialize
 
 SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
@@ -198,7 +197,7 @@ class Rounds:
     ) -> int:
         """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
         down = len(chosen) * posted.bytes
-        first = sum(not progress.clients.get(client, ClientRecord()).took_part for client in chosen)
+        first = sum(not progress.took_part(client) for client in chosen)
         down += first * 4 * posted.broadcast.constant
         return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
 

@@ -19,7 +19,7 @@ from fedray.engine.lanes import LaneResult
 from fedray.engine.work import Program
 from fedray.runs import trips_table
 from fedray.runs.folder import RunFolder
-from fedray.runs.progress import ClientRecord, Progress
+from fedray.runs.progress import Progress
 
 HOUR = 3600.0  # seconds
 TOTALS = ("device_s", "wasted_s", "energy_wh")  # of all trips so far, in `Progress.totals`
@@ -67,7 +67,7 @@ class VirtualRounds:
 
         state = ClockState.of(progress.clock) if progress.clock else self.clock.start()
         try:
-            step, after = self.clock.play(state, progress.round, load, Seen(self.ids, progress.clients))
+            step, after = self.clock.play(state, progress.round, load, Seen(self.ids, progress))
         except ValueError as error:
             raise RunError(str(error)) from error
         return Passed(step, after)
@@ -136,10 +136,10 @@ class Seen:
     """The positions of the clients that have taken part."""
 
     ids: Sequence[str]
-    clients: Mapping[str, ClientRecord]
+    progress: Progress
 
     def __contains__(self, client: object) -> bool:
-        return isinstance(client, int) and self.clients.get(self.ids[client], ClientRecord()).took_part
+        return isinstance(client, int) and self.progress.took_part(self.ids[client])
 
 
 def under_way(state: ClockState) -> set[int]:

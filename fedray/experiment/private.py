@@ -27,9 +27,8 @@ def check_privacy(config: Config) -> None:
         return
     algorithm = ALGORITHMS[config.algorithm.kind]
     if algorithm.central or algorithm.personal_only or algorithm.sends_more:
-        why = "trains in one place" if algorithm.central else "shares more than the sum of its clients' updates"
-        if algorithm.personal_only:
-            why = "shares nothing"
+        shares = "nothing" if algorithm.personal_only else "more than the sum of its clients' updates"
+        why = "trains in one place" if algorithm.central else f"shares {shares}"
         raise ValueError(f"algorithm.kind {config.algorithm.kind} {why}, which privacy does not cover: set kind=none")
     if not isinstance(config.strategy, Uniform):
         raise ValueError(

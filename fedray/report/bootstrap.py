@@ -79,7 +79,7 @@ def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None =
 def recovered(
     seed_model: Sequence[Counts],
     reached: Sequence[Counts],
-    reference_seed: Sequence[Counts],
+    reference_seed_model: Sequence[Counts],
     reference: Sequence[Counts],
     seed: int = 0,
 ) -> Interval | None:
@@ -89,7 +89,7 @@ def recovered(
     averaged over runs before the division. None if the gain of the reference is zero in a draw, or changes its sign
     between draws.
     """
-    rates = np.nanmean(_scores(_draw([seed_model, reached, reference_seed, reference], seed)), axis=1)
+    rates = np.nanmean(_scores(_draw([seed_model, reached, reference_seed_model, reference], seed)), axis=1)
     gain = rates[:, 2] - rates[:, 3]
     if not (np.all(gain > 0) or np.all(gain < 0)):
         return None

@@ -28,10 +28,6 @@ class ClientRecord:
     hash: str | None = None  # of its state's file
 
     @property
-    def took_part(self) -> bool:
-        return self.rounds + self.failures > 0
-
-    @property
     def state(self) -> Written | None:
         return None if self.version is None else Written(self.version, self.bytes, self.hash)
 
@@ -50,6 +46,11 @@ class Progress:
     private: dict[str, float] = field(default_factory=dict)  # of a private run: noise, bounds of the next round
     clock: State = field(default_factory=dict)  # with `devices`: the virtual time, and the trips on the way
     models: dict[int, Written] = field(default_factory=dict)  # round -> its broadcast, from which trips train
+
+    def took_part(self, client: str) -> bool:
+        """Whether the client has trained, or failed, in a round; preparing before the first is no part of one."""
+        record = self.clients.get(client)
+        return record is not None and record.rounds + record.failures > 0
 
     def files(self) -> Iterator[tuple[str, Written]]:
         """What the checkpoint names in the store of client states: (client, or `MODELS`; state)."""

@@ -97,17 +97,21 @@ def test_every_step_draws_other_dropout_masks(monkeypatch: pytest.MonkeyPatch) -
     assert len(before) >= 4 and len(set(before)) == len(before)
 
 
-def test_calls_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, forward = [], Stack.forward
-    monkeypatch.setattr(Stack, "forward", lambda self, calls: (sizes.append(len(calls)), forward(self, calls))[1])
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of calls that were made as one, without an error."""
+    found, forward = list[int](), Stack.forward
+    monkeypatch.setattr(Stack, "forward", lambda self, calls: (forward(self, calls), found.append(len(calls)))[0])
+    return found
+
+
+def test_calls_are_made_together(sizes: list[int]) -> None:
     played(CASES["fedavg crnn"], 3, rounds=1)
     assert max(sizes) == 3 and sum(sizes) == 3 + 2 + 2 + 2, "steps of clients with 7, 6, 5 and 4 utterances"
 
 
-def test_clips_of_one_length_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clips_of_one_length_are_made_together(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Keywords have no padding. A group that fails, and whose clients pass alone, would only be slow."""
-    sizes, forward = [], Stack.forward
-    monkeypatch.setattr(Stack, "forward", lambda self, calls: (forward(self, calls), sizes.append(len(calls)))[0])
     monkeypatch.setitem(globals(), "SIZE", replace(SIZE, equal=True))
     played(CASES["fedavg crnn"], 3, rounds=1)
     assert max(sizes) == 3
