@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedray.core.privacy import auditing
 from fedray.core.privacy.audits import LENGTH, Canaries, Directions, Speakers, coins, drawn, findings, sent
 
 
@@ -46,6 +47,16 @@ def test_a_bound_above_the_claim_refutes_it() -> None:
     assert (found["auroc"], found["true_positives"], found["inside"]) == (1.0, 1.0, 60)
     assert "mu" not in found, "losses are not normal"
     assert findings(Directions(), inside, outside, 1e-6, None)["mu"] > 10
+
+
+def test_two_bounds_share_the_error_of_one() -> None:
+    inside, outside = np.linspace(0, 3, 60), np.linspace(-2, 1, 60)
+    found = findings(Directions(), inside, outside, 1e-6, None)
+    bounds = [
+        auditing.one_run(inside, outside, 1e-6, 0.975),
+        auditing.separation(inside, outside, 0.975).epsilon(1e-6)[1],
+    ]
+    assert 0 < found["epsilon_low"] == max(bounds)
 
 
 @pytest.mark.parametrize(
