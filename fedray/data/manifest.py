@@ -154,14 +154,17 @@ class Manifest:
         speakers, utterances = (self.table[name].combine_chunks() for name in ("speaker", "utterance"))
         return len(self) > 0 and bool(pc.all(pc.is_in(speakers, value_set=utterances)).as_py())
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, copied: bool = False) -> str:
         """32 hexadecimal digits over all rows and over size and time of change of all files.
 
-        Raises FileNotFoundError.
+        `copied`: without folders and times of change, so that a copy of all files elsewhere has the same digits. Raises
+        FileNotFoundError.
         """
         digest = hashlib.blake2b(digest_size=16)
         for field in SCHEMA:
             column = self.table[field.name]
+            if copied and field.name == "path":
+                column = pc.replace_substring_regex(column, f"^.*{os.sep}", "")
             if pa.types.is_floating(field.type):
                 digest.update(np.ascontiguousarray(column.to_numpy()).data)
                 continue
@@ -174,7 +177,7 @@ class Manifest:
                     digest.update(memoryview(chunk.buffers()[2])[offsets[0] : offsets[-1]])
         for path in self._files():
             status = os.stat(path)
-            digest.update(b"%d %d\n" % (status.st_size, status.st_mtime_ns))
+            digest.update(b"%d %d\n" % (status.st_size, 0 if copied else status.st_mtime_ns))
         return digest.hexdigest()
 
     def check(self) -> None:

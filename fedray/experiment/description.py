@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from shlex import quote
 from typing import Any
@@ -27,15 +28,18 @@ from fedray.runs.places import RESUMABLE
 ON_CPU = "the same bits for any number of actors, on one type of CPU with these versions"
 ON_GPU = "up to what CUDA does deterministically; the backward passes of CTC and of reflection padding are not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
-FREE = (*RESUMABLE, "name", "imports", "data.root", "data.text", "evaluation.patience")
+FREE = (*RESUMABLE, "name", "imports", "data.text", "evaluation.patience")
 COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run is for
-SAID = {  # hashes, in words
-    "code": "fedray's code, or a module of `imports`",
+SAID = {
+    "code": "fedray's code",
     "algorithm": "the file of the algorithm",
     "devices": "a file of devices",
     "together": "clients trained side by side (engine.vectorise, engine.placement)",
 }
-NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data", "settings")  # not compared, or compared elsewhere
+HASHES = ("code", "algorithm", "devices")
+MOVED = "the corpus: its files lie in another folder or have other times of change, with the same names and sizes"
+NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied")
+APART = ("data", "imports", "settings")  # not compared as a whole
 
 Description = dict[str, Any]
 
@@ -45,7 +49,8 @@ def description(config: Config, program: Program, shares: Share) -> Description:
     assert isinstance(program.data, SpeechData)
     return {
         "fedray": fedray.__version__,
-        "code": code_version(config.imports, (*ROOMS, "algorithms", "engine")),
+        "code": code_version((), (*ROOMS, "algorithms", "engine")),
+        "imports": {name: source_of(sys.modules[name]) for name in config.imports},
         "algorithm": source_of(type(program.algorithm)),
         **environment.versions(environment.LEARNING),
         "ray": ray.__version__,
@@ -53,6 +58,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
         "processor": environment.processor(),
         "device": session.device(shares.gpus),
         "data": program.data.fingerprint(),
+        "data_copied": program.data.fingerprint(copied=True),
         **fingerprint(config.devices),
         "together": config.engine.together(shares.gpus > 0),
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
@@ -70,11 +76,12 @@ def settings(config: Config, program: Program) -> dict[str, Any]:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What has changed, one difference an entry. What an older version of fedray did not write down is not compared."""
     old, new = before.get("settings"), now["settings"]
-    found = [
-        f"{SAID.get(name, name)}: {before[name]} -> {now.get(name, 'not installed')}"
-        for name in before
-        if name not in NO_MATTER and before[name] != now.get(name)
-    ]
+    compared = [name for name in before if name not in (*NO_MATTER, *APART) and before[name] != now.get(name)]
+    found = [_difference(name, before[name], now.get(name, "not installed")) for name in compared]
+    if before.get("data", now["data"]) != now["data"]:
+        found.append(MOVED)
+    then, modules = before.get("imports", {}), now.get("imports", {})
+    found += [f"the module {name} of `imports` has changed" for name in modules if then.get(name) != modules[name]]
     if isinstance(old, Mapping):
         new = json.loads(json.dumps(new))  # as the file has it
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
@@ -92,10 +99,10 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
     before: Description = folder.read_json("run.json")
     if "data" not in before or not isinstance(before.get("changes", []), list):
         raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")
-    if before["data"] != now["data"]:
+    if before["data"] != now["data"] and before.get("data_copied") != now["data_copied"]:
         raise ValueError(
-            f"{folder.place}: the data differ from those the run began with "
-            "(changed files, another cache): it cannot be resumed"
+            f"{folder.place}: the data differ from those the run began with (other rows, or files of other sizes): "
+            "it cannot be resumed"
         )
     found, done = differences(before, now), max(folder.saved_rounds(), default=None)
     if not found:
@@ -123,6 +130,11 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
 def _private(described: Mapping[str, Any]) -> bool:
     settings = described.get("settings")
     return isinstance(settings, Mapping) and settings.get("privacy.kind", "none") != "none"
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    said = SAID.get(name, name)
+    return f"{said} has changed" if name in HASHES else f"{said}: {before} -> {now}"
 
 
 def _shown(value: Any) -> str:

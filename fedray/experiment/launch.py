@@ -109,8 +109,9 @@ def resume(
     detach: bool = False,
     accept_changes: bool = False,
 ) -> Result:
-    """Resume a run from its newest checkpoint, bit for bit. Only `rounds` and some keys of `engine` may be overridden.
+    """Resume a run from its newest checkpoint, bit for bit.
 
+    `overrides` may change `rounds`, `data.root` and some keys of `engine`.
     `accept_changes`: go on although something that bits depend on has changed; run.json and the report say what.
     ValueError: the folder holds no run, its data changed, an override may not change, or something else has changed
     that is not accepted. RunError: the run failed.

@@ -16,6 +16,7 @@ from fedray.storage.base import below
 
 RESUMABLE = (
     "rounds",
+    "data.root",
     "engine.actors",
     "engine.placement",
     "engine.cpus_per_client",

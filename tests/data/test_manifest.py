@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +95,20 @@ def test_fingerprint_follows_rows_and_files_only(tmp_path: Path) -> None:
     Path(path).write_bytes(b"longer audio")
     os.utime(path, ns=(0, 5))
     assert manifest.fingerprint() not in (first, changed)
+
+
+def test_copies_elsewhere_have_the_same_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    manifest = small(tmp_path / "first")
+    shutil.copytree(tmp_path / "first", tmp_path / "second", copy_function=shutil.copyfile)
+    rows = [asdict(row) for row in manifest]
+    for row in rows:
+        row["path"] = str(row["path"]).replace("first", "second")
+    copy = Manifest.from_rows(rows, "copy")
+    assert copy.fingerprint() != manifest.fingerprint()
+    assert copy.fingerprint(copied=True) == manifest.fingerprint(copied=True)
+    Path(copy[0].path).write_bytes(b"longer audio")
+    assert copy.fingerprint(copied=True) != manifest.fingerprint(copied=True)
 
 
 def test_errors_name_source_line_and_column() -> None:

@@ -33,8 +33,8 @@ class AuditedSpeech(SpeechData):
         data = self.load(client)
         return data.take(np.arange(min(self._judged, len(data))))
 
-    def fingerprint(self, part: str = "all") -> str:
-        whole = super().fingerprint(part)
+    def fingerprint(self, part: str = "all", copied: bool = False) -> str:
+        whole = super().fingerprint(part, copied)
         return (
             whole if part == "server" else key({"data": whole, "candidates": self.candidates, "judged": self._judged})
         )

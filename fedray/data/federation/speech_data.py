@@ -106,14 +106,19 @@ class SpeechData:
         whole = self._splits[split]
         return whole.take(np.array([place for place, label in enumerate(whole.labels) if label == client], np.int64))
 
-    def fingerprint(self, part: str = "all") -> str:
-        """A name for the contents of a part, "server", "clients" or "all": other data gets another name."""
+    def fingerprint(self, part: str = "all", copied: bool = False) -> str:
+        """A name for the contents of a part, "server", "clients" or "all": other data gets another name.
+
+        `copied`: a copy of all files elsewhere gets the same name.
+        """
         sets: dict[str, Utterances | None] = {"clients": self._clients, "server": self._server, **self._splits}
         chosen = sets if part == "all" else {part: sets[part]}
         described: dict[str, Any] = {
-            name: None if data is None else [data.manifest.fingerprint(), data.features.name, data.rows.tolist()]
+            name: None if data is None else [data.manifest.fingerprint(copied), data.rows.tolist()]
             for name, data in chosen.items()
         }
+        if not copied:  # names of features hold fingerprints of their own
+            described["features"] = [None if data is None else data.features.name for data in chosen.values()]
         if self._text is not None:
             described["text"] = self.transcripts()
         if part != "server":
