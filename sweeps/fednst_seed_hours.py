@@ -6,7 +6,8 @@
 Tokens and language model are the same in all trials, as in the paper: they learn from the transcripts of all labelled
 speakers, which come first, into runs/fednst_seed_hours.txt.
 A labelled speaker has 25 utterances: 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled
-speech, as the paper's 120 to 480 hours are of LibriSpeech's half. Three seeds, of the corpus and of the training.
+speech, as the paper's 120 to 480 hours are of LibriSpeech's half. Three training seeds on one corpus: the text of one
+corpus holds sentences that the test of another keeps unseen.
 """
 
 import sys
@@ -19,7 +20,7 @@ SWEEP = Sweep(
     question="How much labelled speech does the server need?",
     base="configs/fednst/embedded.yaml",
     space={"data.options.server_speakers": tune.grid_search([10, 20, 30, 40]), "seed": tune.grid_search([0, 1, 2])},
-    settings=["data.seed={seed}", "data.text={text}"],
+    settings=["data.text={text}"],
     text="configs/fednst/embedded.yaml",
     figures=[Trend("data.options.server_speakers", "test/wer_lm"), Curves(("dev/wer",))],
     small=["rounds=2", "algorithm.pretrain.steps=200"],
