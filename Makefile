@@ -78,7 +78,7 @@ soak: $(BIN)/.installed  ## two hours of the same, which goes on where it was st
 fuzz: $(BIN)/.installed  ## ten minutes of damaged files for every reader
 	$(BIN)/python -m tests.fuzz
 
-faults: $(BIN)/.installed  ## every fault on real runs; writes docs/operations/faults.md (about 6 minutes, as root)
+faults: $(BIN)/.installed  ## every fault on real runs; writes docs/operations/faults.md (about 13 minutes, as root)
 	$(BIN)/python -m tests.faults
 
 cluster-check: $(BIN)/.installed  ## three hosts in namespaces, a sweep, a cut link (root, openssh-server, iproute2, rsync)

@@ -4,6 +4,7 @@
 
 The pre-training comes first, into runs/pretrained; one that is there already is finished and used. Another one:
 fedray pretrain configs/fedstar/pretraining_fsd50k.yaml --out runs/pretrained.
+With all labels a batch has 32 clips; with fewer it has up to 32 labelled and 32 unlabelled ones.
 """
 
 import sys

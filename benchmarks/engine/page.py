@@ -187,7 +187,7 @@ def speakers(found: Numbers) -> str:
     return f"""## Speakers
 
 {found["population"]:,} speakers of the embedded corpus with {found["clips"]} utterances each, one client a speaker: the
-supervised federation of configs/fednst/baselines/sfl.yaml (Conformer, 236k parameters, CTC), from random weights and
+supervised federation of configs/fednst/baselines/sfl.yaml (Conformer, 229k parameters, CTC), from random weights and
 without the server's share.
 
 {study.table(rows)}

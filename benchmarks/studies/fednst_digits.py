@@ -4,7 +4,8 @@
 
 A seed is a split. Every arm starts from its split's seed model. The federated arms train on 1,500 strings a round, and
 the server's rate follows the clients'; the central ones on 1,110, half of all, in more rounds, so that all train on as
-many. The server's speech alone has 60 strings a round, as in FedNST. Needs FEDRAY_SPEECH, the folder that holds fsdd/.
+many. "The surest first" drops labels in early rounds: 1,140 strings a round on average. The server's speech alone has
+60 strings a round, as in FedNST. Needs FEDRAY_SPEECH, the folder that holds fsdd/.
 Test strings are joined from the official test takes 0-4 of the clients' speakers; strings of the server's speakers
 show forgetting. Settings and the round were chosen on takes 5-9. The same command resumes; finished runs are kept, and
 where their folders are gone, the numbers of the page before.

@@ -47,7 +47,7 @@ class Corpus:
     overrides: tuple[str, ...] = ()
     of_adamw: tuple[str, ...] = ()  # for central AdamW alone
     rounds: int | None = None  # of the federations; None: as configured
-    silos: int = 1  # how many times as much speech ten silos hear as 20 clients a round do
+    silos: int = 1  # how many times as much speech ten silos hear as central training is configured to
     errors: str = "errors"  # the column of predictions.tsv
     digits: bool = False
 
@@ -76,7 +76,7 @@ ATTENTION = (
     "task.ctc_weight=0.5", "task.label_smoothing=0.1", "model.decoder_layers=1", "model.decoder_neurons=128",
     "task.decode={search: attention, beam: 4, ctc_weight: 0, lm_weight: 0}",
 )  # fmt: skip
-VOICE = Corpus("common_voice_fr", "common_voice", "common_voice", errors="errors_lm")
+VOICE = Corpus("common_voice_fr", "common_voice", "common_voice", silos=25, errors="errors_lm")
 CORPORA = {
     "embedded": TWIN,
     "embedded_it": replace(TWIN, overrides=(*TWIN.overrides, "data.options.languages=[it]")),

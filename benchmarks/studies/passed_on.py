@@ -64,6 +64,6 @@ def overrides(models: int) -> list[str]:
     # Of 0.1 and 0.3 the better rate of one model on dev.
     algorithm = given | {"kind": "passed_on", "models": models, "client": given["client"] | {"lr": 0.1}}
     return [
-        f"imports=[{__name__}]", "engine.lanes=1", "engine.actors=1", "engine.cpus_per_client=1",
-        f"algorithm={json.dumps(algorithm)}",
+        f"imports=[{__name__}]", "engine.vectorise=never", "engine.lanes=1", "engine.actors=1",
+        "engine.cpus_per_client=1", f"algorithm={json.dumps(algorithm)}",
     ]  # fmt: skip

@@ -19,8 +19,9 @@ Interspeech 2022.
 
 y_j of a labelled utterance (`data.labelled`, the paper's figure 2) is its transcript, with the highest confidence.
 Batch norm is the paper's modified sBN (`buffers: frozen`): batch statistics while training, running statistics of
-theta_0. Ours: with `relabel: N` a client labels its speech with the model that it receives, and again when the labels
-are N rounds old; `confidence` trains on the most confident labels only. Both are off in the paper.
+theta_0. It concerns CRDNNs: Conformers have layer norm. Ours: with `relabel: N` a client labels its speech with the
+model that it receives, and again when the labels are N rounds old; `confidence` trains on the most confident labels
+only. Both are off in the paper.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Models. ICASSP 2022.
         on each client i in S_t:
             theta_i <- SGD(theta_t, D_i, E = 5 epochs, eta_l)      # or Adam: client.optimizer
             Delta_i <- theta_i - theta_t
-            wer_i   <- WER of theta_i on one central set           # by_wer only; greedy CTC
+            wer_i   <- WER of theta_i on one central set           # by_wer only; greedy CTC [ours]
         w_i     <- n_i  |  exp(-loss_i)  |  exp(1 - wer_i)         # the strategy: by_examples, by_loss, by_wer
         Delta   <- sum_i w_i Delta_i / sum_i w_i
         theta   <- ServerOpt(theta_t, -Delta, eta_s)

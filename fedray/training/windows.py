@@ -28,6 +28,7 @@ def random_window(batch: Batch, frames: int) -> Batch:
 def all_windows(batch: Batch, frames: int) -> tuple[Batch, npt.NDArray[np.int64]]:
     """The fewest windows of `frames` that cover each clip, evenly spread, and each window's clip, int64 [windows].
 
+    Windows overlap where a clip is no multiple of `frames`; those of FedSTAR do not, and its last one is padded.
     A clip counts by its place in the batch. The positions of the windows are those of their clips.
     """
     clips: list[int] = []

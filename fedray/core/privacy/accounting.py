@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from fedray.core.privacy.divergences import Grid, Orders, between, poisson, skellam, without_replacement
+from fedray.core.privacy.divergences import Grid, Orders, between, skellam, without_replacement
 from fedray.core.privacy.factorisation import sensitivities
 from fedray.core.privacy.settings import Correlated, Local, Private, Skellam
 
@@ -97,8 +97,8 @@ class Account:
     def __post_init__(self) -> None:
         if self.sampling.kind == "weighted" and not isinstance(self.settings, Local):
             raise ValueError("weighted cohorts have no account: choose cohort.sampling=poisson")
-        if self.sampling.limit is not None and isinstance(self.settings, Skellam):
-            raise ValueError("skellam noise has no account for cohorts with a limit: set cohort.limit=null")
+        if self.sampling.kind == "poisson" and isinstance(self.settings, Skellam):
+            raise ValueError("skellam noise has no account for poisson cohorts: choose cohort.sampling=uniform")
 
     def epsilon(self, rounds: int | None = None) -> float:
         """Epsilon after these rounds (None: all), by Renyi differential privacy."""
@@ -177,8 +177,8 @@ class Account:
         """The divergences of a round with sampling, or of a participation in skellam's."""
         rate = self.sampling.rate if self.sampling.drawn else 1.0
         if isinstance(self.settings, Skellam):
-            moves, sampled = (2, without_replacement) if self.sampling.replaces else (1, poisson)
-            return between(_orders(), sampled(skellam(self.noise, self.grid, moves), rate))
+            # The scale of the whole numbers shows how many clients there are: one can only be replaced.
+            return between(_orders(), without_replacement(skellam(self.noise, self.grid, moves=2), rate))
         if self.sampling.replaces:
             return _replaced(rate, self.noise)
         return self._poisson if self.sampling.limit is None else self._truncated(self.sampling.limit)

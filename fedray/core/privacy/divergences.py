@@ -40,22 +40,6 @@ def skellam(noise: float, grid: Grid | None, moves: int = 1) -> Orders:
     return renyi(WHOLE, euclidean, absolute, (noise * grid.bound) ** 2)
 
 
-def poisson(base: Orders, rate: float) -> Orders:
-    """Divergences of a mechanism on a Poisson sample, for a client added or removed.
-
-    `base`: the mechanism's divergences. Steinke, arXiv 2210.00597, theorem 11.
-    """
-    if rate == 1.0:
-        return base
-    logs = np.array([0.0, 0.0, *((WHOLE - 1) * base)])  # of the powers 0, 1, 2, ...
-    k = np.arange(len(logs))
-    found = []
-    for order in WHOLE.astype(int):
-        some = k[: order + 1]
-        found.append(logsumexp(_binomial(order, some, rate) + (order - some) * math.log1p(-rate) + logs[: order + 1]))
-    return np.asarray(np.array(found) / (WHOLE - 1))
-
-
 def without_replacement(base: Orders, rate: float) -> Orders:
     """Divergences of a mechanism on a sample of fixed size, for a client replaced by another.
 

@@ -113,9 +113,11 @@ class Skellam(Private):
     """Distributed: clients send whole numbers with a share of Skellam noise, and the server sees their sum alone.
 
     Agarwal, Kairouz, Liu. The Skellam Mechanism for Differentially Private Federated Learning. NeurIPS 2021. The sum is
-    modular, as under secure aggregation (Bonawitz et al., CCS 2017).
+    modular, as under secure aggregation (Bonawitz et al., CCS 2017). The scale of the whole numbers tells how many
+    clients take part, so cohorts have a fixed size.
     """
 
+    samplings: ClassVar[tuple[str, ...]] = ("uniform",)
     adapts: ClassVar[bool] = False
 
     bits: Count = 16  # of a number on the way and of the modular sum

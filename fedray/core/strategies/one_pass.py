@@ -58,7 +58,7 @@ class ByWer(OnePass):
     """w = softmax((1 - wer_i) / temperature), wer_i a fraction, on one central set (Gao et al., ICASSP 2022, eq. 6).
 
     The authors' code takes WER in percent, which is temperature 0.01 here: a client whose WER is 5 points lower then
-    weighs 148 times as much.
+    weighs 148 times as much. It counts a WER above 100 % as 100.
     """
 
     temperature: Positive = 1.0  # temperature of the softmax; larger values make weights more equal

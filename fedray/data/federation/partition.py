@@ -32,7 +32,7 @@ class PartitionSettings:
                 each if there are enough utterances; those labelled by `data.labelled.share` and all others are
                 dealt separately (FedSTAR)
     dirichlet   `count` clients; the utterances of each label are dealt in shares drawn from Dirichlet(`alpha`)
-                (Hsu et al., 2019)
+                (Yurochkin et al., ICML 2019; Hsu et al., 2019, draw classes for each client, for equal sizes)
     label       one client for each label (a dialect, a domain), named after the label; the client is scored on the
                 utterances of dev and test with its label
     pooled      one client, "all", with the utterances of all clients and of the server, for central training

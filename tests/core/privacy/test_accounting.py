@@ -60,6 +60,17 @@ def test_cohorts_of_fixed_size_cost_more_than_poisson_cohorts() -> None:
     assert spent["uniform"] > 2 * spent["poisson"]
 
 
+def test_whole_numbers_show_how_many_clients_there_are() -> None:
+    """So a client can only be replaced, which moves the sum by two bounds, and Poisson cohorts hide nothing."""
+    skellam = Skellam(delta=1e-6, noise=1.0)
+    with pytest.raises(ValueError, match="no account for poisson cohorts: choose cohort.sampling=uniform"):
+        Account(skellam, 1.0, POISSON, 100)
+    everybody = Sampling("uniform", 100, 100)  # Renyi's orders are whole numbers here, which costs 2 %
+    assert Account(skellam, 2.0, everybody, 10).epsilon() == pytest.approx(
+        Account(GAUSSIAN, 1.0, everybody, 10).epsilon(), rel=0.03
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "sampling"),
     [
@@ -68,7 +79,7 @@ def test_cohorts_of_fixed_size_cost_more_than_poisson_cohorts() -> None:
         (GAUSSIAN, replace(POISSON, kind="uniform")),
         (Correlated(delta=1e-6, noise=1.0), replace(POISSON, kind="cyclic")),
         (Local(delta=1e-6, noise=1.0), POISSON),
-        (Skellam(delta=1e-6, noise=1.0), POISSON),
+        (Skellam(delta=1e-6, noise=1.0), replace(POISSON, kind="uniform")),
     ],
     ids=["poisson", "limit", "uniform", "correlated", "local", "skellam"],
 )
@@ -84,7 +95,7 @@ def test_epsilon_grows_with_rounds_and_falls_with_noise(settings: Private, sampl
 def test_noise_from_epsilon_gives_this_epsilon(kind: str, epsilon: float) -> None:
     kinds: dict[str, Any] = {"gaussian": Gaussian, "correlated": Correlated, "local": Local, "skellam": Skellam}
     settings = kinds[kind](delta=1e-6, epsilon=epsilon)
-    sampling = replace(POISSON, kind="cyclic") if kind == "correlated" else POISSON
+    sampling = replace(POISSON, kind={"correlated": "cyclic", "skellam": "uniform"}.get(kind, "poisson"))
     since = time.process_time()
     found = Guarantee.of(settings, sampling, 200)
     seconds = time.process_time() - since

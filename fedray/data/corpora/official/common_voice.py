@@ -51,7 +51,7 @@ class CommonVoice:
     lower_case: bool = True  # converts the text to lower case
     min_words: Natural = 1  # words of the shortest sentence that is kept
     min_seconds: Amount = 0.0  # shorter clips are left out
-    max_seconds: Positive | None = None  # longer clips are left out (Gao et al.: 8); null: none
+    max_seconds: Positive | None = None  # longer clips of `train` are left out (Gao et al.: 8); null: none
     # Keep speakers whose accent begins with one of these, in any case; the label is the beginning. For the English
     # tables of all versions: england, australia, india, canad. []: all speakers, without label
     accents: list[str] = field(default_factory=list)
@@ -95,7 +95,8 @@ class CommonVoice:
         table = without(table, pc.less(words, self.min_words), f"shorter than {self.min_words} words", reasons)
         if self.accents:
             table = with_accents(table, self.accents, reasons)
-        table = with_seconds(table, home, self.min_seconds, self.max_seconds, parallel, reasons)
+        longest = self.max_seconds if split == "train" else None  # scores are those of the whole test set
+        table = with_seconds(table, home, self.min_seconds, longest, parallel, reasons)
         leave_out(path, total, reasons)
         if not len(table):
             raise ValueError(f"{path}: no recording is left of {total:,}: complete clips/, or change data.options")

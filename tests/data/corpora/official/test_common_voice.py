@@ -118,6 +118,12 @@ def test_too_long_and_too_short(made: Path) -> None:
     assert len(train) == 3
 
 
+def test_scores_are_of_the_whole_test_set(made: Path) -> None:
+    with pytest.warns(LeftOut, match=r"train.tsv: 4 of 7 recordings are left out"):
+        splits = read("common_voice", made, max_seconds=0.55)
+    assert {split: len(manifest) for split, manifest in splits.items()} == {"train": 3, "dev": 2, "test": 2}
+
+
 def test_what_is_missing_or_strange_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no folder with clips/: unpack the archive"):
         read("common_voice", tmp_path)
