@@ -5,9 +5,9 @@
 
 Embedded keywords, temperature 1, batches of four clips in all arms. Each step of FedSTAR has as many labelled clips as
 unlabelled ones, if a client has so many; `beta = 0` takes the same steps without pseudo-labels. "As many steps" is the
-supervised federation with 1/L - 1 passes a round, and so with as many labelled clips. Its steps are 2 % more with N =
-5 and 25 to 33 % more with N = 30, since each of its passes ends with a smaller batch. Scores are those of the best
-round by dev, on new speakers. Writes benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished
+supervised federation with 1/L - 1 passes a round, and so with as many labelled clips. Its steps are 2 % more with N = 5
+and 25 to 33 % more with N = 30, since each of its passes ends with a smaller batch. Scores are those of the best round
+by dev, on new speakers. Writes benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished
 runs are kept, and where their folders are gone, the numbers of the page before. Settings, arms and seeds that were not
 chosen stay on the page. Several processes with --seeds of their own share the work; the last command writes the page
 from their runs.

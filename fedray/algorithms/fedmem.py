@@ -12,9 +12,10 @@ Tasks. ICASSP 2024.
         p_mem <- softmax(-d / T) over R, summed by token
         p     <- lambda p_mem + (1 - lambda) p_model
 
-The paper leaves variants for later. Here are some that train nothing: `memory.prune_above` stores no pair of which the
-model is sure, `skip_above` asks no memory where it is, and with `radius` k and lambda follow the distances
-(fedray/training/knn/decoding.py has the formulas and their sources).
+The paper leaves variants for later. Here are some that need no training: `memory.prune_above` does not store pairs that
+the model already predicts with a higher probability, `skip_above` skips the look-up where the model's best token has a
+higher probability, and `radius` makes k and lambda depend on the distances (fedray/training/knn/decoding.py has the
+formulas and their sources).
 
 `memory.keys: states` are the paper's: decoder states, with the token that follows each. `frames` need no decoder
 [ours]: encoder frames with CTC's aligned labels, blanks included. A run plays one round with all clients and scores the

@@ -46,7 +46,7 @@ def _size(text: str) -> float:
 def _number(text: str, units: dict[str, float], examples: str) -> float:
     found = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(units)})", text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like {examples}")
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read: write it like {examples}")
     return float(found[1]) * units[found[2]]
 
 

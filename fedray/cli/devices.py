@@ -1,4 +1,4 @@
-"""`fedray devices`: who the devices of a configuration are, when they are available, and how long its rounds take."""
+"""`fedray devices`: the devices of a configuration, when they are available, and how long rounds take."""
 
 from __future__ import annotations
 

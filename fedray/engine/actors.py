@@ -106,7 +106,7 @@ class ClientActor:
         """Remove this actor's files from the machine's disk."""
         self.place.holder.clear()
         temporary.sweep()
-        for kind in ("lane_*", "client_*"):  # of what this machine trained; the driver asks no more
+        for kind in ("lane_*", "client_*"):  # markers of this machine's clients, which the driver no longer reads
             for marker in self.run_folder.glob(kind):
                 marker.unlink(missing_ok=True)
         with suppress(OSError):  # another actor holds files in it

@@ -151,7 +151,7 @@ class HeldAggregation(Aggregation[Kind_co]):
 
 @final
 class TwoPhaseAggregation(HeldAggregation[TwoPhase]):
-    """The plain mean goes down, scalars come up, weights go down, the holders fold."""
+    """First the plain mean, then each update's scalars by `probe`, then the mean under the weights of `weigh`."""
 
     def combine(self, held: HeldUpdates) -> Aggregate:
         plain, through = held.fold(dict.fromkeys(held.reports, 1.0))

@@ -39,7 +39,7 @@ GRACE_SECONDS = 15.0  # for a process that is to end
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run ended whose folder no driver holds."""
+    """How a run ended. No driver is at work in its folder."""
 
     state: str  # finished | stopped | killed | failed
     round: int  # of the newest checkpoint
@@ -77,8 +77,8 @@ def find(folder: RunFolder) -> Attached | None:
     if not _is_here(address):
         if (outside := session.outside()) is None:
             raise ValueError(
-                f"{folder.place}: its driver was started on {host} and has not told that it ended: do this on that "
-                f"machine, or set RAY_ADDRESS={address} if you trust the Ray there"
+                f"{folder.place}: its driver was started on {host}, and nothing says that it has ended: run this "
+                f"command on that machine, or set RAY_ADDRESS={address} if you trust the Ray there"
             )
     elif session.answers(address):
         _check_owner(folder, address)
@@ -128,7 +128,7 @@ class Attached:
     def stop(self, now: bool) -> bool:
         """Ask the driver to end after its round with a checkpoint, or at once (`now`).
 
-        False: the driver does not answer `now`. RunError: it does not answer otherwise.
+        If the driver does not answer: False with `now`, else RunError.
         """
         try:
             ray.get(self._driver.stop.remote(now), timeout=ANSWER_SECONDS)

@@ -91,7 +91,7 @@ class Crew:
                     self.bury(actor, death_of(error))
 
     def admit(self, reference: Reference) -> None:
-        """Take in an actor that has answered. Raises what it answered otherwise."""
+        """Add an actor that has answered its first ping. Raises the error if the ping failed."""
         actor, _ = self.starting.pop(reference)
         node, _, pid, oom_kills = ray.get(reference)
         self.actors[actor.number] = replace(actor, node=node, pid=pid, oom_kills=oom_kills)
@@ -102,9 +102,9 @@ class Crew:
         return not self.actors and all(time.monotonic() - since > READY_SECONDS for _, since in self.starting.values())
 
     def bury(self, actor: Actor, death: Death) -> Death:
-        """Replace an actor, or go on with one less where memory is short; returns the death, as far as its node tells.
+        """Replace a dead actor, or run with one fewer if memory is short.
 
-        RunError: no further replacement is allowed.
+        Returns the death with the cause that the actor's node reports. RunError: no replacement is left.
         """
         self.actors.pop(actor.number, None)
         death = self._looked_up(actor, death)
@@ -133,7 +133,7 @@ class Crew:
         return death
 
     def _looked_up(self, actor: Actor, death: Death) -> Death:
-        """The death with the word of the kernel, which kills without one."""
+        """The death, with cause MEMORY if its node's kernel has killed a process for memory since the actor started."""
         if death.cause is not Cause.CRASH or not actor.node:
             return death
         if kills_in(read_on(actor.node, Path("/proc/vmstat")) or "") <= actor.oom_kills:

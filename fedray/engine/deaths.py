@@ -9,7 +9,7 @@ from fedray.core.exhaustion import exhausted
 
 
 class Cause(Enum):
-    """Why an actor ends. The value says so of a client that was at work as many times as stand for {}."""
+    """Why an actor died. The value is the failure reason of the client at work; {} is the number of such deaths."""
 
     CRASH = "killed its actor {} times (out of memory, or a crash in native code)"
     MEMORY = "ran out of memory {} times, at last while no other client trained"

@@ -93,7 +93,7 @@ class Driver:
         self._pinned = frozenset(rounds)
 
     def run(self) -> dict[str, Any]:
-        """Play the run to its end; returns the content of results.json. The last event tells how the run ended."""
+        """Run all rounds; returns the content of results.json. The last event tells how the run ended."""
         try:
             with self.folder.locked():
                 if self.assignment.new:  # checked before, but another process may have filled it since

@@ -1,4 +1,4 @@
-"""What the clients of a private round hold to before an update leaves them."""
+"""How clients of a private round clip and encode their updates before sending them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedray.core.types import Layer, Update, Vector
 
 @dataclass(frozen=True)
 class Guard:
-    """The terms of a round: a bound for each group of updates of `size` numbers, and their code if they have one."""
+    """The privacy settings of a round: bounds of an update's groups, its `size`, and the encoding if there is one."""
 
     clip: ClipSettings
     bounds: tuple[float, ...]
@@ -43,9 +43,10 @@ class Guarded:
         self._signs = None if guard.encoding is None else rotation(guard.encoding, guard.seed, guard.round)
 
     def protect(self, update: Update, client: str) -> tuple[Vector, Flags]:
-        """The update as it leaves the client, and which groups were clipped. ValueError: it tells more than its delta.
+        """The clipped and encoded update, and which groups were clipped.
 
-        In a code it is uint32, in more numbers than delta has: only sums of such vectors have a meaning.
+        An encoding pads it to uint32 [encoding.length]; only sums of encoded updates can be decoded. ValueError: the
+        update has vectors beside its delta, or another size.
         """
         guard = self.guard
         if update.vectors:

@@ -1,4 +1,4 @@
-"""How long jobs take: who takes far longer is named, who is beyond the deadline is killed, a slow node is named."""
+"""How long jobs usually take. From this follow warnings of actors that hang, their deadlines, and slow nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST = 10.0  # the multiple of the patience, while no job of the kind has ended
 LONGEST = 2.0  # the multiple of the longest time so far that the deadline allows at least
 REMEMBERED = 1000  # jobs of a kind
 SLOW = 3.0  # a node whose jobs take this multiple of the time elsewhere is slow
-JUDGED = 5  # jobs of a kind on a node, and elsewhere, before it is judged; as often it is judged again
+JUDGED = 5  # a node is compared with the others after this many jobs of a kind on either side, and after as many more
 SLOW_SECONDS = 0.5  # shorter jobs tell nothing about a node
 OFF = DeadlineSettings(factor=None)
 

@@ -130,7 +130,7 @@ class LaneBook:
     def __init__(
         self, place: Workplace, lane: Lane, received: Received, first: Received, sizes: Sequence[int] = ()
     ) -> None:
-        """`sizes`: the numbers that a client's delta may have."""
+        """`sizes`: the allowed lengths of a client's delta."""
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
         self.aggregation = aggregation_of(place.program.algorithm.strategy)
         self.sizes = sizes

@@ -22,7 +22,7 @@ from fedray.engine.holding import local_disk
 from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
-END = "\0"  # of a marker's text; what follows is left from longer ones
+END = "\0"  # ends the text of a marker; the bytes behind it are left from a longer text
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')  # of a traceback
 LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), *site.getsitepackages())
 DEATHS_ALLOWED = 1  # a client that is at work when its actor dies a second time is left out
@@ -81,8 +81,8 @@ class Lane:
         from fedray.engine.nodes import read_on  # here: the driver alone asks, and a lane is trained without Ray
 
         text = None if self.marker is None else read_on(node, self.marker)
-        before, found, client = (text or "").partition(END)[0].partition(f"{self.round} {self.attempt} ")
-        return client if found and not before else None
+        text, prefix = (text or "").partition(END)[0], f"{self.round} {self.attempt} "
+        return text.removeprefix(prefix) if text.startswith(prefix) else None
 
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Lane:
         """The next attempt after the actor has died. A client that was at work at a second death is left out.

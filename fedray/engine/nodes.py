@@ -55,7 +55,7 @@ def _on(node: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _read(path: Path) -> str:
-    # What is left behind a marker's end may begin within a character.
+    # The bytes behind a marker's end may begin in the middle of a character.
     return path.read_text(encoding="utf-8", errors="replace")
 
 

@@ -28,9 +28,10 @@ from fedray.runs.retention import Retention
 
 
 class Play:
-    """Plays a run in its folder, which the caller has locked. `wish()`: when the user wants the run to end.
+    """The loop over the rounds of a run in its folder, which the caller has locked.
 
-    `pinned()`: rounds whose checkpoints somebody else names; these and newer ones are kept (None: nobody names any).
+    `wish()`: when the user wants the run to end. `pinned()`: rounds whose checkpoints a sweep's trial refers to. These
+    and all newer ones stay (None: no sweep).
     """
 
     def __init__(
@@ -69,9 +70,7 @@ class Play:
         while not self._over(progress) and self.wish() is Wish.NOT_YET:
             progress = self.round(pool, rounds, progress, scalars)
         scalars.close()
-        if (
-            progress.round not in self.folder.saved_rounds()
-        ):  # the wish, or the end of patience, came after the last write
+        if progress.round not in self.folder.saved_rounds():  # the run ended between two regular checkpoints
             self.folder.save(progress)
         if not self._over(progress):
             return self.stopped()
@@ -183,7 +182,7 @@ class Play:
         return rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
 
     def _judge(self, progress: Progress, scored: Evaluation | None) -> None:
-        """Note the best round so far; of equals the earlier one."""
+        """Update the best round. On a tie the earlier round stays the best."""
         name, mode = self.algorithm.best
         if scored is None or name not in scored.metrics or math.isnan(scored.metrics[name]):
             return
@@ -278,8 +277,8 @@ class Play:
     def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
         """Score the personal models of all clients that ever took part: plain means over the clients, and personal.tsv.
 
-        Where they are asked for also personal_predictions.tsv. With the broadcast of the last round: a client that
-        trains for its score trains at the rate of a round, not at one that a schedule has brought to 0.
+        With `evaluation.personal_predictions` also personal_predictions.tsv. Clients get the broadcast of the last
+        round: those that train once more for their score then have its learning rate. The next one may be 0.
         """
         clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
         last, asked = progress.round - 1, self.plan.evaluation

@@ -19,9 +19,9 @@ from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Reference
 from fedray.engine.ray_deaths import DEATHS, death_of
 
-ATTENTIVE_SECONDS = 5.0  # longer pauses of this loop are its own (a process that was stopped), and no actor's silence
-STRIKES = 3  # deaths of the same job for memory, or by a broken GPU context, until the run ends
-HICCUP_SECONDS = 60.0  # for an actor that cannot be reached, until it counts as dead
+ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
+STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
+HICCUP_SECONDS = 60.0  # an actor that is unreachable for longer counts as dead
 
 
 class Wish(Enum):
@@ -88,8 +88,8 @@ class Pool:
         self.busy_seconds = [0.0] * size  # of each slot's actors
         self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
         self._lost: dict[int, Death] = {}  # actors that another actor could not reach
-        self._struck = Counter[Hashable]()  # deaths for memory or GPU of each job of `run` that blames no client
-        self._clock, self._looked = 0.0, time.perf_counter()  # seconds that this loop was attentive
+        self._struck = Counter[Hashable]()  # job -> actors that it has killed, where no client is to blame
+        self._clock, self._looked = 0.0, time.perf_counter()  # seconds of this loop in motion; its last poll
         self.crew = Crew(make, size, replacements, folder, warn)
 
     @property
@@ -207,7 +207,7 @@ class Pool:
     def _send(self, number: int, key: Key, job: Job[Result]) -> tuple[Reference, Flight[Key, Result]]:
         """Start a job on an idle actor: the reference to the driver's result, and the flight."""
         self.crew.idle.remove(number)
-        actor, bare = self.crew.actors[number], job.on()  # Ray fetches arguments before the job starts: so do inputs
+        actor, bare = self.crew.actors[number], job.on()  # Ray fetches its inputs first: they are arguments
         if job.keeps:
             kept, told = actor.handle.run.options(num_returns=2).remote(bare, *job.inputs)
         else:
@@ -215,7 +215,7 @@ class Pool:
         return told, Flight(key, job, actor, kept, time.perf_counter(), self._clock)
 
     def _receive(self, reference: Reference, flight: Flight[Key, Result]) -> Result:
-        """The result of a job that has ended; its actor is idle again. Raises what ended the job otherwise."""
+        """The result of a finished job, whose actor becomes idle. Raises the job's error if it failed."""
         actor, seconds = flight.actor, flight.seconds
         self.busy_seconds[actor.slot] += seconds
         told = ray.get(reference)
@@ -282,7 +282,7 @@ class Pool:
     def _cut_off(
         self, flight: Flight[Key, Result], error: ActorUnavailableError
     ) -> dict[Reference, Flight[Key, Result]] | None:
-        """Ask an actor that cannot be reached whether it lives. None: it cannot be reached for too long, and goes."""
+        """Ping an actor that cannot be reached. None: it was unreachable for HICCUP_SECONDS and is replaced."""
         since = flight.cut_off if flight.cut_off is not None else self._clock
         if flight.cut_off is None:
             self._warn(f"a client actor cannot be reached, and is waited for: {' '.join(str(error).split())[:200]}")

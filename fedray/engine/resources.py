@@ -59,9 +59,9 @@ def share(
     def places(cpus: int) -> int:
         return sum(rooms(cpus))
 
-    if (
-        asked := population if dedicated else settings.actors if isinstance(settings.actors, int) else None
-    ) is not None:
+    wanted = settings.actors if isinstance(settings.actors, int) else None
+    asked = population if dedicated else wanted
+    if asked is not None:
         actors = asked
         name = f"engine.placement: dedicated with {actors:,} clients" if dedicated else f"engine.actors={actors}"
         _check_memory(name, actors, nodes, rooms(cpus or 0), dedicated, each)
@@ -83,7 +83,7 @@ def share(
         actors = min(actors, fit)
     if cpus is None:
         # The largest share with which all actors fit.
-        cpus = bisect_left(range(1, max(left) + 1), True, key=lambda each: places(each) < actors)
+        cpus = bisect_left(range(1, max(left) + 1), True, key=lambda units: places(units) < actors)
         cpus = cpus if cpus < UNIT else cpus // UNIT * UNIT
     return Share(actors, cpus / UNIT, gpus / UNIT)
 
@@ -186,13 +186,13 @@ def _check_places(
         count = sum(math.floor(node.gpus) for node in nodes)
         smaller = UNIT // math.ceil(actors / count) / UNIT
         raise ValueError(
-            f"{name} of engine.gpus_per_client={gpus / UNIT:g}: {_count(count, 'GPU')} have room for {places(0)} of "
-            f"them: lower either (gpus_per_client={smaller:g} would do){pooled}"
+            f"{name} with engine.gpus_per_client={gpus / UNIT:g}: only {_count(places(0), 'actor')} would fit on "
+            f"{_count(count, 'GPU')}: lower one of the two (gpus_per_client={smaller:g} would do){pooled}"
         )
     each = f"engine.cpus_per_client={cpus / UNIT:g}" + (f" and gpus_per_client={gpus / UNIT:g}" if gpus else "")
     raise ValueError(
-        f"{name} of {each} need {actors * cpus / UNIT:g} cores, but beside the driver there is room for {places(cpus)} "
-        f"of them ({_words(nodes)}): lower either{pooled}"
+        f"{name} with {each} needs {actors * cpus / UNIT:g} cores, but only {_count(places(cpus), 'actor')} would "
+        f"fit beside the driver ({_words(nodes)}): lower one of the two{pooled}"
     )
 
 

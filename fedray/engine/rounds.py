@@ -37,7 +37,7 @@ from fedray.storage import serialize
 
 SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
 PREPARED = 32  # clients in a lane that only prepares
-LOSSES = 10  # in one piece of work, until the run ends
+LOSSES = 10  # repetitions of the same work after lost objects, before the run fails
 T = TypeVar("T")
 
 
@@ -71,7 +71,7 @@ class Rounds:
         self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
 
     def start(self, initial: ServerState) -> None:
-        """Put the broadcast of round 0 where clients that take part for the first time find it.
+        """Put the broadcast of round 0 into the object store, for clients that take part for the first time.
 
         RunError: the state cannot be trained.
         """
@@ -87,7 +87,7 @@ class Rounds:
             self.earlier.load(progress.models, self.put(progress.state, progress.round).broadcast)
 
     def again(self, work: Callable[[], T]) -> T:
-        """What `work` returns. It is done again, with all inputs put anew, where an actor or a node took them along."""
+        """The result of `work`, which is repeated with all inputs put again if an actor or a node died with some."""
         for _ in range(LOSSES):
             try:
                 return work()
@@ -115,7 +115,7 @@ class Rounds:
         def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
             posted = self.put(progress.state, t)
             jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, posted) for lane in draw.lanes}
-            if self.algorithm.overrides("server_train") and not draw.lost:  # it cannot be cut: first to start
+            if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
             if self._slots:
@@ -183,7 +183,7 @@ class Rounds:
         return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
 
     def _stands(self, key: Hashable, results: Mapping[Hashable, Trained], holders: Mapping[Hashable, int]) -> bool:
-        """Whether a result is there, and its updates have not gone with the actor that held them."""
+        """Whether a job's result is usable: it is there, and an actor that holds its updates still lives."""
         return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
 
     def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:

@@ -33,7 +33,7 @@ from fedray.runs.folder import RunFolder
 POLL_SECONDS = 1.0
 KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
 START_SECONDS = 20.0  # until the user hears that the driver waits for a core
-GCS_SECONDS = 40.0  # for Ray's head process (GCS) to be there again; after 60 Ray ends this process without our words
+GCS_SECONDS = 40.0  # that Ray's head process (GCS) may be gone; after 60 s Ray kills this process without an error
 ADDRESS = re.compile(r"auto|(ray://)?[\w.:\[\]-]+:\d{1,5}")  # of a Ray
 
 
@@ -44,7 +44,7 @@ def outside() -> str | None:
         return None
     if not ADDRESS.fullmatch(address):
         raise ValueError(
-            f"RAY_ADDRESS={address}: is no address of a Ray, such as 10.0.0.1:6379 or auto: correct or unset it"
+            f"RAY_ADDRESS={address} is not a Ray address, such as 10.0.0.1:6379 or auto: correct or unset it"
         )
     return address
 
@@ -81,8 +81,8 @@ def join(address: str) -> None:
         ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, RayError) as error:
         raise ValueError(
-            f"no Ray at {address} lets this process in: {str(error).splitlines()[0]} (if it was started with a token, "
-            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN; without RAY_ADDRESS a run starts a Ray of its own)"
+            f"cannot connect to Ray at {address}: {str(error).splitlines()[0]} (if that Ray was started with a token, "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN; unset RAY_ADDRESS to start a local Ray)"
         ) from error
 
 
@@ -163,7 +163,7 @@ def cause_of(error: RayTaskError) -> Exception:
 
 
 def run(assignment: Assignment) -> dict[str, Any]:
-    """Play a run to its end on a driver actor and show its events.
+    """Run a federation to its end on a driver actor and show its events.
 
     Ctrl-C once ends the run after its round, with a checkpoint; twice, at once.
     """
@@ -191,14 +191,14 @@ def detach(assignment: Assignment) -> None:
 
 
 def _await_start(driver: Any) -> None:
-    """Wait until the driver runs. While other runs hold all cores, Ray starts it no sooner; Ctrl-C ends the wait."""
+    """Wait until the driver runs: Ray starts it when other runs have freed a core. Ctrl-C ends the wait."""
     answer = driver.events.remote(0, 0.0)
     while not ray.wait([answer], timeout=START_SECONDS)[0]:
         print("waiting for the run's driver to start: others hold Ray's cores (see `ray status`)", file=sys.stderr)
 
 
 class _Interrupts:
-    """Counts Ctrl-C instead of raising KeyboardInterrupt, which two statements could lose; the third one is raised."""
+    """Counts Ctrl-C. A KeyboardInterrupt could fall between two statements and be lost; only the third is raised."""
 
     def __init__(self) -> None:
         self.count = 0

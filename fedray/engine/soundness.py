@@ -13,9 +13,9 @@ from fedray.core.types import Broadcast, Layer, RunError, ServerState, Update
 
 
 def sizes(layers: Sequence[Layer], broadcast: Broadcast) -> tuple[int, ...]:
-    """The numbers that a delta may have: those of the layers (of all parameters where there are none).
+    """The allowed lengths of a delta: that of the layers, or of all parameters if there are no layers.
 
-    Constant parameters of the broadcast may be left out, where layers cover them.
+    A delta may leave out the broadcast's constant parameters if the layers cover them.
     """
     end = layers[-1].stop if layers else sys.maxsize
     whole = end if end < sys.maxsize else broadcast.params.size
@@ -64,7 +64,7 @@ def finite(numbers: Any) -> bool:
 
 def _check_vector(what: str, vector: Any) -> None:
     if not isinstance(vector, np.ndarray):
-        raise ValueError(f"{what} is a {type(vector).__name__}, not a numpy array: float32 with one dimension is asked")
+        raise ValueError(f"{what} is a {type(vector).__name__}, not a numpy array: return float32 with one dimension")
     if vector.dtype != np.float32 or vector.ndim != 1:
         raise ValueError(
             f"{what} is {vector.dtype} {list(vector.shape)}, not float32 with one dimension: convert it with "

@@ -25,14 +25,16 @@ def check_audit(config: Config) -> None:
     algorithm = ALGORITHMS[kind]
     if algorithm.central or algorithm.personal_only:
         why = "trains in one place" if algorithm.central else "trains no shared model"
-        raise ValueError(f"algorithm.kind {kind} {why}: nothing is released whose clients could be guessed")
+        raise ValueError(f"algorithm.kind {kind} {why}, so an audit has no clients to guess: remove audit")
     if isinstance(audit, Directions):
         if not isinstance(config.privacy, Private):
             raise ValueError(
-                "directions are as long as the bound of privacy.clip: set privacy, with noise=0 to audit without noise"
+                "directions are scaled to the bound of privacy.clip: set privacy, with noise=0 to audit without noise"
             )
         if config.cohort.sampling == "weighted":
-            raise ValueError("directions have no utterances, by which weighted cohorts are drawn: choose poisson")
+            raise ValueError(
+                "weighted cohorts are drawn by utterances, and directions have none: set cohort.sampling=poisson"
+            )
         if getattr(config.algorithm.settings, "averaging", "") == "product":
             raise ValueError(
                 "directions lie in the products B A, which algorithm.averaging=product sums, and the audit compares A "
@@ -40,8 +42,8 @@ def check_audit(config: Config) -> None:
             )
     if isinstance(audit, Canaries) and algorithm.makes_labels:
         raise ValueError(
-            f"algorithm.kind {kind} makes its own labels, so that a canary's words teach nothing: set audit.kind to "
-            "speakers or directions, or choose fedavg"
+            f"algorithm.kind {kind} trains on its own labels, never on a canary's transcripts: set audit.kind to "
+            "speakers or directions, or algorithm.kind to fedavg"
         )
     if isinstance(audit, Canaries | Speakers):
         check_candidates(audit, config.data)

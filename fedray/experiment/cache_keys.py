@@ -21,9 +21,8 @@ from fedray.storage.cache import cache_root, key
 
 PACKAGE = Path(fedray.__file__).parent
 ROOMS = ("core", "storage", "data", "models", "training")  # whose code decides a cached result
-SHARED = (
-    PACKAGE / "algorithms" / "base.py"
-)  # what the papers' files share; an algorithm's own file is hashed by `source_of`
+# Shared by all algorithms; `source_of` hashes an algorithm's own file.
+SHARED = PACKAGE / "algorithms" / "base.py"
 
 
 def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) -> tuple[Path | None, Path | None]:
@@ -33,9 +32,8 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
     values = plain(config)
     init: dict[str, Any] = {
         "code": code_version(config.imports),
-        "data": data.fingerprint(
-            "server" if data.server() is not None else "clients"
-        ),  # tokens are learnt from them, if nothing else is
+        # Without server data the tokens come from the clients' transcripts.
+        "data": data.fingerprint("server" if data.server() is not None else "clients"),
         "start": weights_to_start_from(config.model.settings),
         "gpu": gpu,
         "versions": environment.versions(environment.LEARNING),

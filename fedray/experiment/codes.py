@@ -1,4 +1,4 @@
-"""What the sections `upload` and `download` of a configuration do not go together with."""
+"""Checks that the sections `upload` and `download` fit the rest of a configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedray.experiment.config import Config
 
 
 def check_code(config: Config, section: str) -> None:
-    """ValueError: nothing travels that the section `upload` or `download` could encode, or it must travel as it is."""
+    """ValueError: `section` (upload | download) would encode nothing, or the privacy or strategy forbids its code."""
     code = config.upload.code if section == "upload" else config.download
     if code.exact:
         return
@@ -22,8 +22,8 @@ def check_code(config: Config, section: str) -> None:
         return
     if isinstance(config.privacy, Private):
         raise ValueError(
-            "privacy bounds an update before it is encoded: rounding may lengthen it, and what earlier updates lost "
-            "comes on top: leave out upload (privacy.kind=skellam sends few bits, download may be encoded)"
+            "privacy clips an update before `upload` encodes it, and rounding and error feedback can exceed the bound: "
+            "remove upload (privacy.kind=skellam also sends few bits; download may stay)"
         )
     if isinstance(code, TopK) and isinstance(config.strategy, Coordinatewise):
         raise ValueError(

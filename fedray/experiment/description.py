@@ -90,12 +90,12 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: bool) -> Description:
-    """run.json of a run that is resumed; changes that the user accepts stand in it.
+    """The contents of run.json for a resumed run, with the changes that the user accepts.
 
-    ValueError: the data are others, or something else has changed that bits depend on, and the user does not accept it.
+    ValueError: the data differ, or something else that affects the result has changed without the user's consent.
     """
     if not folder.exists("run.json"):
-        raise ValueError(f"{folder.place} has no run.json, which tells what the run began with: restore it")
+        raise ValueError(f"{folder.place} has no run.json, which records what the run began with: restore it")
     before: Description = folder.read_json("run.json")
     if "data" not in before or not isinstance(before.get("changes", []), list):
         raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")

@@ -41,7 +41,7 @@ ONE_CLASS = "all"  # the name of the class of devices from a table without class
 
 
 def check_devices(config: Config) -> None:
-    """ValueError: `devices` do not go together with another section."""
+    """ValueError: `devices` does not fit another section."""
     cohort = config.cohort
     if isinstance(config.devices, NoDevices):
         if cohort.sampling == "oort":
@@ -70,7 +70,7 @@ def check_devices(config: Config) -> None:
 
 
 def check_clock(config: Config) -> None:
-    """ValueError: `clock` waits for devices that there are not."""
+    """ValueError: `clock` is set without `devices`."""
     if isinstance(config.devices, NoDevices) and config.clock != RoundsClock():
         raise ValueError("without devices clients take no time, and clock has no effect: set devices, or leave it out")
 

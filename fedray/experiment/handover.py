@@ -68,7 +68,9 @@ def read_model(config: Config, folder: Path) -> tuple[torch.nn.Module, list[str]
     if isinstance(task, RecognitionSettings) and task.ctc_weight == 0:
         raise ValueError("task.ctc_weight=0: the CTC head, which would be written as ONNX, is not trained")
     if isinstance(task, TranslationSettings):
-        raise ValueError("task.kind translation: model.onnx has no place for a decoder: use model/")
+        raise ValueError(
+            "task.kind translation cannot be exported, since model.onnx holds no decoder: use the files in model/"
+        )
     if isinstance(task, ClassificationSettings):
         labels = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
     else:

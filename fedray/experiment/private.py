@@ -27,9 +27,11 @@ def check_privacy(config: Config) -> None:
         return
     algorithm = ALGORITHMS[config.algorithm.kind]
     if algorithm.central or algorithm.personal_only or algorithm.sends_more:
-        shares = "nothing" if algorithm.personal_only else "more than the sum of its clients' updates"
+        shares = "no updates" if algorithm.personal_only else "more than the sum of its clients' updates"
         why = "trains in one place" if algorithm.central else f"shares {shares}"
-        raise ValueError(f"algorithm.kind {config.algorithm.kind} {why}, which privacy does not cover: set kind=none")
+        raise ValueError(
+            f"algorithm.kind {config.algorithm.kind} {why}, so privacy cannot cover it: set privacy.kind=none"
+        )
     if not isinstance(config.strategy, Uniform):
         raise ValueError(
             "one client could move the result by more than its share: set strategy.kind=uniform, under which every "

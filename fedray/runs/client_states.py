@@ -15,7 +15,7 @@ from fedray.storage import serialize
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
 
-MODELS = "/models"  # in the place of a client: the broadcasts of earlier rounds, whose versions are those rounds
+MODELS = "/models"  # stands for a client in the store: the broadcasts of earlier rounds; a version is a round
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _hash(data: bytes) -> str:
 
 def _expected(found: int, written: Written) -> str:
     same = found == written.bytes
-    return "its hash is another" if same else f"{found:,} bytes of {written.bytes:,}: cut short?"
+    return "its hash differs" if same else f"{found:,} bytes of {written.bytes:,}: cut short?"
 
 
 def folder_name(client: str) -> str:

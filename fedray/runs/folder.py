@@ -107,7 +107,7 @@ class RunFolder:
         """The object in a file. ValueError names a file that holds none. FileNotFoundError."""
         values = parsed(self.read_text(name), shown := self.storage.shown(name))
         if not isinstance(values, dict):
-            raise ValueError(f"{shown}: holds no object, which fedray writes there: restore it")
+            raise ValueError(f"{shown}: is not a JSON object, as fedray writes it: restore it")
         return values
 
     def write_json(self, name: str, value: Any) -> None:

@@ -13,7 +13,7 @@ from fedray.runs.folder import Progress, RunFolder
 class Retention:
     """`keep`: how many of the newest checkpoints stay beside the best one and the first one.
 
-    `pinned()`: rounds whose checkpoints somebody else names; these and newer ones stay (None: nobody names any).
+    `pinned()`: rounds whose checkpoints a sweep's trial refers to. These and all newer ones stay (None: no sweep).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Retention:
         return held is not None
 
     def _pinned(self) -> set[int]:
-        """The rounds that somebody names, the rounds after them, and the best rounds that these name in turn."""
+        """The pinned rounds, all newer saved rounds, and the best rounds that their checkpoints refer to."""
         pinned = self.pinned()
         if pinned is None:
             return set()

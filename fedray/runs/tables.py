@@ -1,9 +1,9 @@
 """Tables of JSON lines that grow with a run: a file on a disk; parts in a bucket, whose objects cannot grow.
 
-In a bucket the table `metrics.jsonl` is the object of that name and what follows it in `metrics.jsonl.parts/START-END`,
-named by bytes of the table. Of parts that begin at one byte the longest counts, and a part that begins before the end
-of the object does not: a merged part, or a longer object, makes parts void before they are removed. So a reader always
-finds one whole table, and a kill costs nothing.
+In a bucket the table `metrics.jsonl` is the object of that name, followed by the parts `metrics.jsonl.parts/START-END`.
+START and END are byte positions in the table. If several parts begin at one byte, readers take the longest. They ignore
+parts that begin before the end of the object. A writer merges parts, or extends the object, before it removes the old
+parts: a reader finds a whole table at any time, even if the writer is killed.
 """
 
 from __future__ import annotations

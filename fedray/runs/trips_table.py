@@ -48,12 +48,12 @@ def batches(folder: RunFolder) -> Iterator[pa.RecordBatch]:
     while some := list(islice(rows, ROWS)):
         for number, row in enumerate(some, done + 1):
             if not isinstance(row, dict) or any(row.get(name) is None for name in SCHEMA.names):
-                raise ValueError(f"{shown}:{number}: is no row of a trip: remove the line to go on without it")
+                raise ValueError(f"{shown}:{number}: is not a trip: remove the line to go on without it")
         try:
             yield pa.RecordBatch.from_pylist(some, SCHEMA)
         except pa.ArrowException as error:
             lines = f"lines {done + 1:,} to {done + len(some):,}"
-            raise ValueError(f"{shown}: one of {lines} is no row of a trip ({error}): remove that line") from error
+            raise ValueError(f"{shown}: one of {lines} is not a trip ({error}): remove that line") from error
         done += len(some)
 
 
@@ -67,5 +67,5 @@ def read_parquet(file: pa.BufferReader) -> pa.Table:
     source = pq.ParquetFile(file)
     known = [field for field in source.schema_arrow if field in SCHEMA]
     if len(known) < len(SCHEMA):
-        raise pa.ArrowInvalid("it has not the columns of trips")
+        raise pa.ArrowInvalid("columns of trips are missing")
     return source.read(columns=SCHEMA.names)

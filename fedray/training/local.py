@@ -178,7 +178,7 @@ class LocalModel:
         """Switch to training mode, in which frozen running statistics stay as they are."""
         self.flat.model.train()
         if isinstance(self.flat, Row):
-            return nullcontext()  # each call sees to it
+            return nullcontext()  # `Stack._mode` sets the mode for each batched call
         return frozen_statistics(self.flat.model) if self.frozen else nullcontext()
 
     def logits(self, batch: Batch) -> Tensor:
@@ -187,7 +187,7 @@ class LocalModel:
         return outputs
 
     def augmented(self, batch: Batch) -> Batch:
-        """The batch with the task's masks, on the model's device. Masks are made of many tiny steps: on the CPU."""
+        """The batch with the task's masks, on the model's device. Masks take many tiny operations: made on the CPU."""
         return self.task.augment(batch).to(self.device)
 
     def descend(self, loss: Tensor, optimizer: Optimizer) -> float:

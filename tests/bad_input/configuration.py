@@ -129,7 +129,7 @@ CASES = (
     line("download: top-k", "download: topk", LAST, "known kinds: none, half, int8, int4"),
     Case(
         "upload: private updates",
-        "privacy bounds an update before it is encoded",
+        "privacy clips an update before `upload` encodes it",
         command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=poisson upload=int8",
     ),
     Case(
@@ -157,12 +157,12 @@ CASES = (
     line("audit: too few candidates", "audit: {kind: canaries, clients: 3}", LAST, "at least 4, two on each side"),
     Case(
         "audit: directions without a bound",
-        "directions are as long as the bound of privacy.clip: set privacy",
+        "directions are scaled to the bound of privacy.clip: set privacy",
         command=f"{DRY} audit.kind=directions",
     ),
     Case(
         "audit: canaries whose words nobody learns",
-        "makes its own labels, so that a canary's words teach nothing",
+        "trains on its own labels, never on a canary's transcripts",
         command=f"{DRY} algorithm.kind=fednst audit.kind=canaries",
     ),
     Case(

@@ -156,7 +156,7 @@ CASES = (
     ),
     Case(
         "report: trips.jsonl with another row",
-        ("done/trips.jsonl:1", "is no row of a trip"),
+        ("done/trips.jsonl:1", "is not a trip"),
         run(trips__jsonl='{"round": 1}\n'),
         REPORT,
     ),

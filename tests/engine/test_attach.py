@@ -86,7 +86,7 @@ def test_a_folder_does_not_lead_to_another_machine(tmp_path: Path, monkeypatch: 
     for address in ("203.0.113.7:6379", "example.org:6379", "auto", ""):
         folder = prepared(tmp_path, driver_json={"address": address, "host": "elsewhere"})
         with pytest.raises(
-            ValueError, match="its driver was started on elsewhere .* do this on that machine, or set RAY_ADDRESS"
+            ValueError, match="its driver was started on elsewhere, .* run this command on that machine, or set RAY_"
         ):
             attach.find(folder)
 

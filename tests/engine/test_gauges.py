@@ -139,7 +139,7 @@ def test_what_goes_wrong_is_said_once_and_costs_no_run(monkeypatch: pytest.Monke
     told = Gauges("run", said.append)
     told.begin(0, 5)
     told.round(ROW, after(), "dev/wer", [0.5], 0)
-    assert said == ["dashboards show no more of this run: OSError('no agent')"]
+    assert said == ["dashboards no longer show this run: OSError('no agent')"]
 
 
 def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:

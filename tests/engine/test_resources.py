@@ -142,26 +142,26 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
         (
             {"actors": 5},
             [(8, 1)],
-            r"engine\.actors=5 of engine\.gpus_per_client=0\.25: 1 GPU .* for 4 of them: lower either "
-            r"\(gpus_per_client=0\.2 would do\)",
+            r"engine\.actors=5 with engine\.gpus_per_client=0\.25: only 4 actors would fit on 1 GPU: lower one of the "
+            r"two \(gpus_per_client=0\.2 would do\)",
         ),
         (
             {"actors": 3, "gpus_per_client": 0.6},
             [(8, 2)],
-            r"engine\.actors=3 of engine\.gpus_per_client=0\.6: 2 GPUs .* for 2 of them",
+            r"engine\.actors=3 with engine\.gpus_per_client=0\.6: only 2 actors would fit on 2 GPUs",
         ),
         (
             {"actors": 8, "cpus_per_client": 1.0},
             [(8,)],
-            r"engine\.actors=8 of engine\.cpus_per_client=1 need 8 cores, but beside the driver there is "
-            r"room for 7 of them \(8 cores\)",
+            r"engine\.actors=8 with engine\.cpus_per_client=1 needs 8 cores, but only 7 actors would fit beside the "
+            r"driver \(8 cores\)",
         ),
         (
             {"actors": 4, "cpus_per_client": 3.0},
             [(5,), (5,), (5,)],
-            r"engine\.actors=4 .* need 12 cores, but beside the driver there is room for 3 of them "
+            r"engine\.actors=4 .* needs 12 cores, but only 3 actors would fit beside the driver "
             r"\(3 nodes with 15 cores in all; a node has 5 cores at most, and an actor lies on one node\): "
-            r"lower either",
+            r"lower one of the two",
         ),
     ],
 )
@@ -201,13 +201,13 @@ def test_dedicated_has_an_actor_for_every_client() -> None:
             dedicated(),
             machines((4, 1)),
             5,
-            r"dedicated with 5 clients of .*gpus_per_client=0\.25: 1 GPU .* for 4 .* placement: pooled",
+            r"dedicated with 5 clients with .*gpus_per_client=0\.25: only 4 actors .* on 1 GPU: .* placement: pooled",
         ),
         (
             dedicated(cpus_per_client=1.0),
             machines((4,)),
             4,
-            r"dedicated with 4 clients of .* there is room for 3 .* placement: pooled",
+            r"dedicated with 4 clients with .* only 3 actors .* placement: pooled",
         ),
         (
             EngineSettings(actors=11),

@@ -19,15 +19,15 @@ PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=u
 @pytest.mark.parametrize(
     ("config", "overrides", "words"),
     [
-        ("fedavg/keywords", ["audit.kind=directions"], "as long as the bound of privacy.clip: set privacy"),
+        ("fedavg/keywords", ["audit.kind=directions"], "scaled to the bound of privacy.clip: set privacy"),
         (
             "fedavg/keywords",
             ["audit.kind=directions", PRIVATE[0].replace("gaussian", "local"), PRIVATE[1], "cohort.sampling=weighted"],
-            "directions have no utterances",
+            "weighted cohorts are drawn by utterances",
         ),
-        ("fednst/embedded", ["audit.kind=canaries"], "makes its own labels"),
-        ("fednst/baselines/sl", ["audit.kind=speakers"], "trains in one place: nothing is released"),
-        ("fedmem/embedded", ["audit.kind=speakers"], "trains no shared model: nothing is released"),
+        ("fednst/embedded", ["audit.kind=canaries"], "trains on its own labels"),
+        ("fednst/baselines/sl", ["audit.kind=speakers"], "trains in one place, so an audit has no clients"),
+        ("fedmem/embedded", ["audit.kind=speakers"], "trains no shared model, so an audit has no clients"),
         ("fedavg/keywords", ["audit.kind=speakers", "data.own_share=0.1"], "would keep back what a candidate"),
         ("fedavg/keywords", ["audit.kind=speakers", "data.labelled.utterances=0.5"], "a candidate is judged by unlab"),
         (

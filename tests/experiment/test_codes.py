@@ -30,7 +30,7 @@ def test_an_algorithm_that_has_nothing_to_encode(config: str, words: str, sectio
 
 
 def test_a_private_update_is_not_encoded_but_a_private_model_may_be() -> None:
-    assert "privacy bounds an update before it is encoded" in refused("fedavg/keywords", *PRIVATE, "upload=half")
+    assert "privacy clips an update before" in refused("fedavg/keywords", *PRIVATE, "upload=half")
     check_setup(*load("fedavg/keywords", [*PRIVATE, "download=int8"]))
 
 

@@ -42,7 +42,7 @@ def test_a_setting_that_voids_the_guarantee(override: str, words: str) -> None:
     ("config", "words"),
     [
         ("scaffold/embedded", "shares more than the sum of its clients' updates"),
-        ("fedmem/embedded", "shares nothing"),
+        ("fedmem/embedded", "shares no updates"),
         ("fednst/baselines/sl", "trains in one place"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_damaged_file_is_named(
     ("name", "content", "words"),
     [
         ("results.json", '{"seed": {"round": 0}}', "results.json: lacks the scores"),
-        ("results.json", "[]", "results.json: holds no object"),
+        ("results.json", "[]", "results.json: is not a JSON object"),
         ("metrics.jsonl", '{"round": 1}\n7\n', "metrics.jsonl:2: is no row of a round"),
         ("clients.parquet", "PAR1", "clients.parquet: is damaged"),
         ("failures.jsonl", '{"round": 1}\n', "failures.jsonl:1: is no row of a round"),

@@ -203,7 +203,7 @@ def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (run / "trips.parquet").write_text("PAR1")
     assert cli.main(["report", str(run)]) == 2 and "trips.parquet: is damaged" in capsys.readouterr().err
     (run / "trips.parquet").write_bytes((run / "clients.parquet").read_bytes())
-    assert cli.main(["report", str(run)]) == 2 and "has not the columns of trips" in capsys.readouterr().err
+    assert cli.main(["report", str(run)]) == 2 and "columns of trips are missing" in capsys.readouterr().err
     (run / "trips.parquet").unlink()
     assert report.read(run).runs[0].trips.num_rows == len(TRIPS), "from the lines"
     undone = write(tmp_path / "undone", config(), played=0)

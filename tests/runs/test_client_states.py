@@ -70,7 +70,7 @@ def test_a_state_that_is_not_what_was_written_is_named(store: ClientStore) -> No
     assert lost(store, Written(1)) == []
 
     store.storage.write("a/000001.pt", data[:-100] + bytes(100))
-    with pytest.raises(RunError, match=r"a/000001\.pt: is not what was written \(its hash is another\)"):
+    with pytest.raises(RunError, match=r"a/000001\.pt: is not what was written \(its hash differs\)"):
         store.load("a", written)
     assert lost(store, written) == []  # found when it is loaded
 

@@ -40,8 +40,8 @@ def test_in_a_bucket() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("7", r"trips\.jsonl:2: is no row of a trip"),
-        ('{"round": 2}', r"trips\.jsonl:2: is no row of a trip"),
+        ("7", r"trips\.jsonl:2: is not a trip"),
+        ('{"round": 2}', r"trips\.jsonl:2: is not a trip"),
         ("{", r"trips\.jsonl:2: is not a row of JSON"),
     ],
 )
@@ -57,6 +57,6 @@ def test_a_line_that_is_no_trip_is_named(tmp_path: Path, line: str, words: str) 
 def test_values_of_other_types_are_named(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.append(TRIPS, [trip(1, "ann", "phone"), trip(1, "bob", "phone", start_s="soon")])
-    with pytest.raises(ValueError, match=r"trips\.jsonl: one of lines 1 to 2 is no row of a trip"):
+    with pytest.raises(ValueError, match=r"trips\.jsonl: one of lines 1 to 2 is not a trip"):
         trips_table.write(folder)
     assert not (tmp_path / NAME).exists()

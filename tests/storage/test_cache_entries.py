@@ -159,7 +159,7 @@ def test_damage_is_named_and_removed(root: Path, capsys: pytest.CaptureFixture[s
 def test_a_wrong_number_is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["cache", f"{option}={value}"])
-    assert f"{value!r} is not like" in capsys.readouterr().err
+    assert f"{value!r} cannot be read: write it like" in capsys.readouterr().err
 
 
 def test_what_vanishes_while_it_is_listed_is_no_entry(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_dedicated_actors_are_as_many_as_clients() -> None:
 @pytest.mark.parametrize(
     ("engine", "says"),
     [
-        (EngineSettings(actors=8, cpus_per_client=1), "need 8 cores"),
+        (EngineSettings(actors=8, cpus_per_client=1), "needs 8 cores"),
         (EngineSettings(cpus_per_client=3), "asks for 3 cores"),
         (EngineSettings(gpus_per_client=0.5), "Ray sees none"),
     ],

@@ -83,7 +83,7 @@ def test_a_sweep_goes_on_with_its_own_choices(given: list[str], words: str, tmp_
 
 def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(SWEEP, ["engine.actors=8", "engine.cpus_per_client=1"]) == 2
-    assert "engine.actors=8 of engine.cpus_per_client=1 need 8 cores" in capsys.readouterr().err
+    assert "engine.actors=8 with engine.cpus_per_client=1 needs 8 cores" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

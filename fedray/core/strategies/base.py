@@ -58,7 +58,8 @@ class OnePass(Strategy):
 class TwoPhase(Strategy):
     """Weights follow from scalars of the whole cohort.
 
-    The plain mean goes down to the actors that hold the updates, scalars come up, weights go down, the actors fold.
+    The actors that hold the updates receive the plain mean and return scalars of each update (`probe`). The driver
+    turns these into weights (`weigh`), and the actors sum their updates under them.
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A federation with candidates of an audit: those outside are no clients, and their speech is judged all the same."""
+"""A federation with the candidates of an audit. Candidates outside are not clients, but their loss is measured too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose the clients' utterances are, as settings and names decide it before any audio is read."""
+"""Assign utterances to clients, by settings and names alone: no audio is read."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Event:
     """An entry of the log of a run. Numbers count from 0."""
 
     number: int
-    kind: str  # phase | progress | seed | round | warning
+    kind: str  # phase | progress | seed | round | warning | end
     data: dict[str, Any]
 
 

@@ -146,4 +146,4 @@ class Gauges:
             self._made[name].set(value, tags)
         except Exception as error:  # noqa: BLE001 - no dashboard is worth a run
             self._well = False
-            self._warn(f"dashboards show no more of this run: {error!r}")
+            self._warn(f"dashboards no longer show this run: {error!r}")

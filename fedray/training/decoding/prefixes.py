@@ -25,7 +25,7 @@ class PrefixTree:
 
     def __init__(self, settings: DecodeSettings, language_model: LanguageModel | None, lexicon: Lexicon | None) -> None:
         self.settings, self.language_model, self.lexicon = settings, language_model, lexicon
-        # Of the first prefixes: links as in `prefix_loops`, and what the language model adds to their scores.
+        # Of the first prefixes: links as in `kernels/prefixes.py`, and what the language model adds to their scores.
         self.links, self.fused, self.size = np.full((1, COLUMNS), -1, np.int32), np.zeros(1), 1
         self.links[0, LAST] = BLANK
         self.language_states: dict[int, Hashable] = {0: language_model.start()} if language_model else {}

@@ -9,8 +9,8 @@ Two variants need no training. With a radius rho, squared as distances are,
     lambda(q) <- lambda max(0, 1 - d_1 / rho), d_1 the nearest one's distance
 
 The second line is the share of Dai et al. (Simple and Scalable Nearest Neighbor Machine Translation, ICLR 2023), who
-have lambda = 1. `skip_above` asks no memory where the model is sure of its best token; He et al. (Efficient Nearest
-Neighbor Language Models, EMNLP 2021) train a network that decides the same.
+have lambda = 1. `skip_above` skips the look-up where the model's best token has a higher probability; He et al.
+(Efficient Nearest Neighbor Language Models, EMNLP 2021) train a network that decides the same.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Retrieval:
     share: float  # lambda, the memory's share of the distribution
     temperature: float
     radius: float | None = None  # rho, a squared distance; None: all k neighbours count, with the same lambda
-    skip_above: float = 1.0  # a probability of the model's best token, above which the memory is not asked
+    skip_above: float = 1.0  # a probability of the model's best token, above which the look-up is skipped
 
     @property
     def lead(self) -> float:
@@ -66,7 +66,7 @@ class Retrieval:
         return (1 - nearest / self.radius).clamp(min=0)
 
     def unsure(self, probability: Tensor) -> Tensor:
-        """Where the memory is asked, bool [...], from the probability of the model's best token."""
+        """Where the memory is looked up, bool [...]. `probability`: of the model's best token, [...]."""
         return (probability <= self.skip_above) | (self.skip_above == 1)
 
     def __str__(self) -> str:
