@@ -52,7 +52,7 @@ def steps(clock: Clock, load: Load = LOAD) -> Iterator[Step]:
     """Steps without an end. Clients report one example and a loss that falls."""
     state, number = clock.start(), 0
     while True:
-        step, state = clock.play(state, number, lambda client, first: load, frozenset())
+        step, state = clock.simulate(state, number, lambda client, first: load, frozenset())
         reports = {trip.client: {"examples": 1.0, "loss": 1 / (1 + number)} for trip in step.arrived}
         state = clock.heard(state, step, reports)
         yield step

@@ -143,7 +143,7 @@ class FedSTAR(FederatedSGD):
 
     def labels(self, data: Utterances) -> Positions:
         """Class numbers of the labelled clips, -1 elsewhere, [len(data)]."""
-        labels, labelled = np.full(len(data), -1), np.setdiff1d(np.arange(len(data)), data.unlabelled)
+        labels, labelled = np.full(len(data), -1), data.labelled_positions
         labels[labelled] = self.task.targets(data.take(labelled))
         return labels
 
@@ -172,8 +172,7 @@ def paired_batches(
     labelled ones.
     """
     generator = np.random.default_rng(seed)
-    unlabelled = data.unlabelled
-    labelled = np.setdiff1d(np.arange(len(data)), unlabelled)
+    unlabelled, labelled = data.unlabelled, data.labelled_positions
     stream = _repeated(labelled, generator)
     for _ in range(settings.epochs):
         order = generator.permutation(unlabelled if len(unlabelled) else labelled)

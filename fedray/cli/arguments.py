@@ -80,8 +80,8 @@ def _add_runs(commands: Commands) -> None:
         action="store_true",
         help="go on although packages, code, processor or config.yaml have changed; the report says so",
     )
-    for played in (run, resume):
-        played.add_argument(
+    for parser in (run, resume):
+        parser.add_argument(
             "--detach", action="store_true", help="return once the run has started; the run outlives this terminal"
         )
 

@@ -105,8 +105,8 @@ def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
         if not len(spoken := inspection.words(manifest)):
             continue
         new = "" if name == source else f"{100 * (1 - pc.mean(pc.is_in(spoken, value_set=known)).as_py()):.1f} %"
-        distinct, letters = pc.count_distinct(spoken).as_py(), len(inspection.characters(manifest))
-        table.add_row(rich_text(name), f"{len(spoken):,}", f"{distinct:,}", f"{letters:,}", new)
+        distinct, characters = pc.count_distinct(spoken).as_py(), len(inspection.characters(manifest))
+        table.add_row(rich_text(name), f"{len(spoken):,}", f"{distinct:,}", f"{characters:,}", new)
     return table
 
 

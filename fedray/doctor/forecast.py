@@ -13,7 +13,7 @@ from fedray.core.devices.trips import SECOND
 from fedray.core.types import FederatedData
 from fedray.engine import cohort as cohorts
 from fedray.engine.settings import CohortSettings
-from fedray.experiment.rehearsal import Work, played
+from fedray.experiment.rehearsal import Work, simulated
 
 HOUR = 3600.0  # seconds
 
@@ -45,7 +45,7 @@ def by_clock(
     utterances = np.array([data.cost(client) for client in ids], np.float64)
     work = Work(down, first, up, algorithm.passes(), algorithm.prepare_passes, utterances)
     spent = wasted = energy = 0.0
-    for step in played(clock, work, rounds):
+    for step in simulated(clock, work, rounds):
         for trip in step.decided():
             seconds = sum(trip.spent())
             spent += seconds

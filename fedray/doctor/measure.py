@@ -26,7 +26,7 @@ from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
 from fedray.engine.plan import Plan
 from fedray.engine.resources import Share
-from fedray.engine.work import Program
+from fedray.engine.work import Program, asset_bytes
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 
@@ -169,7 +169,7 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         final=final,
         up=max(lane.result.up_bytes for lane in lanes),
         down=posted.bytes,
-        assets=sum(int(getattr(asset, "nbytes", 0)) for asset in assets.values()),
+        assets=asset_bytes(assets),
         state=_bytes(folder, "states") // max(1, states),
         prepares=any(lane.result.prepared for lane in lanes),
         checkpoint=checkpoint,
@@ -209,8 +209,8 @@ def _clients(
         chosen = [cohort[(turn * len(actors) + number) % len(cohort)] for number in range(len(actors))]
         lanes = [Lane(number, 0, ((client, None),)) for number, client in enumerate(chosen)]
         pairs = zip(actors, lanes, strict=True)
-        played = _get([actor.timed.remote(TrainLane(lane), received, received) for actor, lane in pairs])
-        for client, (result, seconds) in zip(chosen, played, strict=True):
+        results = _get([actor.timed.remote(TrainLane(lane), received, received) for actor, lane in pairs])
+        for client, (result, seconds) in zip(chosen, results, strict=True):
             if result.failures:
                 raise RunError(f"client {client} fails: {result.failures[0].reason}\n{result.failures[0].traceback}")
             (warm if turn else cold).append(Played(client, result, seconds))
@@ -221,12 +221,12 @@ def _clients(
 def _server(actors: Sequence[ActorHandle], received: ObjectRef) -> tuple[Update | None, float, int]:
     """The server's update of a round, its seconds per utterance, and its number of utterances."""
     _get([actor.timed.remote(ServerTrain(0), received) for actor in actors])
-    played = _get([actor.timed.remote(ServerTrain(0), received) for actor in actors])
-    update = played[0][0]
+    results = _get([actor.timed.remote(ServerTrain(0), received) for actor in actors])
+    update = results[0][0]
     if update is None:
         return None, 0.0, 0
     examples = int(update.report["examples"])
-    return update, statistics.mean(seconds for _, seconds in played) / examples, examples
+    return update, statistics.mean(seconds for _, seconds in results) / examples, examples
 
 
 def _scores(actors: Sequence[ActorHandle], data: FederatedData, received: ObjectRef) -> tuple[float, dict[str, float]]:

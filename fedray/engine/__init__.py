@@ -2,7 +2,7 @@
 
 The way of an update, from the round to the gradient step:
 
-1. `play.Play.round` runs one round, records it and commits it. It asks for the round's outcome:
+1. `run_loop.RunLoop.round` runs one round, records it and commits it. It asks for the round's outcome:
 2. `rounds.Rounds.train` draws the cohort, cuts it into lanes and puts the broadcast into Ray's object store. Each lane
    becomes a job:
 3. `pool.Pool.run` leases client actors to jobs, one job an actor, and runs the jobs of a dead actor again.

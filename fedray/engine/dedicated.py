@@ -13,23 +13,23 @@ from fedray.engine.lane_training import GatherLane, TrainClient, TrainLane
 from fedray.engine.lanes import LaneResult
 from fedray.engine.pool import Pool
 
-Trained = LaneResult | Update | None
+RoundJobResult = LaneResult | Update | None
 
 
 def train_dedicated(
     pool: Pool,
-    jobs: Mapping[Hashable, Job[Trained]],
+    jobs: Mapping[Hashable, Job[RoundJobResult]],
     slots: Mapping[str, int],
     cost: Callable[[str], float],
     markers: Path,
-) -> dict[Hashable, Trained]:
+) -> dict[Hashable, RoundJobResult]:
     """The results of `jobs`, whose lanes are trained client by client, each on the client's actor.
 
     The actor of a lane's first client folds the lane's updates, in lane order, and holds them where the strategy must
     see the whole cohort: `pool.where` names that actor. `slots`: client -> place of its actor in the pool.
     """
     lanes = {key: job for key, job in jobs.items() if isinstance(job, TrainLane)}
-    single: dict[Hashable, Job[Trained | tuple[Reference, LaneResult]]] = {
+    single: dict[Hashable, Job[RoundJobResult | tuple[Reference, LaneResult]]] = {
         key: job for key, job in jobs.items() if key not in lanes
     }
     for key, job in lanes.items():
@@ -51,7 +51,7 @@ def train_dedicated(
         gathering[key] = GatherLane(job.lane, inputs=tuple(updates), slot=slots[job.lane.clients[0][0]])
     for key, total in pool.run(gathering).items():
         results[key].partial.updates = total
-    found: dict[Hashable, Trained] = dict(results)
+    found: dict[Hashable, RoundJobResult] = dict(results)
     for key in jobs.keys() - lanes.keys():
         other = trained[key]
         assert not isinstance(other, tuple)

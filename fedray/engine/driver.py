@@ -19,7 +19,7 @@ from typing import Any
 import ray
 import torch
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine.actors import ClientActor
@@ -27,15 +27,16 @@ from fedray.engine.deaths import Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.holding import scratch
 from fedray.engine.jobs import Init
+from fedray.engine.nodes import on_this_node
 from fedray.engine.plan import Plan
-from fedray.engine.play import Play
 from fedray.engine.pool import Pool, Stopped, Wish
 from fedray.engine.resources import DRIVER_CPUS, Share
 from fedray.engine.rounds import Rounds
+from fedray.engine.run_loop import RunLoop
 from fedray.engine.telemetry.events import Event, Events
 from fedray.engine.telemetry.trackers import Card, Nothing, Tracker
 from fedray.engine.telemetry.tracking import Tracking
-from fedray.engine.work import Program
+from fedray.engine.work import Program, asset_bytes
 from fedray.runs.folder import BEFORE, RunFolder
 
 NAMESPACE = "fedray"
@@ -121,18 +122,18 @@ class Driver:
         mine = self.assignment
         tracking = Tracking(mine.tracker, mine.card or Card(mine.name), self.folder, self._warn)
         wish, pinned = lambda: self._wish, lambda: self._pinned
-        play = Play(mine.name, mine.program, mine.plan, self.folder, self.note, wish, tracking, pinned)
+        loop = RunLoop(mine.name, mine.program, mine.plan, self.folder, self.note, wish, tracking, pinned)
         try:
             self._open()
             with self._actors() as (pool, rounds):
                 if mine.plan.privacy is not None and mine.plan.privacy.guarantee is not None:
                     self.note("phase", {"text": mine.plan.privacy.guarantee.words()})
-                results = play.run(pool, rounds)
+                results = loop.run(pool, rounds)
             tracking.close("stopped" if "stopped" in results else "finished", results)
             return results
         except Stopped:
             tracking.close("stopped")
-            return play.stopped()
+            return loop.stopped()
         except Exception:  # of any kind: its traceback goes to the run folder
             self._keep("error.txt", traceback.format_exc())
             tracking.close("failed")
@@ -147,9 +148,8 @@ class Driver:
         pool = None
         try:
             pool = self._pool = self._start_pool(run)
-            asset_bytes = sum(int(getattr(asset, "nbytes", 0)) for asset in self.assignment.assets.values())
             program, plan = self.assignment.program, self.assignment.plan
-            yield pool, Rounds(program, plan, pool, scratch(run), asset_bytes, self.note)
+            yield pool, Rounds(program, plan, pool, scratch(run), asset_bytes(self.assignment.assets), self.note)
         finally:
             if pool is not None:
                 self._pool = None
@@ -223,9 +223,7 @@ def bundle(group: PlacementGroup | None, index: int) -> Any:
 
 def start(assignment: Assignment, detached: bool = False) -> Any:
     """Start a driver actor on this node or in its bundle. `detached`: the driver outlives this process."""
-    here = bundle(assignment.group, DRIVER_BUNDLE) or NodeAffinitySchedulingStrategy(
-        ray.get_runtime_context().get_node_id(), soft=False
-    )
+    here = bundle(assignment.group, DRIVER_BUNDLE) or on_this_node()
     life = {"lifetime": "detached"} if detached else {}
     place = RunFolder(assignment.folder).place
     remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)

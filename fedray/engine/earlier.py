@@ -11,7 +11,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
 from fedray.core.types import Broadcast
 from fedray.engine.downlink import Posted
-from fedray.engine.work import States
+from fedray.engine.work import StateStore
 from fedray.runs.client_states import MODELS, Written
 
 
@@ -21,7 +21,7 @@ class EarlierModels:
     Only what travels is kept: what no round changes is taken from the newest broadcast.
     """
 
-    def __init__(self, states: States, algorithm: Algorithm, code: Code) -> None:
+    def __init__(self, states: StateStore, algorithm: Algorithm, code: Code) -> None:
         self._states, self._algorithm, self._code = states, algorithm, code
         self._broadcasts: dict[int, Broadcast] = {}
         self._posted: dict[int, Posted] = {}

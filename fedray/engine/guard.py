@@ -28,10 +28,6 @@ class Guard:
     seed: int  # of the run
     round: int
 
-    def held_to(self, layers: Sequence[Layer]) -> Guarded:
-        """The guard of an actor. `layers`: the algorithm's."""
-        return Guarded(self, layers)
-
 
 class Guarded:
     """A guard with what it computes once a lane."""

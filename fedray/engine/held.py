@@ -139,4 +139,4 @@ class HeldUpdates:
             }
             parts = self.pool.run(reading)
             inputs = {span: tuple(parts[lane, span][0] for lane in self.holders) for span in wave}
-            yield from self.pool.run({span: job.on(*inputs[span]) for span in wave}).values()
+            yield from self.pool.run({span: job.with_inputs(*inputs[span]) for span in wave}).values()

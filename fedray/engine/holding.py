@@ -12,7 +12,7 @@ import numpy as np
 from filelock import FileLock
 
 from fedray.core.types import RunError, State, Vector
-from fedray.engine.work import States
+from fedray.engine.work import StateStore
 from fedray.runs.client_states import Written
 from fedray.storage import serialize, temporary
 from fedray.storage.temporary import private
@@ -113,7 +113,7 @@ class Holder:
 class DedicatedStates:
     """The states of a dedicated actor's client: the newest is kept in memory, so it is not read again."""
 
-    def __init__(self, store: States) -> None:
+    def __init__(self, store: StateStore) -> None:
         self._store = store
         self._newest: dict[str, tuple[Written, State]] = {}
 

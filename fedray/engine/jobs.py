@@ -63,7 +63,7 @@ class Job(ABC, Generic[Result_co]):
     def run(self, place: Workplace, *inputs: Any) -> Result_co:
         """Run on an actor."""
 
-    def on(self, *inputs: Any) -> Self:
+    def with_inputs(self, *inputs: Any) -> Self:
         """This job with these inputs."""
         return replace(self, inputs=inputs)
 

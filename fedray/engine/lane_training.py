@@ -23,6 +23,7 @@ from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State,
 from fedray.engine import personal
 from fedray.engine.aggregation import Take, aggregation_of
 from fedray.engine.deaths import Death, doom
+from fedray.engine.guard import Guarded
 from fedray.engine.jobs import Job, Reference, Result_co, Workplace
 from fedray.engine.lanes import Failure, Lane, LaneResult
 from fedray.engine.soundness import check_update, sizes
@@ -140,7 +141,7 @@ class LaneBook:
         self._out: list[tuple[Client, State | None]] = []  # in training, with the states prepared for them just now
         self._since = time.perf_counter()  # when the current phase began
         self._uplink = Uplink(place.program, lane, received)
-        self._guard = lane.guard.held_to(place.layers) if lane.guard is not None else None
+        self._guard = Guarded(lane.guard, place.layers) if lane.guard is not None else None
         algorithm = place.program.algorithm
         tensors = None if algorithm.overrides("server_receive") else algorithm.tensors()
         self._weights = None if tensors is None else sum(tensors)  # of a delta; running statistics follow

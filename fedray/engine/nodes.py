@@ -44,6 +44,11 @@ def kills_in(vmstat: str) -> int:
     return next((int(line.split()[1]) for line in vmstat.splitlines() if line.startswith("oom_kill ")), 0)
 
 
+def on_this_node() -> NodeAffinitySchedulingStrategy:
+    """Has Ray start an actor or a task on the node of this process."""
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
 def _is_here(node: str) -> bool:
     return node == str(ray.get_runtime_context().get_node_id())
 

@@ -9,7 +9,7 @@ from fedray.core.sums import PartialSum
 from fedray.core.types import Update
 from fedray.engine.aggregation import Aggregate
 from fedray.engine.lanes import PHASES, Failure, Lane, LaneResult
-from fedray.engine.virtual import Passed
+from fedray.engine.virtual import SimulatedRound
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Draw:
     chosen: Sequence[str]  # all of them get the broadcast
     lanes: Sequence[Lane]  # of those that answer
     canaries: Sequence[str] = ()  # those that answer, of an audit by directions: they are in no lane
-    passed: Passed | None = None  # with `devices`: what the clock has simulated
+    simulated: SimulatedRound | None = None  # with `devices`: what the clock has simulated
 
     @property
     def lost(self) -> bool:
         """Whether too few clients arrive in time, so that the round changes nothing."""
-        return self.passed is not None and not self.passed.step.complete
+        return self.simulated is not None and not self.simulated.step.complete
 
 
 @dataclass
@@ -40,14 +40,14 @@ class Outcome:
     down_bytes: int
     settings: Mapping[str, float]  # of the broadcast
     canaries: Sequence[str] = ()  # of an audit by directions
-    passed: Passed | None = None  # with `devices`: what the clock has simulated
+    simulated: SimulatedRound | None = None  # with `devices`: what the clock has simulated
     private: dict[str, float] = field(default_factory=dict)  # bounds of the next private round, for `Progress`
     private_row: Mapping[str, float] = field(default_factory=dict)  # what the round's row says of its privacy
 
     @property
     def lost(self) -> bool:
         """Whether too few clients arrived in time, so that the round changes nothing."""
-        return self.passed is not None and not self.passed.step.complete
+        return self.simulated is not None and not self.simulated.step.complete
 
     @property
     def failures(self) -> list[Failure]:

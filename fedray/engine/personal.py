@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # an actor scores without Ray
     from fedray.engine.pool import Pool
 
 PIECE = 8  # clients a job; never from the hardware
-States = Sequence[tuple[str, Written | None]]  # clients with the names of their states
+ClientsWithState = Sequence[tuple[str, Written | None]]  # clients with the names of their states
 Scores = Mapping[str, Evaluation]  # by split
 
 
@@ -69,7 +69,7 @@ class EvaluatePersonal(Job[list[Scored]]):
     for each utterance.
     """
 
-    clients: States
+    clients: ClientsWithState
     round: int
     splits: Sequence[str]
     utterances: int | None
@@ -104,7 +104,7 @@ class EvaluatePersonal(Job[list[Scored]]):
 
 def evaluate_all(
     pool: Pool,
-    clients: States,
+    clients: ClientsWithState,
     round: int,
     broadcast: Reference,
     splits: Sequence[str],

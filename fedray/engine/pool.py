@@ -207,7 +207,7 @@ class Pool:
     def _send(self, number: int, key: Key, job: Job[Result]) -> tuple[Reference, Flight[Key, Result]]:
         """Start a job on an idle actor: the reference to the driver's result, and the flight."""
         self.crew.idle.remove(number)
-        actor, bare = self.crew.actors[number], job.on()  # Ray fetches its inputs first: they are arguments
+        actor, bare = self.crew.actors[number], job.with_inputs()  # Ray fetches its inputs first: they are arguments
         if job.keeps:
             kept, told = actor.handle.run.options(num_returns=2).remote(bare, *job.inputs)
         else:

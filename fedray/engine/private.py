@@ -18,7 +18,7 @@ from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.mechanism import Gathered, Mechanism
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Broadcast, Layer, RunError
-from fedray.engine.guard import Guard
+from fedray.engine.guard import Guard, Guarded
 from fedray.engine.lanes import LaneResult
 from fedray.engine.outcome import Outcome
 from fedray.engine.soundness import sizes
@@ -36,7 +36,7 @@ class PrivateRounds:
 
     def guard(self, progress: Progress, broadcast: Broadcast, cohort: int) -> Guard:
         """What the lanes of the next round, of `cohort` clients, hold to."""
-        clipping, mechanism = self._cut(broadcast), self._mechanism(progress)
+        clipping, mechanism = self._clipping_for(broadcast), self._mechanism(progress)
         bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
         try:
             mechanism.simulated_noise(len(bounds))
@@ -59,7 +59,7 @@ class PrivateRounds:
         if not outcome.canaries:
             return
         guard = self.guard(progress, broadcast, outcome.cohort)
-        guarded = guard.held_to(self.layers)
+        guarded = Guarded(guard, self.layers)
         bound, flags = float(np.sqrt(np.square(guard.bounds).sum())), list[Flags]()
         for name in outcome.canaries:
             update = audits.sent(name, guard.size, bound, self.seed)
@@ -70,7 +70,7 @@ class PrivateRounds:
 
     def size(self, broadcast: Broadcast) -> int:
         """The numbers of an update."""
-        return self._cut(broadcast).size
+        return self._clipping_for(broadcast).size
 
     def claimed(self, progress: Progress) -> float | None:
         """The epsilon of the run as simulated, whatever `as_if` says; None: no account, or no end of it."""
@@ -80,7 +80,7 @@ class PrivateRounds:
 
     def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
         """Put the mean with noise in the place of the plain mean. Noise is released even where nobody answered."""
-        clipping = self._cut(broadcast)
+        clipping = self._clipping_for(broadcast)
         bounds = self._bounds(progress, clipping)
         counts = [lane.clipped for lane in outcome.lanes if lane.clipped is not None]
         clipped = reduce(add, counts, np.zeros(len(bounds), np.int64))
@@ -110,7 +110,7 @@ class PrivateRounds:
         spent = math.inf if guarantee is None else guarantee.claimed.epsilon(progress.round + 1)
         return {"privacy/epsilon": spent} if math.isfinite(spent) else {}
 
-    def _cut(self, broadcast: Broadcast) -> Clipping:
+    def _clipping_for(self, broadcast: Broadcast) -> Clipping:
         if self._clipping is None:
             size = min(sizes(self.layers, broadcast))  # without what no round changes
             self._clipping = Clipping(self.mechanism.settings.clip, self.layers, size)

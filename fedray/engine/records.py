@@ -38,9 +38,9 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     totals["down_bytes"] += outcome.down_bytes
     totals["failed"] += len(outcome.failures)
     after_round = Progress(state, done, clients, totals, progress.best, outcome.private)
-    if outcome.passed is not None:
-        totals |= outcome.passed.totals
-        after_round.clock = outcome.passed.state.arrays()
+    if outcome.simulated is not None:
+        totals |= outcome.simulated.totals
+        after_round.clock = outcome.simulated.state.arrays()
     return after_round, superseded
 
 

@@ -65,7 +65,7 @@ def share(
         actors = asked
         name = f"engine.placement: dedicated with {actors:,} clients" if dedicated else f"engine.actors={actors}"
         _check_memory(name, actors, nodes, rooms(cpus or 0), dedicated, each)
-        _check_places(name, actors, nodes, places, cpus, gpus)
+        _check_places(name, actors, nodes, places, cpus, gpus, dedicated)
     elif gpus or cpus:
         actors = places(cpus or 0)
         if not actors:
@@ -176,12 +176,18 @@ def _check_memory(
 
 
 def _check_places(
-    name: str, actors: int, nodes: Sequence[Node], places: Callable[[int], int], cpus: int | None, gpus: int
+    name: str,
+    actors: int,
+    nodes: Sequence[Node],
+    places: Callable[[int], int],
+    cpus: int | None,
+    gpus: int,
+    dedicated: bool,
 ) -> None:
     cpus = cpus or 0
     if actors <= places(cpus):
         return
-    pooled = ", or have a few actors train them with placement: pooled" if name.startswith("engine.placement") else ""
+    pooled = ", or have a few actors train them with placement: pooled" if dedicated else ""
     if actors > places(0):
         count = sum(math.floor(node.gpus) for node in nodes)
         smaller = UNIT // math.ceil(actors / count) / UNIT

@@ -17,7 +17,7 @@ from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
 from fedray.engine import cohort as cohorts
 from fedray.engine.aggregation import Aggregate, TrainedLanes, aggregation_of
-from fedray.engine.dedicated import Trained, train_dedicated
+from fedray.engine.dedicated import RoundJobResult, train_dedicated
 from fedray.engine.downlink import Posted
 from fedray.engine.earlier import EarlierModels
 from fedray.engine.jobs import Evaluate, Job, Reference, ServerFinish, ServerTrain
@@ -110,11 +110,11 @@ class Rounds:
     def train(self, progress: Progress) -> Outcome:
         """One round on `progress.state`, without changing it."""
         t, draw = progress.round, self._draw(progress)
-        results, holders = dict[Hashable, Trained](), dict[Hashable, int]()
+        results, holders = dict[Hashable, RoundJobResult](), dict[Hashable, int]()
 
         def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
             posted = self.put(progress.state, t)
-            jobs: dict[Hashable, Job[Trained]] = {lane.number: self._job(lane, posted) for lane in draw.lanes}
+            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self._job(lane, posted) for lane in draw.lanes}
             if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
@@ -133,12 +133,12 @@ class Rounds:
         assert server is None or isinstance(server, Update)
         answered = sum(len(lane.clients) for lane in draw.lanes) + len(draw.canaries)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
-        passed, ended = draw.passed, len(draw.chosen)
-        if self.virtual is not None and passed is not None:
-            passed = self.virtual.done(passed, progress, lanes)
-            ended = len(passed.trips)
+        simulated, ended = draw.simulated, len(draw.chosen)
+        if self.virtual is not None and simulated is not None:
+            simulated = self.virtual.done(simulated, progress, lanes)
+            ended = len(simulated.trips)
         dropped = ended - answered
-        return Outcome(partial, aggregate, lanes, server, ended, dropped, down, settings, draw.canaries, passed)
+        return Outcome(partial, aggregate, lanes, server, ended, dropped, down, settings, draw.canaries, simulated)
 
     def _draw(self, progress: Progress) -> Draw:
         """The cohort of a round, and the lanes of the clients that answer."""
@@ -159,12 +159,12 @@ class Rounds:
         """The clients that start under the clock, and the lanes of those that arrive: each trains from one model."""
         posted, prepares = self.put(progress.state, progress.round), self.algorithm.overrides("client_prepare")
         first = 4 * posted.broadcast.constant + self._to_prepare(progress.round) * prepares
-        passed = virtual.play(progress, posted.broadcast, posted.bytes, first)
+        simulated = virtual.simulate(progress, posted.broadcast, posted.bytes, first)
         lanes: list[Lane] = []
-        for group in virtual.groups(passed.step):
+        for group in virtual.groups(simulated.step):
             cut = self._lanes(progress, group.clients, len(lanes))
             lanes += [replace(lane, model=group.model, factor=group.factor, work=group.work) for lane in cut]
-        return Draw([virtual.ids[trip.client] for trip in passed.step.begun], lanes, passed=passed)
+        return Draw([virtual.ids[trip.client] for trip in simulated.step.begun], lanes, simulated=simulated)
 
     def _lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
         """These clients, cut into lanes; `number`: of the first lane."""
@@ -182,7 +182,9 @@ class Rounds:
         posted = newest if lane.trains_from == lane.round else self.earlier.posted(lane.trains_from)
         return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
 
-    def _stands(self, key: Hashable, results: Mapping[Hashable, Trained], holders: Mapping[Hashable, int]) -> bool:
+    def _stands(
+        self, key: Hashable, results: Mapping[Hashable, RoundJobResult], holders: Mapping[Hashable, int]
+    ) -> bool:
         """Whether a job's result is usable: it is there, and an actor that holds its updates still lives."""
         return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
 
@@ -279,8 +281,8 @@ class Rounds:
     ) -> tuple[Progress, list[tuple[str, int]]]:
         """The progress after the round, and the versions of client states (client, version) that it supersedes."""
         after, superseded = record(progress, outcome, state)
-        if outcome.passed is not None:
-            t, needed = progress.round, under_way(outcome.passed.state)
+        if outcome.simulated is not None:
+            t, needed = progress.round, under_way(outcome.simulated.state)
             after.models = self.earlier.keep(needed, self.put(progress.state, t), t, progress.models)
         return after, superseded
 

@@ -19,11 +19,11 @@ from typing import Any
 import ray
 from ray import cloudpickle
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
+from fedray.engine.nodes import on_this_node
 from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.resources import Node
 from fedray.engine.telemetry.events import Event
@@ -129,8 +129,7 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
     On all cores of this machine only: the files are those of its cache, which other machines may not see.
     """
     connect()
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    call = _call.options(scheduling_strategy=here)
+    call = _call.options(scheduling_strategy=on_this_node())
     ahead = 2 * int(sum(node.cpus for node in resources() if node.driver)) + 2
     shared = ray.put(function)
     queue = iter(items)
@@ -152,8 +151,7 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
 
 def beside(function: Callable[[], Any]) -> None:
     """Call `function` in another process of this machine, for which nobody waits: it may only save time."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    _call.options(scheduling_strategy=here, num_cpus=0, max_retries=0).remote(lambda _: function(), None)
+    _call.options(scheduling_strategy=on_this_node(), num_cpus=0, max_retries=0).remote(lambda _: function(), None)
 
 
 def cause_of(error: RayTaskError) -> Exception:

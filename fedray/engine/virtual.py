@@ -36,7 +36,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Passed:
+class SimulatedRound:
     """What the clock has simulated in a round."""
 
     step: Step
@@ -53,7 +53,7 @@ class VirtualRounds:
         self.clock, self.program, self.ids = clock, program, program.data.client_ids()
         self._link = Link(program.upload.code, program.algorithm.tensors())
 
-    def play(self, progress: Progress, broadcast: Broadcast, down: int, first: int) -> Passed:
+    def simulate(self, progress: Progress, broadcast: Broadcast, down: int, first: int) -> SimulatedRound:
         """The next round. RunError: nobody is available for days.
 
         `down`: bytes of the broadcast; `first`: bytes that a client gets once, before its first trip.
@@ -67,10 +67,10 @@ class VirtualRounds:
 
         state = ClockState.of(progress.clock) if progress.clock else self.clock.start()
         try:
-            step, after = self.clock.play(state, progress.round, load, Seen(self.ids, progress))
+            step, after = self.clock.simulate(state, progress.round, load, Seen(self.ids, progress))
         except ValueError as error:
             raise RunError(str(error)) from error
-        return Passed(step, after)
+        return SimulatedRound(step, after)
 
     def groups(self, step: Step) -> Iterator[Group]:
         """The clients that are trained, by the model that they start from, the oldest first."""
@@ -81,11 +81,11 @@ class VirtualRounds:
             work = {client: trip.work for client, trip in zip(clients, group, strict=True) if trip.work < 1}
             yield Group(model, clients, np.float32(self.clock.factor(step, group[0])), work)
 
-    def done(self, passed: Passed, progress: Progress, lanes: Sequence[LaneResult]) -> Passed:
+    def done(self, simulated: SimulatedRound, progress: Progress, lanes: Sequence[LaneResult]) -> SimulatedRound:
         """The round with its row and its trips, and the clock after what the clients have reported."""
-        step, place = passed.step, {self.ids[trip.client]: trip.client for trip in passed.step.arrived}
+        step, place = simulated.step, {self.ids[trip.client]: trip.client for trip in simulated.step.arrived}
         reports = {place[client]: report for lane in lanes for client, report in lane.reports.items()}
-        state = self.clock.heard(passed.state, step, reports)
+        state = self.clock.heard(simulated.state, step, reports)
         failed = {place[failure.client] for lane in lanes for failure in lane.failures}
         trips = [self._trip(trip, step, failed) for trip in sorted(step.decided())]
         totals = {name: progress.totals.get(name, 0.0) for name in TOTALS}
@@ -104,7 +104,7 @@ class VirtualRounds:
             "virtual/staleness": float(np.mean(behind)) if behind else None,
             "virtual/staleness_most": max(behind, default=None),
         }
-        return Passed(step, state, row | scalars(state, totals), totals, trips)
+        return SimulatedRound(step, state, row | scalars(state, totals), totals, trips)
 
     def finish(self, folder: RunFolder) -> dict[str, Any]:
         """Write trips.parquet. Returns for results.json how many clients have devices of each class."""

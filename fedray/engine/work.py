@@ -20,7 +20,12 @@ from fedray.storage import serialize
 from fedray.storage.cache import fetch, share, touch, use
 
 
-class States(Protocol):
+def asset_bytes(assets: Mapping[str, Any]) -> int:
+    """The bytes of a run's assets; what tells no size counts nothing."""
+    return sum(int(getattr(asset, "nbytes", 0)) for asset in assets.values())
+
+
+class StateStore(Protocol):
     """A store of client states in versions."""
 
     def load(self, client: str, written: Written) -> State: ...
@@ -35,7 +40,7 @@ class Program:
     algorithm: Algorithm
     data: FederatedData
     seed: int
-    states: States
+    states: StateStore
     init_cache: Path | None = None  # of theta_0, shared between runs
     prepare_cache: Path | None = None  # of prepared client states, shared between runs
     upload: Upload = NoUpload()  # how clients encode their updates

@@ -24,7 +24,7 @@ from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock
-from fedray.experiment.private import mechanism
+from fedray.experiment.private import averages_statistics, mechanism
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
 from fedray.storage.cache import cache_root
@@ -86,10 +86,7 @@ def check_statistics(config: Config, algorithm: Algorithm) -> None:
     An update of a variance counts from the model that its client got. Added to a later model, several such updates make
     it negative, and the model's outputs NaN.
     """
-    if not isinstance(config.clock, BufferedClock) or getattr(config.algorithm.settings, "buffers", "") != "averaged":
-        return
-    layout = algorithm.task.layout
-    if layout.moving > layout.trainable:
+    if isinstance(config.clock, BufferedClock) and averages_statistics(config, algorithm):
         raise ValueError(
             f"clock.kind=buffered cannot average the running statistics of batch norm, which model.kind "
             f"{config.model.kind} has: set algorithm.buffers=frozen"

@@ -39,7 +39,7 @@ T = TypeVar("T")
 NAME_BYTES = 200  # of a run; file systems allow 255, and a time follows
 Given = str | os.PathLike[str] | Mapping[str, Any]  # a YAML file, a shipped name, or a mapping
 
-MOVED = {  # keys of earlier versions, which config.yaml of an old run folder may have -> their names now
+RENAMED = {  # keys of earlier versions, which config.yaml of an old run folder may have -> their names now
     "evaluation.own_every": "evaluation.personal_every",
     "evaluation.own_utterances": "evaluation.personal_utterances",
     "evaluation.own_final": "evaluation.personal_final",
@@ -104,14 +104,14 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
         if isinstance(config, Mapping)
         else sources.read(shipped.locate("configs", config), overrides)
     )
-    check_moved(source)
+    check_renamed(source)
     _import(source, folder or Path.cwd())
     return schema.build(cls, source), source
 
 
-def check_moved(source: Source) -> None:
+def check_renamed(source: Source) -> None:
     """ConfigError names every key that has another name in this version, and its new name."""
-    moved = {old: new for old, new in MOVED.items() if schema.has(source.values, old)}
+    moved = {old: new for old, new in RENAMED.items() if schema.has(source.values, old)}
     if moved:
         told = ", ".join(f"{old} is now {new}" for old, new in moved.items())
         raise ConfigError(f"{source.where(next(iter(moved)))}: {told}: rename the key{'s' if len(moved) > 1 else ''}")

@@ -11,12 +11,11 @@ from typing import Any
 import ray
 
 import fedray
-from fedray.config.schema import plain
+from fedray.config.schema import dotted, plain
 from fedray.core import environment
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import session
 from fedray.engine.resources import Share
-from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
 from fedray.experiment.cache_keys import ROOMS, code_version, source_of
 from fedray.experiment.config import Config

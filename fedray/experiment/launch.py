@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from ray.util.placement_group import PlacementGroup
 
-from fedray.config.schema import plain
+from fedray.config.schema import dotted, plain
 from fedray.config.source import Source, as_yaml
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
@@ -22,7 +22,6 @@ from fedray.engine.driver import Assignment
 from fedray.engine.plan import Plan
 from fedray.engine.resources import Share, share
 from fedray.engine.telemetry.trackers import Card
-from fedray.engine.telemetry.tracking import dotted
 from fedray.engine.work import Program
 from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check

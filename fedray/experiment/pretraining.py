@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from fedray.config.schema import plain
+from fedray.config.schema import dotted, plain
 from fedray.config.source import ConfigError, Source, as_yaml
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice
@@ -181,7 +181,7 @@ def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> No
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    then, today = (dict(_flat(described["config"])) for described in (before, now))
+    then, today = (dotted(described["config"]) for described in (before, now))
     changed = [key for key in sorted(then.keys() | today.keys()) if then.get(key) != today.get(key) and key not in FREE]
     if changed:
         what = ", ".join(f"{key} {then.get(key)}, now {today.get(key)}" for key in changed)
@@ -190,11 +190,3 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path)
         raise ValueError(
             f"{folder}: the clips differ from those it began with (changed files): choose another folder with --out"
         )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -60,14 +60,19 @@ def paced_by(config: Config, algorithm: Algorithm) -> str | None:
     return algorithm.paced_by()
 
 
+def averages_statistics(config: Config, algorithm: Algorithm) -> bool:
+    """Whether clients average running statistics of batch norm."""
+    layout = getattr(algorithm.task, "layout", None)
+    averaged = getattr(config.algorithm.settings, "buffers", "frozen") == "averaged"
+    return averaged and layout is not None and layout.moving > layout.trainable
+
+
 def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mechanism | None:
     """The mechanism of a run; None: it is not private. ValueError: the guarantee would be empty, or cannot be given."""
     settings, clients = config.privacy, population(config, len(data.client_ids()))
     if not isinstance(settings, Private):
         return None
-    layout = getattr(algorithm.task, "layout", None)
-    averaged = getattr(config.algorithm.settings, "buffers", "frozen") == "averaged"
-    if averaged and layout is not None and layout.moving > layout.trainable:
+    if averages_statistics(config, algorithm):
         raise ValueError(
             "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
             "algorithm.buffers=frozen"

@@ -21,6 +21,7 @@ from fedray.core.seeds import derive
 from fedray.core.types import Server
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.downlink import deliver
+from fedray.engine.work import asset_bytes
 from fedray.experiment.builders import build_algorithm, build_data
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock
@@ -87,7 +88,7 @@ class Rehearsal:
 
 
 def rehearse(config: Config, source: Source) -> Rehearsal:
-    """Play all rounds of a checked configuration.
+    """Simulate all rounds of a checked configuration.
 
     The data are read as for a run, and stay in the cache. Oort knows clients by their utterances and their time alone,
     since all report the same loss. ValueError: the configuration has no devices, or nobody is available for days.
@@ -100,14 +101,14 @@ def rehearse(config: Config, source: Source) -> Rehearsal:
     clock = build_clock(config, data)
     assert clock is not None
     work = _work(config, build_algorithm(_untrained(config), data), data)
-    return Rehearsal(config, clock, work, tuple(played(clock, work, config.rounds)))
+    return Rehearsal(config, clock, work, tuple(simulated(clock, work, config.rounds)))
 
 
-def played(clock: Clock, work: Work, rounds: int) -> Iterator[Step]:
+def simulated(clock: Clock, work: Work, rounds: int) -> Iterator[Step]:
     """The steps of so many rounds. Every client reports the same loss. ValueError: nobody is available for days."""
     state, seen = clock.start(), set[int]()
     for number in range(rounds):
-        step, state = clock.play(state, number, work.load, seen)
+        step, state = clock.simulate(state, number, work.load, seen)
         here = [trip.client for trip in step.arrived]
         state = clock.heard(state, step, {one: {"examples": work.utterances[one], "loss": 1.0} for one in here})
         seen.update(here)
@@ -130,7 +131,7 @@ def _work(config: Config, algorithm: Algorithm, data: SpeechData) -> Work:
     _, down = deliver(broadcast, config.download, algorithm)
     link, first = Link(config.upload.code, algorithm.tensors()), 4 * broadcast.constant
     if algorithm.overrides("client_prepare") and algorithm.prepare_reads:
-        first += sum(int(getattr(asset, "nbytes", 0)) for asset in algorithm.assets(data).values())
+        first += asset_bytes(algorithm.assets(data))
     up = sum(map(link.size, algorithm.sends(broadcast)))
     utterances = np.array([data.cost(client) for client in data.client_ids()], np.float64)
     return Work(down, first, up, algorithm.passes(), algorithm.prepare_passes, utterances)

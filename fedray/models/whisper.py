@@ -83,7 +83,7 @@ class Whisper(nn.Module):
     """
 
     Settings: ClassVar[type] = WhisperSettings
-    hears: ClassVar[str] = "whisper"  # the features.kind that it needs
+    features_kind: ClassVar[str] = "whisper"  # the features.kind that it needs
 
     def __init__(self, settings: WhisperSettings, bins: int, vocabulary: int) -> None:
         super().__init__()

@@ -69,9 +69,9 @@ class Group:
         finished = [(other, run) for other, run in pairs if other.finished and run.finished]
         return _change([(other, "best", run, "best") for other, run in finished], metric)
 
-    def interval(self, metric: str, model: str = "best") -> Interval | None:
+    def interval(self, metric: str) -> Interval | None:
         """The score with its interval; None unless all finished runs have predictions."""
-        known = [found for run in self.finished if (found := _counts(run, model, metric)) is not None]
+        known = [found for run in self.finished if (found := _counts(run, "best", metric)) is not None]
         return bootstrap.rate(known) if known and len(known) == len(self.finished) else None
 
     def recovered(self, reference: Group, metric: str) -> Interval | None:

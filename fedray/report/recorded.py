@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
+from fedray.config.schema import dotted
 from fedray.core.metrics import ALONE
 from fedray.report import renamed
 from fedray.report.predictions import NAME, Predictions
@@ -76,7 +77,7 @@ class Run:
     @functools.cached_property
     def settings(self) -> Json:
         """The configuration by dotted keys, lists being values, and the values that Tune drew under other names."""
-        return dict(self.drawn) | dict(_flat(self.config, ""))
+        return dict(self.drawn) | dotted(self.config)
 
     @property
     def finished(self) -> bool:
@@ -231,14 +232,6 @@ def known_metric(metric: str, runs: Iterable[Run]) -> str:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none yet'}"
         raise ValueError(f"no run has the metric {metric}; {hint}")
     return metric
-
-
-def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _rows(folder: RunFolder, name: str) -> list[Json]:

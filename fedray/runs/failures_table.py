@@ -8,7 +8,7 @@ from typing import Any
 from fedray.runs.folder import FAILURES, RunFolder
 
 TRACEBACKS = 1000  # different ones in a table; rows after these have none
-LETTERS = 20_000  # of a traceback, and of a reason: messages may hold whole tables
+CHARACTERS = 20_000  # of a traceback, and of a reason: messages may hold whole tables
 
 
 class FailuresTable:
@@ -55,5 +55,9 @@ def _frames(traceback: str) -> str:
 
 
 def _cut(text: str) -> str:
-    half = LETTERS // 2
-    return text if len(text) <= LETTERS else f"{text[:half]}\n... ({len(text) - LETTERS:,} letters)\n{text[-half:]}"
+    half = CHARACTERS // 2
+    return (
+        text
+        if len(text) <= CHARACTERS
+        else f"{text[:half]}\n... ({len(text) - CHARACTERS:,} characters)\n{text[-half:]}"
+    )

@@ -24,8 +24,6 @@ RESUMABLE = (
     "engine.replacements",
     "engine.hang_warning_s",
     "engine.deadline",
-    "engine.deadline.factor",
-    "engine.deadline.floor_s",
     "engine.hold_gb",
     "engine.keep",
     "engine.checkpoint_every",

@@ -152,28 +152,28 @@ class Classification(Task):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """The scores of the model's answers; `final` adds one row for each utterance."""
+        """The scores of the model's predictions; `final` adds one row for each utterance."""
         return self.scored(data, self.logits(params, data, device), final)
 
     def scored(self, data: Utterances, logits: npt.NDArray[np.float32], final: bool) -> Evaluation:
         """Of logits [len(data), classes]: `accuracy`, `macro_f1` in percent, and `loss`, the mean cross-entropy.
 
-        Macro-F1 is the plain mean over the classes among targets or answers, each from the counts of all clips, as in
-        scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
+        Macro-F1 is the plain mean over the classes among targets or predictions, each from the counts of all clips, as
+        in scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
         """
         if not len(data):
             return Evaluation(Metrics())
         targets = self.targets(data)
-        answers = logits.argmax(1)
-        correct = answers == targets
+        predictions = logits.argmax(1)
+        correct = predictions == targets
         losses = cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(targets), reduction="sum")
         metrics = Metrics(accuracy=(100.0 * int(correct.sum()), len(data)), loss=(float(losses), len(data)))
         true_positives = np.bincount(targets[correct], minlength=self.outputs)
         # 2 TP + FP + FN
-        both = np.bincount(targets, minlength=self.outputs) + np.bincount(answers, minlength=self.outputs)
+        both = np.bincount(targets, minlength=self.outputs) + np.bincount(predictions, minlength=self.outputs)
         f1 = zip(self.classes, true_positives, both, strict=True)
         metrics += Metrics.of({f"macro_f1|{name}": (200.0 * positives, count) for name, positives, count in f1})
-        rows = zip(data.ids, data.speakers, targets.tolist(), answers.tolist(), strict=True) if final else ()
+        rows = zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True) if final else ()
         return Evaluation(metrics, [self._row(*row) for row in rows])
 
     def export(self, params: Vector, folder: Path) -> None:
@@ -191,9 +191,9 @@ class Classification(Task):
         for name, text in texts.items():
             write_atomically(folder / name, functools.partial(Path.write_text, data=text, encoding="utf-8"))
 
-    def _row(self, utterance: str, speaker: str, target: int, answer: int) -> dict[str, object]:
-        words = {"reference": self.classes[target], "hypothesis": self.classes[answer]}
-        return {"utterance": utterance, "speaker": speaker, **words, "errors": int(target != answer)}
+    def _row(self, utterance: str, speaker: str, target: int, prediction: int) -> dict[str, object]:
+        words = {"reference": self.classes[target], "hypothesis": self.classes[prediction]}
+        return {"utterance": utterance, "speaker": speaker, **words, "errors": int(target != prediction)}
 
     def _ids(self, data: Utterances, unlabelled: bool = False) -> ClassNumbers:
         """Class numbers; with `unlabelled`, -1 where there is no label, else ValueError."""

@@ -56,7 +56,7 @@ def label(task: SpeechToText, data: Utterances, received: Received) -> dict[str,
     training cannot use.
     """
     unlabelled = data.unlabelled
-    task.targets(data.take(np.setdiff1d(np.arange(len(data)), unlabelled)))  # for its errors only
+    task.targets(data.take(data.labelled_positions))  # for its errors only
     search = task.search(received.assets)
     (hypotheses,) = task.transcribe(received.params, data.take(unlabelled), [search], received.device)
     texts, confidence = task.texts(data), np.full(len(data), np.inf)

@@ -86,7 +86,7 @@ class Task(ABC):
 
         `settings`: the task's.
         """
-        wanted = getattr(MODELS[model.kind], "hears", "logmel")
+        wanted = getattr(MODELS[model.kind], "features_kind", "logmel")
         if features.kind != wanted:
             raise ValueError(f"model.kind {model.kind} needs features.kind={wanted}, not {features.kind}")
 

@@ -22,6 +22,7 @@ from fedray.core.strategies import ByExamples, Uniform
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, ServerState, Update
 from fedray.engine.aggregation import Aggregate
+from fedray.engine.guard import Guarded
 from fedray.engine.lanes import LaneResult
 from fedray.engine.outcome import Outcome
 from fedray.engine.private import PrivateRounds
@@ -53,7 +54,7 @@ def audited(settings: Private, log_weight: LogWeight = UNIFORM) -> dict[str, Any
     for round in range(ROUNDS):
         progress.round = round
         guard = private.guard(progress, broadcast, CLIENTS + len(INSIDE))
-        guarded, partial = guard.held_to(private.layers), PartialSum()
+        guarded, partial = Guarded(guard, private.layers), PartialSum()
         for client in range(CLIENTS):
             update = np.random.default_rng([round, client]).standard_normal(SIZE).astype(np.float32)
             sent, _ = guarded.protect(Update(update, {}), f"client-{client}")

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from fedray.config.schema import dotted
 from fedray.engine.telemetry import tracking
 from fedray.engine.telemetry.trackers import Card, MLflow, WandB
-from fedray.engine.telemetry.tracking import Tracking, dotted, flat
+from fedray.engine.telemetry.tracking import Tracking, flat
 from fedray.runs.folder import RunFolder
 from tests.engine import in_process, toys
 from tests.engine.runs import bits, rows

@@ -158,7 +158,7 @@ def test_fedbuff_by_hand(tmp_path: Path) -> None:
         return Load(4 * SIZE + 8 + 24 * first, 4 * SIZE, DATA.cost(made.ids[client]))
 
     for t in range(steps):
-        step, state = made.play(state, t, load, seen)
+        step, state = made.simulate(state, t, load, seen)
         assert len(step.arrived) == 2
         change = np.zeros(SIZE)
         for trip in step.arrived:

@@ -18,7 +18,7 @@ from fedray.config.source import ConfigError
 from fedray.data.corpora import CORPORA
 from fedray.engine import session
 from fedray.experiment.checks import corpus_reader, most_clients
-from fedray.experiment.config import MOVED
+from fedray.experiment.config import RENAMED
 from fedray.experiment.pretraining import pretrain
 from fedray.sweep.study import Study
 from tests import keywords, small_corpus, speech
@@ -236,7 +236,7 @@ def test_pre_training_too(tmp_path: Path) -> None:
 def old_run(folder: Path) -> Path:
     """A run folder of the version before the scores of clients' models were called personal."""
     values = speech.settings(folder)
-    values["evaluation"] = {"shards": 2} | {old.partition(".")[2]: None for old in MOVED}
+    values["evaluation"] = {"shards": 2} | {old.partition(".")[2]: None for old in RENAMED}
     run = folder / "run"
     run.mkdir()
     (run / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -266,4 +266,4 @@ def test_one_moved_key_is_one_key(tmp_path: Path) -> None:
 
 def test_every_moved_key_has_a_new_name(tmp_path: Path) -> None:
     values = plain(experiment.load(small_corpus.config(tmp_path))[0])
-    assert [new for new in MOVED.values() if has(values, new)] == list(MOVED.values())
+    assert [new for new in RENAMED.values() if has(values, new)] == list(RENAMED.values())

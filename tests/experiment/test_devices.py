@@ -114,7 +114,7 @@ def test_the_clock_of_a_run(folder: Path) -> None:
     config, data = built(folder, CLASSES, cohort={"size": 2, "sampling": "weighted"})
     clock = build_clock(config, data)
     assert clock is not None and clock.ids == data.client_ids() and clock.size == 2
-    step, _ = clock.play(clock.start(), 0, lambda client, first: Load(0, 0, data.cost(clock.ids[client])), set())
+    step, _ = clock.simulate(clock.start(), 0, lambda client, first: Load(0, 0, data.cost(clock.ids[client])), set())
     assert [trip.end for trip in step.arrived] == [
         round(0.1 * SECOND * data.cost(clock.ids[trip.client])) for trip in step.arrived
     ]

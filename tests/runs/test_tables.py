@@ -163,4 +163,4 @@ def test_tracebacks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [row["traceback"] is None for row in folder.rows(FAILURES)] == [False] * 3 + [True] * 5
     table.append([failing("x" * 10**6, 1)])
     *_, last = folder.rows(FAILURES)
-    assert len(last["reason"]) < 21_000 and "letters)" in last["reason"]
+    assert len(last["reason"]) < 21_000 and "characters)" in last["reason"]

@@ -52,7 +52,7 @@ class Clock:
         """The state before the first step."""
         return ClockState(oort=OortState() if self.adapts else None)
 
-    def play(
+    def simulate(
         self, state: ClockState, number: int, load: Callable[[int, bool], Load], seen: Container[int]
     ) -> tuple[Step, ClockState]:
         """Step `number`, and the state after it.
@@ -60,10 +60,10 @@ class Clock:
         `load(client, first)`: what a trip of the client moves and computes; `first`: the client has never arrived.
         `seen`: clients that arrived in an earlier step. ValueError: nobody is available for seven days.
         """
-        play = _Play(self, state, number, load, seen)
+        simulation = _Simulation(self, state, number, load, seen)
         settings = self.settings
-        step = play.round(settings) if isinstance(settings, RoundsClock) else play.buffered(settings)
-        return step, ClockState(step.ended, tuple(play.open), state.oort)
+        step = simulation.round(settings) if isinstance(settings, RoundsClock) else simulation.buffered(settings)
+        return step, ClockState(step.ended, tuple(simulation.open), state.oort)
 
     def heard(self, state: ClockState, step: Step, reports: Mapping[int, Report]) -> ClockState:
         """The state after what the clients of a step report. It changes for `sampling: oort` only.
@@ -88,8 +88,8 @@ def at_least(clients: float) -> int:
     return math.ceil(clients - 1e-9)
 
 
-class _Play:
-    """One step, while it is played."""
+class _Simulation:
+    """One step, while it is simulated."""
 
     def __init__(
         self, clock: Clock, state: ClockState, number: int, load: Callable[[int, bool], Load], seen: Container[int]

@@ -59,6 +59,11 @@ class Utterances:
         """The positions of unlabelled utterances, ascending. Without `labelled` these are all positions."""
         return np.arange(len(self)) if self.labelled is None else np.flatnonzero(~self.labelled)
 
+    @property
+    def labelled_positions(self) -> Rows:
+        """The other positions, ascending."""
+        return np.flatnonzero(self.labelled) if self.labelled is not None else np.arange(0)
+
     @functools.cached_property
     def _selected(self) -> Manifest:
         return self.manifest.take(self.rows)

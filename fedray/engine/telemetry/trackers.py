@@ -110,7 +110,7 @@ class _MLflowRun:
         tags = dict(card.tags) | ({"sweep": card.sweep} if card.sweep else {})
         tags |= {"mlflow.parentRunId": card.parent} if card.parent else {}
         self.id = self.client.create_run(_experiment(self.client, settings), tags=tags, run_name=card.name).info.run_id
-        params = [Param(_name(key), str(value)[:MOST_LETTERS]) for key, value in card.params.items()]
+        params = [Param(_name(key), str(value)[:MOST_CHARACTERS]) for key, value in card.params.items()]
         for first in range(0, len(params), MOST_PARAMS):
             self.client.log_batch(self.id, params=params[first : first + MOST_PARAMS])
 
@@ -128,7 +128,7 @@ class _MLflowRun:
         self.client.set_terminated(self.id, STATUS[status])
 
 
-MOST_PARAMS, MOST_METRICS, MOST_LETTERS = 100, 1000, 6000  # MLflow's limits of a request, and of a value
+MOST_PARAMS, MOST_METRICS, MOST_CHARACTERS = 100, 1000, 6000  # MLflow's limits of a request, and of a value
 
 
 def _experiment(client: Any, settings: MLflow) -> str:

@@ -136,12 +136,3 @@ def flat(results: Mapping[str, Any]) -> dict[str, float]:
         if isinstance(section, Mapping):
             top |= {f"{title}/{key}": value for key, value in finite(section).items()}
     return top
-
-
-def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested sections by dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        inner = isinstance(value, Mapping) and value
-        found |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found

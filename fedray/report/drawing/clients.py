@@ -104,11 +104,11 @@ def participation(figure: Participation, comparison: Comparison) -> Canvas:
     """How many clients took part in how many rounds."""
     drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
 
-    def played(group: Group) -> list[np.ndarray] | None:
+    def took_part(group: Group) -> list[np.ndarray] | None:
         tables = [run.clients for run in group.runs if run.clients is not None and len(run.clients)]
         return [table["rounds"].to_numpy() for table in tables] or None
 
-    found = having(comparison, played)
+    found = having(comparison, took_part)
     if not found:
         raise ValueError("no finished run has a table of its clients")
     most = max(int(rounds.max(initial=0)) for *_, each in found for rounds in each)

@@ -61,7 +61,7 @@ def test_as_many_trips_are_open_as_the_concurrency(refill: str) -> None:
     player = clock(BufferedClock(8, 3, refill=refill), spread(60, 1.0, lost=0.2))
     state = player.start()
     for step in played(player, 30):
-        again, state = player.play(state, step.number, load, frozenset())
+        again, state = player.simulate(state, step.number, load, frozenset())
         assert len(step.arrived) == 3 and again == step
         assert len(state.open) == (7 if refill == "arrival" else 5)
         assert len(set(clients(state.open))) == len(state.open) and list(state.open) == sorted(state.open)

@@ -10,7 +10,7 @@ import pytest
 
 from fedray.core.devices.availability import Anytime, Nightly
 from fedray.core.devices.candidates import Candidates
-from fedray.core.devices.clock import _Play
+from fedray.core.devices.clock import _Simulation
 from fedray.core.devices.selection import Uniform, Weighted
 from fedray.core.devices.settings import BufferedClock, RoundsClock
 from fedray.core.devices.state import ClockState
@@ -38,8 +38,8 @@ def test_the_same_trips_from_a_stored_state(settings: RoundsClock | BufferedCloc
 def test_who_becomes_a_candidate_is_found_without_a_search_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 clients that are seldom available, 12 of them at work: most of the time trips are missing."""
     of = spread(30, 1.0, availability=Nightly(start=3.0, hours=1.5).windows(0, 30), lost=0.3, seconds=900.0)
-    steps, search = played(clock(BufferedClock(12, 4), of), 60), _Play.fill
-    monkeypatch.setattr(_Play, "fill", lambda play, settings, fresh=None: search(play, settings))
+    steps, search = played(clock(BufferedClock(12, 4), of), 60), _Simulation.fill
+    monkeypatch.setattr(_Simulation, "fill", lambda play, settings, fresh=None: search(play, settings))
     searched = played(clock(BufferedClock(12, 4), of), 60)
     assert [replace(step, begun=tuple(sorted(step.begun))) for step in steps] == [
         replace(step, begun=tuple(sorted(step.begun))) for step in searched
@@ -49,7 +49,7 @@ def test_who_becomes_a_candidate_is_found_without_a_search_of_all(monkeypatch: p
 
 def test_a_state_is_vectors_of_two_types() -> None:
     player = clock(BufferedClock(8, 3), spread(60, 1.0), sampling="oort")
-    step, state = player.play(player.start(), 0, load, frozenset())
+    step, state = player.simulate(player.start(), 0, load, frozenset())
     state = player.heard(state, step, {trip.client: {"examples": 2.0, "loss": 1.5} for trip in step.arrived})
     arrays = state.arrays()
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.int64), np.dtype(np.float64)}

@@ -65,24 +65,24 @@ def test_late_clients_do_the_share_of_their_work_that_fits() -> None:
     """4 s - 1 s of latency - 1 s down - 1 s up leave 1 s: of 1 s of work all, of 2 s half, of 4 s a quarter."""
     settings = RoundsClock(deadline=4.0, late="partial")
     player = clock(settings, devices([1.0, 2.0, 4.0], latency=1.0), size=3)
-    step, _ = player.play(player.start(), 0, lambda client, first: Load(1, 1, 1.0), frozenset())
+    step, _ = player.simulate(player.start(), 0, lambda client, first: Load(1, 1, 1.0), frozenset())
     assert [trip.work for trip in step.arrived] == [1.0, 0.5, 0.25]
     assert ends(step.arrived) == [4.0, 4.0, 4.0] and [trip.compute for trip in step.arrived] == [1.0, 1.0, 1.0]
-    step, _ = player.play(player.start(), 0, lambda client, first: Load(2, 1, 1.0), frozenset())
+    step, _ = player.simulate(player.start(), 0, lambda client, first: Load(2, 1, 1.0), frozenset())
     assert not step.arrived and clients(sorted(step.late)) == [0, 1, 2], "no moment is left for any work"
 
 
 def test_a_trip_takes_latency_transfers_and_passes_over_utterances() -> None:
     """0.25 s + 3 passes x 5 utterances x 0.1 s + 100 bytes at 1,000 bit/s + 30 bytes at 500 bit/s."""
     player = clock(RoundsClock(), devices([0.1], latency=0.25, down=1000.0, up=500.0))
-    step, _ = player.play(player.start(), 0, lambda client, first: Load(100, 30, 3 * 5), frozenset())
+    step, _ = player.simulate(player.start(), 0, lambda client, first: Load(100, 30, 3 * 5), frozenset())
     assert step.arrived[0].end == round(SECOND * (0.25 + 1.5 + 0.8 + 0.48))
 
 
 def test_what_a_client_gets_the_first_time_is_told_apart() -> None:
     asked = []
     player = clock(RoundsClock(), devices([1.0, 1.0, 1.0]), size=3)
-    player.play(player.start(), 0, lambda client, first: asked.append((client, first)) or Load(0, 0, 1.0), {1})
+    player.simulate(player.start(), 0, lambda client, first: asked.append((client, first)) or Load(0, 0, 1.0), {1})
     assert sorted(asked) == [(0, True), (1, False), (2, True)]
 
 

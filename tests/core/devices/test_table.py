@@ -89,14 +89,14 @@ def test_a_trip_that_has_ended_is_not_stopped_later() -> None:
 def test_lost_follows_version_and_client_and_a_lost_trip_ends_on_the_way() -> None:
     of = devices([10.0] * 400, lost=0.25)
     everybody = clock(RoundsClock(), of, size=400)
-    step, state = everybody.play(everybody.start(), 0, lambda client, first: Load(0, 0, 1.0), frozenset())
+    step, state = everybody.simulate(everybody.start(), 0, lambda client, first: Load(0, 0, 1.0), frozenset())
     assert abs(len(step.lost) - 100) < 5 * np.sqrt(400 * 0.25 * 0.75)
     moments = np.array([trip.end - trip.start for trip in step.lost]) / (10 * SECOND)
     assert abs(moments.mean() - 0.5) < 5 * np.sqrt(1 / 12 / len(moments)) and moments.min() >= 0 and moments.max() < 1
     some = clock(RoundsClock(), of, size=40)
-    fewer, _ = some.play(some.start(), 0, lambda client, first: Load(0, 0, 1.0), frozenset())
+    fewer, _ = some.simulate(some.start(), 0, lambda client, first: Load(0, 0, 1.0), frozenset())
     assert {trip.client for trip in fewer.lost} == {trip.client for trip in step.lost} & {t.client for t in fewer.begun}
-    later, _ = everybody.play(state, 1, lambda client, first: Load(0, 0, 1.0), frozenset())
+    later, _ = everybody.simulate(state, 1, lambda client, first: Load(0, 0, 1.0), frozenset())
     assert {trip.client for trip in later.lost} != {trip.client for trip in step.lost}
 
 

@@ -57,7 +57,7 @@ def played(clock: Clock, steps: int, store: bool = False) -> list[Step]:
     """So many steps; `store`: the state goes through its arrays between any two. Clients report 1 example."""
     state, found = clock.start(), []
     for number in range(steps):
-        step, state = clock.play(state, number, load, frozenset())
+        step, state = clock.simulate(state, number, load, frozenset())
         state = clock.heard(state, step, {trip.client: {"examples": 1.0, "loss": 1.0} for trip in step.arrived})
         state = ClockState.of(state.arrays()) if store else state
         found.append(step)

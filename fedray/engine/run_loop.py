@@ -27,7 +27,7 @@ from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
 
 
-class Play:
+class RunLoop:
     """The loop over the rounds of a run in its folder, which the caller has locked.
 
     `wish()`: when the user wants the run to end. `pinned()`: rounds whose checkpoints a sweep's trial refers to. These
@@ -57,7 +57,7 @@ class Play:
         self._counted = 0  # killed actors
 
     def run(self, pool: Pool, rounds: Rounds) -> dict[str, Any]:
-        """Play to the end; returns the content of results.json."""
+        """Run all rounds; returns the content of results.json."""
         initial, progress = self._begin(pool, rounds)
         self.gauges.begin(progress.round, self.plan.rounds)
         self.tracking.begin()
@@ -77,7 +77,7 @@ class Play:
         return self._finish(rounds, initial, progress)
 
     def round(self, pool: Pool, rounds: Rounds, progress: Progress, scalars: Scalars) -> Progress:
-        """Play one round, record it, and commit it with a checkpoint where its turn has come."""
+        """Run one round, record it, and commit it with a checkpoint where its turn has come."""
         watch = RoundWatch(pool.busy_seconds)
         outcome = rounds.train(progress)
         watch.trained()
@@ -171,8 +171,8 @@ class Play:
         left_out = outcome.aggregate.left_out
         rows = [{"round": round, "client": name, "layers": layers} for name, layers in left_out.items()]
         self.folder.append(LEFT_OUT, rows)
-        if outcome.passed is not None:
-            self.folder.append(TRIPS, outcome.passed.trips)
+        if outcome.simulated is not None:
+            self.folder.append(TRIPS, outcome.simulated.trips)
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
         """dev, where it is to be scored after this round."""
@@ -218,7 +218,7 @@ class Play:
             "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
             "engine/driver_bytes": outcome.aggregate.bytes,
         }
-        virtual = outcome.passed.row if outcome.passed is not None else {}
+        virtual = outcome.simulated.row if outcome.simulated is not None else {}
         return row | self._formula(after) | dict(outcome.settings) | dict(outcome.private_row) | dict(virtual)
 
     def _formula(self, progress: Progress) -> dict[str, float]:
