@@ -3,9 +3,9 @@
     python -m benchmarks.studies.fedstar_supervised [--seeds 0 1 2] [--arms central] [--rounds 100] [--actors 1]
                                                     [--runs DIR]
 
-Embedded keywords. Scores are those of the best round by dev, on new speakers. The central model trains in the central
-configuration's own number of rounds, each of which is one pass over all clips. The same command resumes; finished runs
-are kept, and where their folders are gone, the numbers of the page before.
+Embedded keywords. Scores are those of the best round by dev, on new speakers. The central model trains as many rounds,
+each of which is one pass over all clips, with the federations' optimiser. The same command resumes; finished runs are
+kept, and where their folders are gone, the numbers of the page before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CENTRAL = "central"
 
 def arms(rounds: int) -> dict[str, tuple[str, list[str]]]:
     """Arm -> configuration below configs/fedstar and overrides."""
-    found: dict[str, tuple[str, list[str]]] = {CENTRAL: ("baselines/central", [])}
+    found: dict[str, tuple[str, list[str]]] = {CENTRAL: ("baselines/central", [f"rounds={rounds}"])}
     for count in CLIENTS:
         overrides = ["data.labelled.share=1.0", f"data.clients.count={count}", f"rounds={rounds}"]
         found[f"N = {count}"] = ("baselines/supervised", overrides)
