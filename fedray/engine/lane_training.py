@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -178,7 +177,8 @@ class LaneBook:
     def close(self) -> None:
         """The algorithm has no more updates: clients without one have failed."""
         for client, _ in self._out:
-            self._fail(client.id, RuntimeError("lane_update gave no update for this client"))
+            error = RuntimeError("lane_update gave no update for this client")
+            self.result.failures.append(Failure.of(client.id, error))
         self.closed = True
 
     def finished(self) -> LaneResult:
@@ -192,33 +192,23 @@ class LaneBook:
         """An error of the algorithm costs the clients in training, not the lane."""
         self._out.clear()
         self._since = time.perf_counter()
+        with self._blaming(None):
+            yield
+
+    @contextmanager
+    def _blaming(self, client: str | None) -> Iterator[None]:
+        """An error costs this client (None: all in training, without whom it is raised)."""
         try:
             yield
         except RunError:  # a full disk is no client's fault
             raise
-        except Exception as error:
+        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
             if (doomed := doom(error)) is not None:  # this actor cannot go on to the next client
                 raise doomed from error
-            if not self._out:
+            blamed = [training.id for training, _ in self._out] if client is None else [client]
+            if not blamed:
                 raise
-            for client, _ in self._out:
-                self._fail(client.id, error)
-
-    @contextmanager
-    def _blaming(self, client: str) -> Iterator[None]:
-        """An error costs this client."""
-        try:
-            yield
-        except RunError:
-            raise
-        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
-            if (doomed := doom(error)) is not None:
-                raise doomed from error
-            self._fail(client, error)
-
-    def _fail(self, client: str, error: Exception) -> None:
-        reason = f"{type(error).__name__}: {error}"
-        self.result.failures.append(Failure(client, reason, "".join(traceback.format_exception(error))))
+            self.result.failures += [Failure.of(name, error) for name in blamed]
 
     def _lap(self, phase: str) -> None:
         now = time.perf_counter()

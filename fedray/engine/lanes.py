@@ -6,10 +6,12 @@ import os
 import re
 import site
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +116,11 @@ class Failure:
     client: str
     reason: str
     traceback: str
+
+    @classmethod
+    def of(cls, client: str, error: Exception) -> Self:
+        """The client failed by this error."""
+        return cls(client, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
 
     @property
     def where(self) -> str:

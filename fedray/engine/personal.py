@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, final
@@ -98,8 +97,7 @@ class EvaluatePersonal(Job[list[Scored]]):
         except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
             if (doomed := doom(error)) is not None and self.deaths <= DEATHS_ALLOWED:
                 raise doomed from error
-            reason = f"{type(error).__name__}: {error}"
-            return Scored(name, {}, Failure(name, reason, "".join(traceback.format_exception(error))))
+            return Scored(name, {}, Failure.of(name, error))
 
 
 def evaluate_all(
