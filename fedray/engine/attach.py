@@ -49,8 +49,7 @@ class Standing:
 
 def standing(folder: RunFolder) -> Standing:
     """Read from the folder; a ValueError if there is no run in it."""
-    if not folder.exists("config.yaml"):
-        raise ValueError(f"{folder.place} is not a run folder: it has no config.yaml")
+    folder.check_is_run()
     round = max(folder.saved_rounds(), default=0)
     if folder.exists("error.txt"):
         words = folder.read_text("error.txt").strip().splitlines()

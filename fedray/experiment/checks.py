@@ -38,17 +38,17 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
     nothing is.
     """
     check_setup(config, source)
-    text = _checked_file(config.data.text, "data.text", source, base)
+    text = _checked_path(config.data.text, "data.text", source, base)
     data = replace(config.data, root=checked_root(config.data, source, base), text=text)
     algorithm, files = config.algorithm, ALGORITHMS[config.algorithm.kind].files
     if files:
         names = {name: getattr(algorithm.settings, name) for name in files}
-        checked = {name: _checked_file(given, f"algorithm.{name}", source, base) for name, given in names.items()}
+        checked = {name: _checked_path(given, f"algorithm.{name}", source, base) for name, given in names.items()}
         algorithm = Choice(algorithm.kind, replace(algorithm.settings, **checked))
     with _at(source, "privacy.kind"):
         check_installed(config.privacy)
     with _at(source, "devices.file"):
-        devices = with_paths(config.devices, lambda given, key: _checked_file(given, key, source, base))
+        devices = with_paths(config.devices, lambda given, key: _checked_path(given, key, source, base))
     with _at(source, "tracker"):
         tracker = config.tracker.checked(base)
     model = _with_paths(config.model, source, base)
@@ -153,21 +153,16 @@ def check_population(config: Config, source: Source, population: int) -> None:
 
 def checked_root(data: DataSettings, source: Source, base: Path = Path()) -> str | None:
     """The absolute path of `data.root`. ConfigError: it is no folder."""
-    if data.root is None:
-        return None
-    root = (base / Path(data.root).expanduser()).resolve()
-    if not root.is_dir():
-        raise ConfigError(f"{source.where('data.root')}: data.root: there is no folder {root}")
-    return str(root)
+    return _checked_path(data.root, "data.root", source, base, what="folder")
 
 
-def _checked_file(given: str | None, key: str, source: Source, base: Path) -> str | None:
-    """The absolute path of a file that a key names. ConfigError: there is no such file."""
+def _checked_path(given: str | None, key: str, source: Source, base: Path, what: str = "file") -> str | None:
+    """The absolute path of the file or folder that a key names. ConfigError: it is not there."""
     if given is None:
         return None
     path = (base / Path(given).expanduser()).resolve()
-    if not path.is_file():
-        raise ConfigError(f"{source.where(key)}: {key}: there is no file {path}")
+    if not (path.is_file() if what == "file" else path.is_dir()):
+        raise ConfigError(f"{source.where(key)}: {key}: there is no {what} {path}")
     return str(path)
 
 
@@ -175,14 +170,12 @@ def _with_paths(model: Choice, source: Source, base: Path) -> Choice:
     """The model with absolute paths of the weights it starts from."""
     settings = model.settings
     for name, what in PATHS.items():
-        if (given := getattr(settings, name, None)) is not None:
-            path = (base / Path(given).expanduser()).resolve()
-            if not (path.is_file() if what == "file" else path.is_dir()):
-                raise ConfigError(f"{source.where(f'model.{name}')}: model.{name}: there is no {what} {path}")
+        key = f"model.{name}"
+        if (path := _checked_path(getattr(settings, name, None), key, source, base, what)) is not None:
             if what == "file":
-                with _at(source, f"model.{name}"):
-                    read_weights(path, "meta")
-            settings = replace(settings, **{name: str(path)})
+                with _at(source, key):
+                    read_weights(Path(path), "meta")
+            settings = replace(settings, **{name: path})
     if isinstance(settings, WhisperSettings):
         with _at(source, "model.folder"):
             checked_folder(settings)

@@ -36,8 +36,7 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
     packages are missing. RunError: the outputs differ.
     """
     folder = RunFolder(places.place(run))
-    if not folder.exists("config.yaml"):
-        raise ValueError(f"{folder.place} is not a run folder: it has no config.yaml")
+    folder.check_is_run()
     if not folder.exists("model/model.pt"):
         why = "the run has not finished" if not folder.exists("results.json") else "the run saved another kind of model"
         raise ValueError(f"{folder.place} has no model/model.pt: {why}")

@@ -91,8 +91,7 @@ def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]
 
     ValueError: the folder holds no run, or an override may not change.
     """
-    if not folder.exists("config.yaml"):
-        raise ValueError(f"{folder.place} is not a run folder: it has no config.yaml")
+    folder.check_is_run()
     overrides = list(overrides)
     places.check_resumable(overrides)
     given = folder.root / "config.yaml" if folder.root is not None else yaml.safe_load(folder.read_text("config.yaml"))

@@ -66,6 +66,11 @@ class RunFolder:
         finally:
             lock.release()
 
+    def check_is_run(self) -> None:
+        """ValueError: the folder holds no run."""
+        if not self.exists("config.yaml"):
+            raise ValueError(f"{self.place} is not a run folder: it has no config.yaml")
+
     def check_free(self, before: Collection[str] = BEFORE) -> None:
         """ValueError unless the folder does not exist yet, or holds only the files `before`."""
         if self.exists("config.yaml"):
