@@ -97,6 +97,7 @@ class NST(Central):
 
     task: SpeechToText
     prepare_depends = ("task.decode", "task.language_model")
+    makes_labels = True
 
     @classmethod
     def check_setup(cls, settings: CentralSettings, setup: Setup) -> None:

@@ -102,6 +102,11 @@ def _check_algorithm(config: Config, most: int | None) -> None:
             f"algorithm.kind {kind} reads none of the clients' labels, so data.corruption.label_errors has no effect: "
             "remove it, or set data.labelled"
         )
+    if config.data.labelled.given and not (algorithm.makes_labels or getattr(settings, "labelled_only", False)):
+        raise ValueError(
+            f"algorithm.kind {kind} trains on every true label, so data.labelled has no effect: remove it, or choose "
+            "fedavg with labelled_only=true"
+        )
     schedule = getattr(settings, "schedule", None)
     if isinstance(schedule, Schedule):
         schedule.check(config.rounds)

@@ -134,6 +134,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
         settings,
         config.seed,
         device,
+        config.features.silence,
     )
     described = {"config": plain(config), "data": [data.manifest.fingerprint(), data.features.name]}
     if (folder / "state.pt").exists():

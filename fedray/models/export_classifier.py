@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedray.models.export_recogniser import NORMALISE, WAVEFORM, FeatureDescription
 
 SCRIPT = '''\
@@ -41,7 +43,7 @@ if frames is None:
     windows = mels[None]
 else:
     short = max(0, frames - len(mels))
-    mels = pad(mels, (0, 0, short // 2, short - short // 2))
+    mels = pad(mels, (0, 0, short // 2, short - short // 2), value=%(silence)r)
     count = -(-len(mels) // frames)
     starts = torch.linspace(0, len(mels) - frames, count, dtype=torch.float64).round().int().tolist()
     windows = torch.stack([mels[start : start + frames] for start in starts])
@@ -58,5 +60,7 @@ def script(network: str, make: str, features: FeatureDescription, frames: int | 
     """
     padding = (features["fft"] - features["window"]) // 2  # makes the first window start at the first sample
     normalise = NORMALISE[features["normalise"]]
+    silence = math.log(features["floor"]) if features["normalise"] in ("none", "waveform") else 0.0
+    waveform = WAVEFORM if features["normalise"] == "waveform" else ""
     values = {"network": network.rstrip(), "make": make, "frames": frames, "pad": padding, "normalise": normalise}
-    return SCRIPT % {**features, **values, "waveform": WAVEFORM if features["normalise"] == "waveform" else ""}
+    return SCRIPT % {**features, **values, "silence": silence, "waveform": waveform}

@@ -62,7 +62,7 @@ def _lstm(frames: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
 
 def norm_of_speech(norm: nn.BatchNorm1d, frames: Tensor, speech: Tensor) -> Tensor:
     """Batch norm of [B, T, D] whose statistics are those of the frames where `speech` [B, T] is true."""
-    if not norm.training and norm.track_running_stats:
+    if not norm.training and norm.running_mean is not None:  # frozen or not
         return batch_norm(
             frames.transpose(1, 2), norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
         ).transpose(1, 2)

@@ -124,8 +124,11 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def _interval(values: np.ndarray) -> Interval:
-    """The interval of values [1 + DRAWS]; the first value is that of the data without resampling."""
-    low, high = np.quantile(values[1:], LEVELS)
+    """The interval of values [1 + DRAWS]; the first value is that of the data without resampling.
+
+    Draws of units without a length, which have no value, do not count.
+    """
+    low, high = np.nanquantile(values[1:], LEVELS)
     return Interval(float(values[0]), float(low), float(high))
 
 

@@ -116,7 +116,7 @@ class Classification(Task):
     def augment(self, batch: Batch) -> Batch:
         masks = self.settings.augment
         if self._window is not None:
-            batch = random_window(batch, self._window)
+            batch = random_window(batch, self._window, self.features.silence)
         return self._augment(batch) if masks.time_masks or masks.frequency_masks else batch
 
     def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
@@ -137,7 +137,9 @@ class Classification(Task):
         of_clips = np.empty((len(data), self.outputs), np.float32)
         with torch.no_grad():
             for batch in batches(data, EVALUATION_BATCH, None):
-                windows, clips = (batch, None) if self._window is None else all_windows(batch, self._window)
+                windows, clips = batch, None
+                if self._window is not None:
+                    windows, clips = all_windows(batch, self._window, self.features.silence)
                 moved = windows.to(device)
                 logits = flat.model(moved.features, moved.lengths).cpu().numpy()
                 of_clips[batch.positions] = logits if clips is None else mean_of_windows(logits, clips)

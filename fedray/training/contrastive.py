@@ -93,9 +93,11 @@ class Contrastive:
         settings: ContrastiveSettings,
         seed: int,
         device: str = "cpu",
+        silence: float = 0.0,
     ) -> None:
         """`make`: builds a model with an `Encoder`'s attributes, from torch's global generator. `frames`: of a segment.
 
+        `silence`: the value around a shorter clip.
         ValueError: there are fewer than two clips, no clip is longer than a segment, or the model has no `embed`.
         """
         if len(data) < 2:
@@ -107,7 +109,8 @@ class Contrastive:
                 f"contrastive.window: no clip is longer than {settings.window} s, so both segments would be the same: "
                 "shorten it, or take longer clips"
             )
-        self.data, self.frames, self.settings, self.seed, self.device = data, frames, settings, seed, device
+        self.data, self.frames, self.silence, self.settings, self.seed = data, frames, silence, settings, seed
+        self.device = device
         seed_all(seed, "contrastive", "weights")
         self.model = make().to(device)
         if not hasattr(self.model, "embed"):
@@ -147,7 +150,7 @@ class Contrastive:
         return self.losses[-1]
 
     def _step(self, batch: Batch) -> float:
-        pair = [random_window(batch, self.frames).to(self.device) for _ in range(2)]
+        pair = [random_window(batch, self.frames, self.silence).to(self.device) for _ in range(2)]
         segments = torch.cat([segment.features for segment in pair])
         lengths = torch.cat([segment.lengths for segment in pair])
         first, second = self.encoder.embed(segments, lengths).chunk(2)

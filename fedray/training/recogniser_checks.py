@@ -34,8 +34,22 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
             "task.ctc_weight=0 trains no CTC: set task.decode.search=attention and task.decode.ctc_weight=0, or "
             "task.ctc_weight above 0"
         )
-    if decode.search == "attention" and not model.decoder_layers:
+    if decode.search != "attention":
+        return
+    if not model.decoder_layers:
         raise ValueError("task.decode.search=attention needs a decoder: set model.decoder_layers")
+    if ctc_weight == 1 and model.init is None:
+        raise ValueError(
+            "task.decode.search=attention searches with a decoder, which task.ctc_weight=1 does not train: set "
+            "task.ctc_weight below 1, or model.init"
+        )
+    if decode.ctc_weight == 1:
+        raise ValueError("task.decode.ctc_weight=1 leaves the decoder no weight: set it below 1")
+    if decode.beam > 1 and decode.ctc_weight and model.bos is not None and len({0, model.bos, model.eos}) < 3:
+        raise ValueError(
+            "a search by decoder and CTC needs a blank (0), model.bos and model.eos that differ: leave out model.bos "
+            "and model.eos, or set task.decode.ctc_weight=0"
+        )
 
 
 def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: float) -> None:
@@ -63,6 +77,11 @@ def check_token_source(model: Any, tokens: str) -> None:
         raise ValueError(
             "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
             "choose characters, unigram or bpe"
+        )
+    if tokens != "pretrained" and any(getattr(model, name, None) for name in ("bos", "eos")):
+        raise ValueError(
+            "model.bos and model.eos would be tokens of the text, which task.tokens learns: leave them out, or set "
+            "task.tokens=pretrained"
         )
 
 

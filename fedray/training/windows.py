@@ -12,24 +12,25 @@ from torch import Tensor
 from fedray.data.features.dataset import Batch
 
 
-def random_window(batch: Batch, frames: int) -> Batch:
+def random_window(batch: Batch, frames: int, silence: float = 0.0) -> Batch:
     """A batch with one window of `frames` from each clip, at a place drawn from torch's global generator.
 
-    A shorter clip is centred between zeros.
+    A shorter clip is centred in `silence`.
     """
     if bool((batch.lengths == frames).all()) and batch.features.shape[1] == frames:
         return batch
     room = (batch.lengths - frames).clamp(min=0)
     starts = (torch.rand(len(batch)) * (room.cpu() + 1)).long()
-    windows = cut(batch, range(len(batch)), starts.tolist(), frames)
+    windows = cut(batch, range(len(batch)), starts.tolist(), frames, silence)
     return Batch(windows, torch.full_like(batch.lengths, frames), batch.positions)
 
 
-def all_windows(batch: Batch, frames: int) -> tuple[Batch, npt.NDArray[np.int64]]:
+def all_windows(batch: Batch, frames: int, silence: float = 0.0) -> tuple[Batch, npt.NDArray[np.int64]]:
     """The fewest windows of `frames` that cover each clip, evenly spread, and each window's clip, int64 [windows].
 
     Windows overlap where a clip is no multiple of `frames`; those of FedSTAR do not, and its last one is padded.
-    A clip counts by its place in the batch. The positions of the windows are those of their clips.
+    A clip counts by its place in the batch, and a shorter one is centred in `silence`. The positions of the windows are
+    those of their clips.
     """
     clips: list[int] = []
     starts: list[int] = []
@@ -38,12 +39,13 @@ def all_windows(batch: Batch, frames: int) -> tuple[Batch, npt.NDArray[np.int64]
         clips += [place] * count
         starts += np.linspace(0, max(0, length - frames), count).round().astype(int).tolist()
     lengths = torch.full((len(clips),), frames, dtype=batch.lengths.dtype, device=batch.lengths.device)
-    return Batch(cut(batch, clips, starts, frames), lengths, batch.positions[clips]), np.asarray(clips, np.int64)
+    windows = cut(batch, clips, starts, frames, silence)
+    return Batch(windows, lengths, batch.positions[clips]), np.asarray(clips, np.int64)
 
 
-def cut(batch: Batch, clips: Sequence[int], starts: Sequence[int], frames: int) -> Tensor:
-    """Cut `frames` of each of these clips from its start on, [windows, frames, bins]; zeros surround a shorter clip."""
-    windows = batch.features.new_zeros(len(clips), frames, batch.features.shape[2])
+def cut(batch: Batch, clips: Sequence[int], starts: Sequence[int], frames: int, silence: float) -> Tensor:
+    """Cut `frames` of each of these clips from its start on, [windows, frames, bins], shorter ones in silence."""
+    windows = batch.features.new_full((len(clips), frames, batch.features.shape[2]), silence)
     lengths = batch.lengths.tolist()
     for place, (clip, start) in enumerate(zip(clips, starts, strict=True)):
         length = min(lengths[clip], frames)

@@ -180,9 +180,9 @@ def test_with_all_labelled_it_is_training_on_the_truth(folder: Path, monkeypatch
         "pretrain": SFL["pretrain"],
     }
     deltas = []
-    for kind in ("fednst", "fedavg"):
+    for kind, more in (("fednst", {}), ("fedavg", {"labelled_only": True})):
         algorithm, data, state = build(
-            folder, data=labelled(folder, utterances=1.0), algorithm={"kind": kind, **common}
+            folder, data=labelled(folder, utterances=1.0), algorithm={"kind": kind, **common, **more}
         )
         with monkeypatch.context() as patch:
             patch.setattr(algorithm.task.model_class, "encode", None)

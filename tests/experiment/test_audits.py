@@ -29,7 +29,11 @@ PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=u
         ("fednst/baselines/sl", ["audit.kind=speakers"], "trains in one place, so an audit has no clients"),
         ("fedmem/embedded", ["audit.kind=speakers"], "trains no shared model, so an audit has no clients"),
         ("fedavg/keywords", ["audit.kind=speakers", "data.own_share=0.1"], "would keep back what a candidate"),
-        ("fedavg/keywords", ["audit.kind=speakers", "data.labelled.utterances=0.5"], "a candidate is judged by unlab"),
+        (
+            "fedavg/keywords",
+            ["audit.kind=speakers", "data.labelled.utterances=0.5", "algorithm.labelled_only=true"],
+            "a candidate is judged by unlab",
+        ),
         (
             "fedlora/embedded",
             ["audit.kind=directions", "algorithm.averaging=product", *PRIVATE],

@@ -104,6 +104,11 @@ REFUSED = [
     ),
     (
         SPEECH,
+        ["algorithm=fedavg", "data.labelled.utterances=0.5"],
+        "algorithm.kind fedavg trains on every true label, so data.labelled has no effect",
+    ),
+    (
+        SPEECH,
         ["algorithm=fedmem", "rounds=2"],
         "command line: algorithm.kind fedmem trains nothing: set rounds=1, not 2",
     ),

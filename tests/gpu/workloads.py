@@ -35,8 +35,6 @@ CONFORMER_S = {
     "kernel": 31,
     "attention": "RelPosMHAXL",
     "decoder_layers": 4,
-    "bos": 1,
-    "eos": 2,
 }
 CLASSIFY = {"kind": "classification"}
 

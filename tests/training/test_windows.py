@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from fedray.data.features.dataset import Batch
+from fedray.data.features.log_mel import FeatureSettings
 from fedray.training.windows import all_windows, random_window
 
 
@@ -51,3 +53,12 @@ def test_a_random_window_of_each_clip() -> None:
 def test_clips_of_a_windows_length_stay() -> None:
     given = batch(4, 4)
     assert random_window(given, 4) is given
+
+
+def test_padding_of_whole_spectra_is_silence() -> None:
+    """Where no mean is taken off, 0 is as loud as speech."""
+    silence = FeatureSettings(normalise="waveform").silence
+    assert silence == FeatureSettings(normalise="none").silence < -18 and FeatureSettings().silence == 0
+    windows, _ = all_windows(batch(2), 4, silence)
+    assert windows.features[0, [0, 3]].unique().tolist() == pytest.approx([silence])
+    assert torch.equal(windows.features[0, 1:3], batch(2).features[0])

@@ -60,9 +60,14 @@ class FeatureSettings:
                 )
 
     @property
+    def silence(self) -> float:
+        """The value of padding: that of silence, or where means are taken off 0, the mean."""
+        return math.log(FLOOR) if self.kind == "logmel" and self.normalise in ("none", "waveform") else 0.0
+
+    @property
     def window(self) -> int:
-        """Length of the analysis window in samples."""
-        return round(self.sample_rate * self.window_ms / 1000)
+        """Length of the analysis window in samples, even: torch centres windows in the FFT, which is even too."""
+        return 2 * round(self.sample_rate * self.window_ms / 2000)
 
     @property
     def hop(self) -> int:

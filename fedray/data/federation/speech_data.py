@@ -136,8 +136,10 @@ class SpeechData:
         """The texts for tokenisers and language models: those of `data.text`, else the server's or the clients'."""
         if self._text is not None and column == "text":
             return read_sentences(Path(self._text))
-        # Not what clients hold out or drop.
-        source = self._server if self._server is not None else self._clients.take(np.unique(self._members))
+        source = self._server
+        if source is None:  # not what clients hold out or drop, and not what is unlabelled
+            members = self._clients.take(np.unique(self._members))
+            source = members if members.labelled is None else members.take(members.labelled_positions)
         return [text for text in source.column(column) if text]
 
 
@@ -167,7 +169,11 @@ def divide(
     elif "train" in splits:
         server, clients = None, splits.pop("train")
         shares = {"test": settings.test_share, "dev": settings.dev_share}
-        drawn = [split for split, held in shares.items() if held is not None and split not in splits]
+        drawn = [split for split, held in shares.items() if held is not None]
+        if there := [split for split in drawn if split in splits]:
+            raise ValueError(
+                f"data.{there[0]}_share has no effect: the corpus has a split {there[0]} already. Remove it"
+            )
         if drawn and clients.anonymous:
             warnings.warn(
                 f"the corpus names no speakers: {' and '.join(drawn)} are random recordings, and a person may speak "

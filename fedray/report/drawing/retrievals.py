@@ -15,7 +15,7 @@ from fedray.report.figures import Retrievals
 from fedray.report.groups import Group
 
 NUMBER = r"([\d.e+-]+)"
-SETTING = re.compile(rf"personal/dev/k={NUMBER} lambda={NUMBER} T={NUMBER}$")
+SETTING = re.compile(rf"personal/dev/k={NUMBER} lambda={NUMBER} T={NUMBER}(?: rho={NUMBER})?$")
 ROW, TOP = 1.9, 0.5  # inches
 
 
@@ -56,11 +56,12 @@ def retrievals(figure: Retrievals, comparison: Comparison) -> Canvas:
 
 
 def settings_scores(group: Group) -> dict[tuple[float, float, float], float]:
-    """(k, lambda, temperature) -> dev score, mean over clients, then over runs."""
-    found: dict[tuple[float, float, float], list[float]] = {}
+    """(k, lambda, temperature) -> dev score with the best radius, mean over clients, then over runs."""
+    found: dict[tuple[float, float, float], dict[str | None, list[float]]] = {}
     for run in group.finished:
         for name, value in run.best.items():
             if told := SETTING.match(name):
-                k, share, temperature = map(float, told.groups())
-                found.setdefault((k, share, temperature), []).append(value)
-    return {setting: float(np.mean(values)) for setting, values in found.items()}
+                k, share, temperature = map(float, told.groups()[:3])
+                radii = found.setdefault((k, share, temperature), {})
+                radii.setdefault(told.group(4), []).append(value)
+    return {setting: min(float(np.mean(values)) for values in radii.values()) for setting, radii in found.items()}

@@ -121,6 +121,8 @@ def test_clients_know_what_is_labelled(splits: dict[str, Manifest], tmp_path: Pa
     assert half.fingerprint("server") == silent.fingerprint("server")
     other = build(splits, tmp_path, replace(settings, labelled=LabelledSettings(utterances=2 / 3)))
     assert len({data.fingerprint("clients") for data in (silent, half, other)}) == 3
+    alone = build(splits, tmp_path, DataSettings(labelled=LabelledSettings(utterances=1 / 3)))
+    assert len(alone.transcripts()) == len(alone.client_ids()), "unlabelled ones teach no tokens"
     assert silent.fingerprint() == build(splits, tmp_path, settings).fingerprint()
 
 
@@ -290,6 +292,8 @@ def test_a_division_that_cannot_be_names_its_setting(splits: dict[str, Manifest]
     lonely = splits["train"].take(np.flatnonzero(np.array(splits["train"].column("speaker")) == "s00"))
     with pytest.raises(ValueError, match="data.dev_share: a division by speakers needs two speakers or more"):
         divide({"train": lonely}, DataSettings(dev_share=0.5))
+    with pytest.raises(ValueError, match=r"data.dev_share has no effect: the corpus has a split dev already. Remove"):
+        divide({name: splits[name] for name in ("train", "dev")}, DataSettings(dev_share=0.2))
     for beside, words in (("server", "leave out server and set data.server"), ("clients", "leave out train")):
         with pytest.raises(ValueError, match=rf"the corpus has the splits train and {beside}: .*{words}"):
             divide({name: lonely for name in ("train", beside, "test")}, DataSettings())

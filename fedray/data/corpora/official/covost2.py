@@ -25,11 +25,12 @@ from fedray.data.corpora.official.clip_tables import (
     with_suffix,
     without,
 )
-from fedray.data.corpora.official.held_out import cut
+from fedray.data.corpora.official.held_out import cut, without_repeated
 from fedray.data.corpora.official.layout import leave_out, names_in
 from fedray.data.manifest import Manifest, place
 
 SPLITS = ("train", "dev", "test")
+BESIDE = ("dev_covost", "test_covost", "dev_dup", "test_dup")  # in the lists, and in no official split
 # Damaged clips; SpeechBrain's recipe for CoVoST leaves them out too.
 BAD_CLIPS = (
     "common_voice_en_19504777.mp3",
@@ -44,9 +45,10 @@ class CoVoST2:
     r"""The text is Common Voice's sentence, the translation CoVoST's; the speaker is the start of client_id.
 
     `validated.tsv` and `covost_v2.<source>_<target>.tsv` are joined on `path`. Both have no quoting, and a character
-    behind `\` stands for itself. The split train includes train_covost. Lengths come from the mp3 files, read in
-    parallel, or from clip_durations.tsv if there is one. Left out are clips that are missing, unreadable or known to be
-    bad, and rows of the list that validated.tsv does not have. Other sentences of validated.tsv are not used.
+    behind `\` stands for itself. As in get_covost_splits.py the split train includes train_covost, and rows of
+    dev_covost, test_covost, dev_dup and test_dup are in no split. Lengths come from the mp3 files, read in parallel, or
+    from clip_durations.tsv if there is one. Left out are clips that are missing, unreadable or known to be bad, and
+    rows of the list that validated.tsv does not have. Other sentences of validated.tsv are not used.
 
     Du et al. (2024) make clients of four accents: accents [england, australia, indian, canad], held_out 2500, and
     data.clients {by: label}.
@@ -58,11 +60,11 @@ class CoVoST2:
     # without label
     accents: list[str] = field(default_factory=list)
     # Utterances of dev, and as many of test, that are drawn for each accent from all official splits together, with
-    # data.seed. Their speakers may train too. null: the official splits
+    # data.seed. Their speakers may train too, on other sentences. null: the official splits
     held_out: Count | None = None
     lower_case: bool = False  # converts the text, not the translation
     punctuation: bool = True  # false: keep letters, digits and the apostrophes inside words of the text only
-    max_seconds: Positive | None = None  # longer clips are left out; null: none
+    max_seconds: Positive | None = None  # longer clips of train are left out, with `held_out` of all; null: none
 
     def __post_init__(self) -> None:
         if self.held_out is not None and not self.accents:
@@ -87,9 +89,10 @@ class CoVoST2:
         table, reasons = read_rows(validated, ("client_id", "path", "sentence"), bool(self.accents), escapes=True)
         table = with_suffix(table)
         total = len(listed) + sum(map(len, reasons.values()))
-        table = self._joined(path, listed, validated, table, reasons)
+        table = self._joined(listed, validated, table, reasons)
         table = self._usable(table, home, parallel, reasons)
-        leave_out(path, total, reasons)
+        if self.held_out is None:
+            leave_out(path, total, reasons)
         if not len(table):
             raise ValueError(
                 f"{path}: no recording is left of {len(listed):,}: unpack Common Voice 4 (other versions have other "
@@ -97,7 +100,9 @@ class CoVoST2:
             )
         data = manifest(table, home, path)
         if self.held_out is not None:
-            return cut(data, self.held_out, seed)
+            splits, again = without_repeated(cut(data, self.held_out, seed))
+            leave_out(path, total, reasons | {"whose sentence is in dev or test": again})
+            return splits
         chosen = np.array(table["split"].to_pylist())
         splits = {split: data.take(np.flatnonzero(chosen == split)) for split in SPLITS}
         if empty := [split for split, part in splits.items() if not len(part)]:
@@ -117,7 +122,7 @@ class CoVoST2:
             f"language whose list is there ({pairs})"
         )
 
-    def _joined(self, path: Path, listed: pa.Table, validated: Path, table: pa.Table, reasons: Reasons) -> pa.Table:
+    def _joined(self, listed: pa.Table, validated: Path, table: pa.Table, reasons: Reasons) -> pa.Table:
         """The rows of CoVoST's list, with the columns of validated.tsv."""
         if (row := _repeated(table["path"])) is not None:
             raise ValueError(f"{validated}: {table['path'][row]} is in several rows: restore the file")
@@ -126,6 +131,7 @@ class CoVoST2:
         joined = table.drop_columns("path").take(found.combine_chunks())
         for name in ("path", "translation", "split"):
             joined = joined.append_column(name, listed[name])
+        joined = without(joined, pc.is_null(joined["split"]), "in no official split", reasons)
         return without(joined, pc.is_null(joined["client_id"]), f"not in {validated.name}", reasons)
 
     def _usable(self, table: pa.Table, home: Path, parallel: Parallel, reasons: Reasons) -> pa.Table:
@@ -139,16 +145,23 @@ class CoVoST2:
         table = without(table, pc.invert(pc.is_in(table["path"], value_set=clips)), NO_AUDIO, reasons)
         table = without(table, pc.equal(table["text"], ""), "without a letter", reasons)
         table = without(table, pc.equal(table["translation"], ""), "without a translation", reasons)
-        return with_seconds(table, home, 0.0, self.max_seconds, parallel, reasons)
+        table = with_seconds(table, home, 0.0, None, parallel, reasons)
+        if self.max_seconds is None:
+            return table
+        long = pc.greater(table["seconds"], self.max_seconds)
+        if self.held_out is None:  # scores are those of the whole official sets
+            long = pc.and_(long, pc.equal(table["split"], "train"))
+        return without(table, long, f"longer than {self.max_seconds} s", reasons)
 
 
 def _listed(path: Path) -> pa.Table:
-    """path, translation and split (train, dev or test) of CoVoST's list. Raises ValueError with the row."""
+    """path, translation and split (train, dev, test or null) of CoVoST's list. Raises ValueError with the row."""
     table = with_suffix(read_table(path, ("path", "translation", "split"), escapes=True))
-    splits = pc.replace_substring_regex(table["split"], "^(train|dev|test)_covost$", r"\1")
-    wrong = pc.index(pc.is_in(splits, value_set=pa.array(SPLITS, pa.large_string())), False).as_py()
+    splits = pc.replace_substring_regex(table["split"], "^train_covost$", "train")
+    official, beside = (pc.is_in(splits, value_set=pa.array(names, pa.large_string())) for names in (SPLITS, BESIDE))
+    wrong = pc.index(pc.or_(official, beside), False).as_py()
     if wrong >= 0:
-        known = "train, dev, test or train_covost"
+        known = f"train, dev, test, train_covost, {', '.join(BESIDE[:-1])} or {BESIDE[-1]}"
         raise ValueError(
             f"{place(str(path), None, wrong)}: the split must be {known}, not {table['split'][wrong].as_py()!r}: "
             "restore CoVoST's list"
@@ -158,7 +171,7 @@ def _listed(path: Path) -> pa.Table:
             f"{place(str(path), None, row)}: {table['path'][row]} is in an earlier row too: restore CoVoST's list"
         )
     texts = pc.utf8_trim_whitespace(pc.utf8_normalize(table["translation"], form="NFC"))
-    return pa.table({"path": table["path"], "translation": texts, "split": splits})
+    return pa.table({"path": table["path"], "translation": texts, "split": pc.if_else(official, splits, None)})
 
 
 def _repeated(values: pa.ChunkedArray) -> int | None:

@@ -50,7 +50,7 @@ class GigaSpeech:
     held_out: Count | None = None
     punctuation: bool = False  # true: <COMMA> and the like become marks behind the word; false: they are left out
     lower_case: bool = False  # converts the text; false: GigaSpeech's upper case
-    max_seconds: Positive | None = None  # longer segments are left out; null: none
+    max_seconds: Positive | None = None  # longer segments of train are left out; null: none
 
     def __post_init__(self) -> None:
         for option in ("train", "dev", "test"):
@@ -82,7 +82,7 @@ class GigaSpeech:
                 if not wanted:
                     continue
                 seconds, text = segment.end - segment.begin, self._text(segment.text)
-                if problem := self._problem(seconds, text):
+                if problem := self._problem(seconds, text, wanted):
                     reasons.setdefault(problem, []).append(segment.sid)
                     continue
                 files[file] = audio.aid
@@ -116,13 +116,14 @@ class GigaSpeech:
                     f"are {', '.join(sorted(found)) or 'none'}"
                 )
 
-    def _problem(self, seconds: float, text: str | None) -> str | None:
-        """Why a segment of these seconds and words is left out; None if it is not."""
+    def _problem(self, seconds: float, text: str | None, wanted: Sequence[str]) -> str | None:
+        """Why a segment of these seconds and words is left out of the splits `wanted`; None if it is not."""
         if text is None:
             return "marked as music, noise, silence or other"
         if not text:
             return "without words"
-        if self.max_seconds is not None and seconds > self.max_seconds:
+        # Scores are those of the whole official sets; those that are cut from train are of segments that can train.
+        if self.max_seconds is not None and seconds > self.max_seconds and "train" in wanted:
             return f"longer than {self.max_seconds} s"
         return None
 

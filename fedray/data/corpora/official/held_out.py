@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedray.core.seeds import numpy_generator
@@ -39,3 +42,11 @@ def cut(data: Manifest, count: int, seed: int, whole: str = "utterance") -> dict
             )
         place[rows] = split[unit]
     return {split: data.take(np.flatnonzero(place == number)) for number, split in enumerate(("train", "dev", "test"))}
+
+
+def without_repeated(splits: Mapping[str, Manifest]) -> tuple[dict[str, Manifest], list[str]]:
+    """The splits without utterances of train whose text dev or test has too; the ids of those utterances."""
+    scored = pa.chunked_array([*splits["dev"].table["text"].chunks, *splits["test"].table["text"].chunks])
+    repeated = pc.is_in(splits["train"].table["text"], value_set=scored.combine_chunks()).to_numpy()
+    train, again = (splits["train"].take(np.flatnonzero(repeated == taken)) for taken in (False, True))
+    return {**splits, "train": train}, again.column("utterance")

@@ -40,7 +40,7 @@ class MustC:
     # official splits that test; the first is `test`, others keep their names (tst-HE)
     test: list[str] = field(default_factory=lambda: ["tst-COMMON"])
     lower_case: bool = False  # converts the text, not the translation
-    max_seconds: Positive | None = None  # longer stretches are left out (fairseq: 30); null: none
+    max_seconds: Positive | None = None  # longer stretches of `train` are left out (fairseq: 30); null: none
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
         """Split -> manifest. Raises ValueError with the file, or the line of a list, that is missing or wrong."""
@@ -50,14 +50,14 @@ class MustC:
             name: [name] for name in self.test[1:]
         }
         splits = {
-            split: Manifest.concat([self._split(home, name, parallel) for name in names])
+            split: Manifest.concat([self._split(home, name, split == "train", parallel) for name in names])
             for split, names in wanted.items()
             if names
         }
         unique_ids(splits)
         return splits
 
-    def _split(self, home: Path, name: str, parallel: Parallel) -> Manifest:
+    def _split(self, home: Path, name: str, trains: bool, parallel: Parallel) -> Manifest:
         folder = home / "data" / name
         if not folder.is_dir():
             there = ", ".join(sorted(path.name for path in folder.parent.glob("*/"))) or "none"
@@ -79,7 +79,7 @@ class MustC:
         drop("without length", lambda row: not seconds[row] > 0)
         drop("without a text", lambda row: not texts[row])
         drop("without a translation", lambda row: not translations[row])
-        most = math.inf if self.max_seconds is None else self.max_seconds
+        most = self.max_seconds if self.max_seconds is not None and trains else math.inf
         drop(f"longer than {most} s", lambda row: seconds[row] > most)
         leave_out(path, len(lines), reasons)
         if not kept:

@@ -58,12 +58,13 @@ def test_escapes_are_those_of_the_official_script(made: Path) -> None:
 
 def test_accents_are_clients_and_dev_and_test_are_cut_for_each(made: Path) -> None:
     splits = read("covost2", made, **FOUR, held_out=1)
-    for split, counts in (("train", (6, 6, 2)), ("dev", (1, 1, 1)), ("test", (1, 1, 1))):
+    # The toy says four sentences over and over, and train has none of those that dev or test has.
+    for split, counts in (("train", (2, 2, 1)), ("dev", (1, 1, 1)), ("test", (1, 1, 1))):
         assert Counter(splits[split].column("label")) == dict(zip(FOUR["accents"], counts, strict=True))
     clients = partition(splits["train"], PartitionSettings(by="label"), seed=0)
-    assert {name: len(rows) for name, rows in clients.items()} == {"England": 6, "austral": 6, "indian": 2}
+    assert {name: len(rows) for name, rows in clients.items()} == {"England": 2, "austral": 2, "indian": 1}
     ids = [utterance for manifest in splits.values() for utterance in manifest.column("utterance")]
-    assert len(set(ids)) == len(ids) == 20
+    assert len(set(ids)) == len(ids) == 11
     again, other = (read("covost2", made, **FOUR, held_out=1, lower_case=True), read("covost2", made, seed=1, **FOUR))
     assert again["dev"].column("utterance") == splits["dev"].column("utterance")
     assert len(other["train"]) == 10, "the official splits, of three accents"
@@ -80,8 +81,29 @@ def test_accents_are_clients_and_dev_and_test_are_cut_for_each(made: Path) -> No
 def test_texts_can_be_cleaned_and_long_clips_left_out(made: Path) -> None:
     train = read("covost2", made, lower_case=True, punctuation=False)["train"]
     assert train.column("text")[0] == "yes she said no" and train.column("translation")[0] == "是0。"
-    with pytest.raises(ValueError, match="no recording is left of 27: unpack Common Voice 4"):
+    with pytest.raises(ValueError, match="no recording is left for train"):
         read("covost2", made, max_seconds=0.1)
+    with pytest.raises(ValueError, match="no recording is left of 27: unpack Common Voice 4"):
+        read("covost2", made, max_seconds=0.1, **FOUR, held_out=1)
+
+
+def test_rows_outside_the_official_splits_are_left_out(tmp_path: Path) -> None:
+    path = covost2(tmp_path) / "en" / "covost_v2.en_zh-CN.tsv"
+    write(path, path.read_text("utf-8").replace("\ttest\n", "\ttest_covost\n", 1).replace("\tdev\n", "\tdev_dup\n", 1))
+    with pytest.warns(LeftOut, match=r"2 in no official split"):
+        splits = read("covost2", tmp_path)
+    assert {split: len(manifest) for split, manifest in splits.items()} == {"train": 12, "dev": 5, "test": 5}
+
+
+def test_no_sentence_of_held_out_speech_is_trained_on(tmp_path: Path) -> None:
+    validated = covost2(tmp_path) / "en" / "validated.tsv"
+    table = pd.read_csv(validated, sep="\t", quoting=csv.QUOTE_NONE, na_filter=False)
+    table["sentence"] = [f"Sentence {row % 6}" for row in range(len(table))]
+    table.to_csv(validated, sep="\t", index=False, quoting=csv.QUOTE_NONE)
+    with pytest.warns(LeftOut, match="whose sentence is in dev or test"):
+        splits = read("covost2", tmp_path, **FOUR, held_out=1)
+    scored = {*splits["dev"].column("text"), *splits["test"].column("text")}
+    assert len(splits["dev"]) == len(splits["test"]) == 3 and not scored & set(splits["train"].column("text"))
 
 
 def test_what_is_missing_or_wrong_is_named(tmp_path: Path) -> None:
