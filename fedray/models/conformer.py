@@ -41,8 +41,8 @@ class ConformerSettings:
     """The sizes of a Conformer. The defaults give a model of 0.22M parameters that trains on a CPU.
 
     Conformer-S of the FedNST paper has front=conv2d, d_model=144, layers=12, ffn=1024, kernel=31,
-    attention=RelPosMHAXL, decoder_layers=4. The decoder's `bos` and `eos` are by default two tokens after the vocabulary;
-    in SpeechBrain's recipes they are part of the vocabulary (for its checkpoints bos=1, eos=2).
+    attention=RelPosMHAXL, decoder_layers=4. The decoder's `bos` and `eos` are by default two tokens after the
+    vocabulary; in SpeechBrain's recipes they are part of the vocabulary (for its checkpoints bos=1, eos=2).
     """
 
     # conv1d | conv2d: two layers, each of which halves the frames. conv2d alone costs three times the whole conv1d

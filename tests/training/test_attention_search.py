@@ -60,7 +60,7 @@ def test_greedy_takes_the_best_token_each_step(encoded):
     hypotheses = AttentionSearch(DecodeSettings("attention", beam=1), str).transcribe(model, hidden, lengths)
     for row, hypothesis in enumerate(hypotheses):
         tokens: list[int] = []
-        while len(tokens) < hidden.shape[1]:
+        while len(tokens) < int(lengths[row]):
             scores = model.attend(hidden[row : row + 1], lengths[row : row + 1], torch.tensor([[model.bos, *tokens]]))
             tokens.append(int(scores[0, -1].argmax()))
             if tokens[-1] == model.eos:

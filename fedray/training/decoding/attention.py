@@ -67,7 +67,8 @@ class AttentionSearch(Search):
                 "decoder": recurrent.decoder,
                 "linear": model.attention_head,
             }
-        most = min(self.settings.max_tokens_per_frame, getattr(model, "most_tokens", math.inf) / hidden.shape[1])
+        longest = getattr(model, "most_tokens", math.inf)
+        most = min(self.settings.max_tokens_per_frame, longest / hidden.shape[1])
         common = parts | {
             "bos_index": model.bos,
             "eos_index": model.eos,
@@ -76,7 +77,9 @@ class AttentionSearch(Search):
         }
         if self.settings.beam == 1:
             tokens, *_ = greedy(**common)(hidden, relative)
-            scores = None
+            # The searcher's limit is that of the longest utterance of the batch.
+            limits = [int(min(self.settings.max_tokens_per_frame * frames, longest)) for frames in lengths.tolist()]
+            tokens, scores = [row[:limit] for row, limit in zip(tokens, limits, strict=True)], None
         else:
             searcher = beam(
                 **common,
