@@ -169,11 +169,7 @@ def divide(
     elif "train" in splits:
         server, clients = None, splits.pop("train")
         shares = {"test": settings.test_share, "dev": settings.dev_share}
-        drawn = [split for split, held in shares.items() if held is not None]
-        if there := [split for split in drawn if split in splits]:
-            raise ValueError(
-                f"data.{there[0]}_share has no effect: the corpus has a split {there[0]} already. Remove it"
-            )
+        drawn = [split for split, held in shares.items() if held is not None and split not in splits]
         if drawn and clients.anonymous:
             warnings.warn(
                 f"the corpus names no speakers: {' and '.join(drawn)} are random recordings, and a person may speak "

@@ -292,8 +292,6 @@ def test_a_division_that_cannot_be_names_its_setting(splits: dict[str, Manifest]
     lonely = splits["train"].take(np.flatnonzero(np.array(splits["train"].column("speaker")) == "s00"))
     with pytest.raises(ValueError, match="data.dev_share: a division by speakers needs two speakers or more"):
         divide({"train": lonely}, DataSettings(dev_share=0.5))
-    with pytest.raises(ValueError, match=r"data.dev_share has no effect: the corpus has a split dev already. Remove"):
-        divide({name: splits[name] for name in ("train", "dev")}, DataSettings(dev_share=0.2))
     for beside, words in (("server", "leave out server and set data.server"), ("clients", "leave out train")):
         with pytest.raises(ValueError, match=rf"the corpus has the splits train and {beside}: .*{words}"):
             divide({name: lonely for name in ("train", beside, "test")}, DataSettings())
