@@ -197,7 +197,7 @@ class LaneBook:
 
     @contextmanager
     def _blaming(self, client: str | None) -> Iterator[None]:
-        """An error costs this client (None: all in training, without whom it is raised)."""
+        """An error costs this client. None: it costs all clients in training; without any it is raised."""
         try:
             yield
         except RunError:  # a full disk is no client's fault

@@ -29,13 +29,13 @@ ON_GPU = "up to what CUDA does deterministically; the backward passes of CTC and
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
 FREE = (*RESUMABLE, "name", "imports", "data.text", "evaluation.patience")
 COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run is for
-SAID = {
+SAID = {  # what is compared, in words
     "code": "fedray's code",
     "algorithm": "the file of the algorithm",
     "devices": "a file of devices",
     "together": "clients trained side by side (engine.vectorise, engine.placement)",
 }
-HASHES = ("code", "algorithm", "devices")
+HASHES = ("code", "algorithm", "devices")  # whose values mean nothing to people
 MOVED = "the corpus: its files lie in another folder or have other times of change, with the same names and sizes"
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied")
 APART = ("data", "imports", "settings")  # not compared as a whole

@@ -72,7 +72,7 @@ def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: flo
 
 
 def check_token_source(model: Any, tokens: str) -> None:
-    """Raise ValueError for tokens of a trained model where `model.init`, of the model's settings, names none."""
+    """Raise ValueError for tokens of a trained model that nothing names, and for `bos` or `eos` that texts may hold."""
     if tokens == "pretrained" and getattr(model, "init", None) is None:
         raise ValueError(
             "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "

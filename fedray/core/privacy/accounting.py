@@ -64,7 +64,7 @@ class Sampling:
     def replaces(self) -> bool:
         """Whether the account is of a client replaced by another: cohorts of fixed size have no other.
 
-        Everywhere else a client is added or removed.
+        Everywhere else a client is added or removed, except under Skellam noise.
         """
         return self.kind == "uniform" and self.drawn
 
@@ -178,7 +178,7 @@ class Account:
         rate = self.sampling.rate if self.sampling.drawn else 1.0
         if isinstance(self.settings, Skellam):
             # The scale of the whole numbers shows how many clients there are: one can only be replaced.
-            return between(_orders(), without_replacement(skellam(self.noise, self.grid, moves=2), rate))
+            return between(_orders(), without_replacement(skellam(self.noise, self.grid), rate))
         if self.sampling.replaces:
             return _replaced(rate, self.noise)
         return self._poisson if self.sampling.limit is None else self._truncated(self.sampling.limit)

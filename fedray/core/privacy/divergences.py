@@ -26,16 +26,16 @@ class Grid:
     bound: float  # the largest Euclidean norm of an update after scaling and rounding, in whole numbers
 
 
-def skellam(noise: float, grid: Grid | None, moves: int = 1) -> Orders:
+def skellam(noise: float, grid: Grid | None) -> Orders:
     """Divergences of a sum with Skellam noise of standard deviation noise x bound.
 
-    `moves`: how many bounds a client can move the sum by, 2 where it is replaced. `grid` None: infinitely fine, where
-    Skellam noise is Gaussian. Agarwal, Kairouz, Liu, NeurIPS 2021, theorem 3.5. Rounding makes the bound larger, and
-    with it the noise that a given multiplier stands for.
+    A client is replaced by another, which moves the sum by two bounds. `grid` None: infinitely fine, where Skellam
+    noise is Gaussian. Agarwal, Kairouz, Liu, NeurIPS 2021, theorem 3.5. Rounding makes the bound larger, and with it
+    the noise that a given multiplier stands for.
     """
     if grid is None:
-        return WHOLE * moves**2 / (2 * noise**2)
-    euclidean = moves * grid.bound
+        return WHOLE * 2**2 / (2 * noise**2)
+    euclidean = 2 * grid.bound
     absolute = min(math.sqrt(grid.length) * euclidean, euclidean**2)  # a whole number is at most its square
     return renyi(WHOLE, euclidean, absolute, (noise * grid.bound) ** 2)
 

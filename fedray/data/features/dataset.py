@@ -61,7 +61,7 @@ class Utterances:
 
     @property
     def labelled_positions(self) -> Rows:
-        """The other positions, ascending."""
+        """The positions of labelled utterances, ascending. Without `labelled` there are none."""
         return np.flatnonzero(self.labelled) if self.labelled is not None else np.arange(0)
 
     @functools.cached_property

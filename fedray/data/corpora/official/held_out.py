@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedray.core.seeds import numpy_generator
@@ -46,7 +45,7 @@ def cut(data: Manifest, count: int, seed: int, whole: str = "utterance") -> dict
 
 def without_repeated(splits: Mapping[str, Manifest]) -> tuple[dict[str, Manifest], list[str]]:
     """The splits without utterances of train whose text dev or test has too; the ids of those utterances."""
-    scored = pa.chunked_array([*splits["dev"].table["text"].chunks, *splits["test"].table["text"].chunks])
-    repeated = pc.is_in(splits["train"].table["text"], value_set=scored.combine_chunks()).to_numpy()
+    scored = Manifest.concat([splits["dev"], splits["test"]]).table["text"].combine_chunks()
+    repeated = pc.is_in(splits["train"].table["text"], value_set=scored).to_numpy()
     train, again = (splits["train"].take(np.flatnonzero(repeated == taken)) for taken in (False, True))
     return {**splits, "train": train}, again.column("utterance")
