@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from fedray import experiment
@@ -14,6 +15,7 @@ from fedray.core.types import Change, ServerState
 from fedray.data.federation.speech_data import SpeechData
 from fedray.models.weights import load_weights
 from fedray.runs.folder import RunFolder
+from fedray.training.local import LocalModel
 from tests import speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
@@ -75,6 +77,14 @@ def test_the_client_keeps_its_optimiser_if_it_is_to(folder: Path) -> None:
     assert first.state["moments"]["step"] == 4, "what came in stays as it is"
     fresh, _, _ = build(folder, client={**FEDLORA["client"], "keep": False})
     assert fresh.client_update(client(data), arrived(fresh, state)).state is None
+
+
+def test_each_epoch_has_an_order_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, data, state = build(folder)
+    seeds, fit = [], LocalModel.fit_epoch
+    monkeypatch.setattr(LocalModel, "fit_epoch", lambda *args: seeds.append(args[5]) or fit(*args))
+    algorithm.client_update(client(data), arrived(algorithm, state))
+    assert len(seeds) == len(set(seeds)) == 2
 
 
 def test_the_same_bits_again(folder: Path) -> None:

@@ -96,6 +96,12 @@ def test_of_equal_factors_the_nearest(folder: Path) -> None:
     again = factorised(products(balanced, layout), balanced, layout)
     assert np.allclose(again, balanced, atol=1e-4), "what is balanced already stays as it is"
     assert np.allclose(products(balanced, layout), products(adapters, layout), atol=1e-4)
+    turned = balanced.copy()
+    for pair in pairs(layout):
+        a, b = pair.factors(balanced)
+        turn = np.linalg.qr(np.random.default_rng(2).standard_normal((pair.rank, pair.rank)))[0]
+        turned[pair.a], turned[pair.b] = (turn @ a).reshape(-1), (b @ turn.T).reshape(-1)
+    assert np.allclose(factorised(products(turned, layout), turned, layout), turned, atol=1e-4), "so is what is turned"
 
 
 def test_a_round_of_products_trains(folder: Path) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedray.algorithms import fedmem
 from fedray.models.memory import MemorySettings
 from fedray.training.knn.building import build_memory
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
-from fedray.training.knn.selection import best_by_search, setting_costs
+from fedray.training.knn.selection import best_by_search, best_tokens, setting_costs
 from tests.algorithms.by_hand import arrived
 from tests.algorithms.test_fedmem import build, memory_of, scored, with_decoder
 
@@ -168,3 +169,29 @@ def test_each_client_reports_what_it_chose(folder: Path) -> None:
 def test_wrong_settings(folder: Path, wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         build(folder, **wrong)
+
+
+def test_the_search_tries_settings_of_different_lambdas(folder: Path) -> None:
+    algorithm, data, state = with_decoder(folder)
+    received, task = arrived(algorithm, state), algorithm.task
+    memory, mine = memory_of(algorithm, data, state, keys="states"), data.load(data.client_ids()[0])
+    settings = [Retrieval(1, 0.0, 1.0), Retrieval(4, 0.0, 1.0), Retrieval(1, 0.95, 1.0)]
+    found = best_by_search(task, received, mine, memory, settings, np.arange(3.0), 2, task.search(received.assets))
+    assert found == settings[2], "it knows its own speech by heart"
+
+
+def test_the_last_search_decides(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, data, state = build(folder, share=[0.1, 1.0], searched=2)
+    received, used = arrived(algorithm, state), []
+    monkeypatch.setattr(fedmem, "best_by_search", lambda *given: used.append(type(given[-1])) or given[4][0])
+    scored(algorithm, data, received, {"dev": data.evaluation("dev")})
+    first, *_, last = map(type, algorithm.searches(received.assets).values())
+    assert used == [last] and last != first
+
+
+def test_best_tokens_without_a_look_up_are_the_models() -> None:
+    """Of frames of which the model is 0.7 and 0.5 sure, one is looked up where `skip_above` is 0.6."""
+    probabilities = torch.tensor([[[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]]])
+    settings = [Retrieval(1, 1.0, 1.0, skip_above=0.6), Retrieval(1, 1.0, 1.0)]
+    answers = [(kind, torch.tensor([[0.0, 1.0, 0.0]] * 2), torch.ones(2)) for kind in settings]
+    assert best_tokens(probabilities, iter(answers), settings).tolist() == [[[0, 1]], [[1, 1]]]

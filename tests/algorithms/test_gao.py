@@ -57,6 +57,8 @@ def test_the_wer_is_that_of_the_clients_own_model_on_a_part_of_dev(folder: Path)
     assert len(half) == 2 and len(data.evaluation("dev")) == 4
     scores = algorithm.task.evaluate(state.params + update.delta, half, received.assets, "cpu", False).metrics
     assert update.report["wer"] == pytest.approx(scores["wer"] / 100)
+    broadcast = algorithm.task.evaluate(state.params, half, received.assets, "cpu", False).metrics
+    assert broadcast["wer"] != scores["wer"], "else this test would not tell them apart"
     assert update.metrics.total("central_wer") == scores.total("wer")
     others, _, _ = build(folder, "by_loss")
     assert "wer" not in others.client_update(client(data), received).report, "which costs time, and nobody asks"
@@ -88,6 +90,29 @@ def test_the_server_fine_tunes_on_a_few_utterances_drawn_anew(folder: Path, buff
         and (tuned[:trainable] != state.params[:trainable]).mean() > 0.9
     )
     assert (tuned[trainable:] != state.params[trainable:]).any() == (buffers == "averaged")
+
+
+def test_the_server_draws_its_utterances_and_their_order_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, data, state = build(folder)
+    seen, targets = [], algorithm.task.targets
+    monkeypatch.setattr(algorithm.task, "targets", lambda data: seen.append(data.ids) or targets(data))
+    for seed in range(4):
+        algorithm.server_finish(server_of(data, seed), state)
+    assert {len(ids) for ids in seen} == {3} and len(set(map(tuple, seen))) > 1
+    algorithm, data, state = build(folder, server={**GAO["server"], "utterances": None})
+    tuned = []
+    for seed in (3, 3, 4):
+        seed_all(0)  # dropout and masks alike: the order of the batches is the server's
+        tuned.append(algorithm.server_finish(Server(data.server(), None, seed), state).params)
+    assert (tuned[0] == tuned[1]).all() and (tuned[0] != tuned[2]).any()
+
+
+def test_fine_tuning_clips_gradients_and_leaves_the_optimisers_state(folder: Path) -> None:
+    algorithm, data, state = build(folder, server={**GAO["server"], "clip": 1e-3})
+    moments = {"optimizer": {"m": np.ones(3, np.float32)}}
+    tuned = algorithm.server_finish(server_of(data, 3), replace(state, extra=moments))
+    assert tuned.extra is moments
+    assert 0 < np.linalg.norm(tuned.params - state.params) <= 1.01 * 2 * 0.1 * 1e-3, "two steps"
 
 
 def test_the_rate_of_fine_tuning_may_fall_as_the_clients_does(folder: Path) -> None:

@@ -61,8 +61,9 @@ def test_a_memory_translates_what_it_has_heard(folder: Path) -> None:
     assert scores["mine"]["bleu_alone"] < 50 and math.isnan(scores["none"]["bleu"])
 
 
-def test_dev_chooses_the_retrieval(folder: Path) -> None:
-    several = {"k": [1, 4], "share": [0.0, 0.9], "temperature": [0.01, 100.0], "costs": True}
+@pytest.mark.parametrize("searched", [0, 2])
+def test_dev_chooses_the_retrieval(folder: Path, searched: int) -> None:
+    several = {"k": [1, 4], "share": [0.0, 0.9], "temperature": [0.01, 100.0], "costs": True, "searched": searched}
     algorithm, data, state = build(folder, algorithm={**MEMORY, **several, "pretrain": {"steps": 0}}, **WHOLE)
     received, mine = arrived(algorithm, state), data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)

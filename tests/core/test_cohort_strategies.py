@@ -106,6 +106,8 @@ def test_krum_is_the_reference(count: int) -> None:
     assert chosen(Krum(), clients, updates) == {order[0]}
     assert chosen(Krum(select=3), clients, updates) == set(order[:3])
     assert chosen(Krum(select=99), clients, updates) == set(clients)
+    cautious = far_sums(updates, min(count * 4 // 10, (count - 3) // 2))  # of even cohorts the rule lowers f
+    assert chosen(Krum(byzantine=0.4), clients, updates) == {clients[np.lexsort((clients, cautious.round(6)))[0]]}
 
 
 @pytest.mark.parametrize("how", FAR)

@@ -82,6 +82,11 @@ def test_a_share_of_the_labels_becomes_another(target: str) -> None:
         assert name == target or result.manifest.column(name) == manifest.column(name)
 
 
+def test_shares_are_rounded_to_the_nearest() -> None:
+    names = [f"client{number}" for number in range(10)]
+    assert [len(corrupted_clients(names, share, 0)) for share in (0.04, 0.06, 0.24, 0.26, 0.99)] == [0, 1, 2, 3, 10]
+
+
 def test_wrong_labels_are_spread_over_all_others() -> None:
     result = corrupt_labels(manifest_of(), CorruptionSettings(label_errors=1.0), 0, "label")
     assert result.changed.all()

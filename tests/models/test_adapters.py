@@ -113,6 +113,9 @@ def test_dropout_hides_inputs_while_training() -> None:
     assert 0 < int(hidden.sum()) < len(hidden)
     module.eval()
     assert not ((module.weight - module.parametrizations.weight.original) == 0).all(dim=0).any()
+    expected = module.weight.detach().clone()
+    model.train()
+    assert any(torch.equal(found, expected) for found in merged(model).values()), "merging hides none"
 
 
 def test_a_target_that_names_nothing_is_refused() -> None:

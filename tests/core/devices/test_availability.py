@@ -10,7 +10,7 @@ from fedray.core.devices.candidates import Candidates
 from fedray.core.devices.trips import SECOND
 from tests.core.devices.worlds import windows
 
-EACH = [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 19)]]  # in a period of 20 s, one wraps around
+EACH = [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 22)]]  # in a period of 20 s, two wrap around
 
 
 def inside(client: int, now: float, period: float | None) -> float | None:
@@ -26,7 +26,7 @@ def inside(client: int, now: float, period: float | None) -> float | None:
 
 @pytest.mark.parametrize("period", [None, 20.0])
 def test_windows_against_a_search(period: float | None) -> None:
-    each = EACH if period is not None else [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 19)]]
+    each = EACH if period is not None else [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 22)]]
     of = windows(*each, period=period)
     moments = [half / 2 for half in range(120)]
     for now in moments:

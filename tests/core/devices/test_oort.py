@@ -75,6 +75,16 @@ def test_the_first_choice_takes_the_best_and_explores_clients_never_seen() -> No
     assert 0 not in rule.choose(30, 10, 5, candidates)
 
 
+def test_clients_are_drawn_from_those_near_the_last_that_would_be_taken() -> None:
+    """Losses 40 to 1, of which 36.1 and more score 1: eight are drawn from those down to 95 % of the eighth."""
+    state = heard(0, **{f"c{client}": (1.0, 40.0 - client) for client in range(40)})
+    candidates = Candidates(Anytime(), 40)
+    drawn = {client for number in range(60) for client in Oort(number, 40, state, 0).best(0, 0, 8, candidates)}
+    scores = state.scores(0)
+    bar = 0.95 * np.sort(scores)[-8]
+    assert drawn == {int(client) for client in np.flatnonzero(scores >= bar)} and len(drawn) > 8
+
+
 def test_the_first_round_is_a_uniform_draw() -> None:
     of = spread(50, 1.0)
     assert played(clock(RoundsClock(), of, 5, sampling="oort"), 1) == played(clock(RoundsClock(), of, 5), 1)

@@ -117,6 +117,8 @@ def test_a_cohort_is_smaller_where_fewer_are_available_and_a_quorum_is_waited_fo
     (step,) = played(clock(RoundsClock(quorum=0.5), of, size=3), 1)
     assert sorted(clients(step.arrived)) == [0, 1] and step.complete and step.ended == 11 * SECOND
     assert step.started == 0 and step.arrived[0].start == 10 * SECOND
+    (step,) = played(clock(RoundsClock(quorum=0.5, deadline=5.0), of, size=3), 1)
+    assert step.complete and step.ended == 11 * SECOND, "the deadline counts from the choice"
 
 
 def test_time_jumps_to_the_next_window_but_not_over_seven_days() -> None:
@@ -127,6 +129,13 @@ def test_time_jumps_to_the_next_window_but_not_over_seven_days() -> None:
     with pytest.raises(ValueError, match=r"no client is available for seven days from day 0\.0 of virtual time on"):
         played(clock(RoundsClock(), devices([20.0, 1.0], windows([(100, 103)], [(8 * 86400, 9 * 86400)]))), 2)
     with pytest.raises(ValueError, match="never 2 clients at once are available for seven days"):
+        played(clock(RoundsClock(quorum=1.0), of, size=2), 1)
+
+
+def test_seven_days_count_from_the_last_trip_and_not_from_the_last_client_that_came() -> None:
+    day = 86400
+    of = devices([1.0] * 4, windows([(0, 9)], [(5 * day, 5 * day + 9)], *2 * [[(10 * day, 10 * day + 9)]]))
+    with pytest.raises(ValueError, match="never 2 clients at once are available for seven days from day 0.0"):
         played(clock(RoundsClock(quorum=1.0), of, size=2), 1)
 
 

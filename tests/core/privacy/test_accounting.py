@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import scipy
 
 from fedray.core.privacy.accounting import Account, Sampling
+from fedray.core.privacy.auditing import gaussian_epsilon
 from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.noise_by_kind import noise_by_kind
 from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Correlated, Gaussian, Local, Private, Skellam
@@ -164,3 +167,27 @@ def test_an_account_follows_the_noise_that_was_used() -> None:
     other = guarantee.of_noise(0.5 * guarantee.noise)
     assert other.claimed.epsilon() > guarantee.claimed.epsilon() and other.simulated.noise == other.noise
     assert guarantee.of_noise(guarantee.noise) is guarantee
+
+
+def test_local_noise_is_one_release_of_all_updates_of_a_client() -> None:
+    """Each of them moves by two bounds. Random cohorts: half of delta is for a client that is in more of them."""
+    settings, everybody = Local(delta=1e-6, noise=8.0), Sampling("uniform", 100, 100)
+    assert Account(settings, 8.0, everybody, 16).guarantee() == pytest.approx(gaussian_epsilon(1.0, 1e-6), rel=1e-6)
+    drawn = Account(settings, 8.0, POISSON, 200)
+    granted = drawn.participations()
+    beyond = scipy.stats.binom.sf([granted - 1, granted], 200, POISSON.rate)
+    assert beyond[1] <= 5e-7 < beyond[0]
+    assert drawn.guarantee() == pytest.approx(gaussian_epsilon(2 * math.sqrt(granted) / 8, 5e-7), rel=1e-6)
+
+
+@pytest.mark.parametrize(("population", "granted"), [(400, 3), (250, 5), (100, 9)])
+def test_a_client_of_cyclic_cohorts_is_granted_each_round_of_its_group(population: int, granted: int) -> None:
+    """Nine rounds of 4, 2 and 1 groups: a part of a group takes its turn with the others, and of turns each counts."""
+    account = Account(GAUSSIAN, 2.0, Sampling("cyclic", 100, population), 9)
+    assert account.guarantee() == pytest.approx(gaussian_epsilon(math.sqrt(granted) / 2, 1e-6), rel=1e-6)
+
+
+def test_with_a_limit_the_cheap_account_is_not_below_the_tight_one() -> None:
+    account = Account(GAUSSIAN, 2.0, replace(POISSON, limit=110), 50)
+    tight, fixed = account.tight(), Account(GAUSSIAN, 2.0, replace(POISSON, kind="uniform"), 50).epsilon()
+    assert tight is not None and tight <= account.epsilon() <= fixed

@@ -55,6 +55,9 @@ def test_the_p_value_without_delta_is_the_binomial_tail() -> None:
     values = [auditing.p_value(1_000, 200, 150, epsilon, 1e-4) for epsilon in np.linspace(0, 3, 20)]
     assert values == sorted(values)
     assert values[5] > auditing.p_value(1_000, 200, 150, np.linspace(0, 3, 20)[5], 1e-6)
+    tail = auditing.p_value(200, 200, 190, 1.0, 0.0)
+    ours, others = (auditing.p_value(canaries, 200, 190, 1.0, 1e-6) - tail for canaries in (200, 1_000))
+    assert others == pytest.approx(5 * ours), "all canaries count, with those that are left open"
 
 
 def test_perfect_guesses_give_the_bound_by_hand() -> None:
@@ -150,6 +153,15 @@ def test_an_audit_of_the_skellam_mechanism_finds_its_noise_and_a_quarter_of_it()
 def test_the_attack_by_threshold_shows_no_more_than_its_scores_can() -> None:
     bound = auditing.threshold_attack(np.ones(1_000), np.zeros(1_000), 0.0)
     assert bound == pytest.approx(math.log(0.025 ** (1 / 500) / (1 - 0.025 ** (1 / 500))))
+
+
+def test_the_separation_of_few_canaries_by_hand() -> None:
+    """Means 6 and 2, a variance of (2 + 8) / 3 with three degrees of freedom."""
+    found = auditing.separation(np.array([5.0, 7.0]), np.array([0.0, 2.0, 4.0]), 0.9)
+    deviation = math.sqrt(10 / 3)
+    assert found.mu == pytest.approx(4 / deviation)
+    least = 4 - scipy.stats.t.ppf(0.95, 3) * deviation * math.sqrt(1 / 2 + 1 / 3)
+    assert found.low == pytest.approx(max(0.0, least) / math.sqrt(10 / scipy.stats.chi2.ppf(0.05, 3))) and found.low > 0
 
 
 def test_equal_scores_prove_nothing() -> None:

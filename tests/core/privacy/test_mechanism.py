@@ -61,6 +61,10 @@ def test_a_small_cohort_stands_for_a_large_one() -> None:
     one, other = (each.deviation(CLIPPING.first, round(each.cohort)) / each.cohort for each in (local, alone))
     assert one == pytest.approx(other), "the means of both cohorts have the same noise"
 
+    whole = Mechanism(Skellam(delta=1e-5, noise=Z, clip=ClipSettings(norm=NORM), as_if=large.as_if), Z, COHORT)
+    encoding = whole.encoding(1000, COHORT)
+    assert encoding is not None and encoding.noise == pytest.approx(Z * COHORT / 5000)
+
 
 def test_correlated_noise_is_a_sum_of_the_draws_of_the_last_rounds() -> None:
     weights = (1.0, -0.5, -0.125)
@@ -85,6 +89,16 @@ def test_an_adaptive_bound_finds_the_quantile_of_the_norms(quantile: float) -> N
         within = (norms <= bounds).sum(0)
         bounds = mechanism.adapted(bounds, mechanism.share_within(within, 1000, 7, t))
     assert (norms <= bounds).mean(0) == pytest.approx(quantile, abs=0.05)
+
+
+def test_the_noise_of_counts_is_new_in_each_round_and_as_small_as_that_of_the_claimed_cohort() -> None:
+    clip = ClipSettings(kind="adaptive", norm=0.1)
+    large = Gaussian(delta=1e-5, noise=1.0, clip=clip, as_if=AsIfSettings(cohort=5000, population=1_000_000))
+    mechanism = Mechanism(large, 1.0, COHORT)
+    assert mechanism.count_noise == 250
+    nobody = np.zeros(1, np.int64)
+    shares = np.array([mechanism.share_within(nobody, 0, 7, t)[0] for t in range(2000)])
+    assert shares.mean() == pytest.approx(0.5, abs=0.005) and shares.std() == pytest.approx(250 / 5000, rel=0.05)
 
 
 def test_clients_that_do_not_answer_leave_the_bound_where_it_is() -> None:
@@ -129,5 +143,10 @@ def test_whole_numbers_are_opened_where_enough_clients_answer() -> None:
     assert found.mean is not None and found.row["privacy/opened"] == 1
     error = found.mean - updates.mean(0)
     assert error.std() == pytest.approx(found.row["privacy/noise_std"], rel=0.1)
+    some = np.sum(coded[:40], axis=0, dtype=np.uint32)
+    found = mechanism.release(Gathered(some, np.zeros(1, np.int64), 40, COHORT), clipping, clipping.first, 7, 3)
+    assert found.mean is not None
+    error = found.mean - updates[:40].sum(0) / COHORT
+    assert error.std() == pytest.approx(found.row["privacy/noise_std"], rel=0.06), "of forty clients' noise"
     few = mechanism.release(Gathered(total, np.zeros(1, np.int64), 9, COHORT), clipping, clipping.first, 7, 3)
     assert few.mean is None and few.row["privacy/opened"] == 0

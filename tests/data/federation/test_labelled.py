@@ -128,3 +128,15 @@ def test_of_the_unlabelled_a_share_is_kept() -> None:
     assert all((np.diff(rows) > 0).all() for rows in half.values())
     more = kept_rows(manifest, clients, mask, LabelledSettings(utterances=0.2, unlabelled=0.8), 0)
     assert all(set(rows) <= set(more[client]) for client, rows in half.items())
+
+
+def test_clients_and_labels_have_draws_of_their_own() -> None:
+    names = [f"{client}-{take}" for client in "abcdefgh" for take in range(8)]
+    columns = {"utterance": names, "path": ["/x"] * 64, "seconds": [1.0] * 64, "speaker": ["s"] * 64}
+    manifest = Manifest.from_columns(columns | {"label": [name[0] for name in names]}, "corpus")
+    clients = {name: np.arange(64)[start::8] for start, name in enumerate("abcdefgh")}
+    of_clients = labelled_rows(manifest, clients, LabelledSettings(utterances=0.4), 0)
+    of_labels = shared_rows(manifest, LabelledSettings(share=0.4), 0)
+    assert of_clients is not None and of_labels is not None
+    assert len({tuple(of_clients[rows]) for rows in clients.values()}) > 4
+    assert len({tuple(drawn) for drawn in of_labels.reshape(8, 8)}) > 4

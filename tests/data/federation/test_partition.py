@@ -65,6 +65,15 @@ def test_by_speaker() -> None:
         partition(manifest, PartitionSettings(min_utterances=9), seed=0)
 
 
+def test_a_client_with_too_many_keeps_random_ones() -> None:
+    names = [f"{speaker}-{take}" for speaker in "abcdefgh" for take in range(8)]
+    columns = {"utterance": names, "path": ["/x"] * 64, "seconds": [1.0] * 64, "speaker": [name[0] for name in names]}
+    manifest = Manifest.from_columns(columns, "corpus")
+    drawn = [partition(manifest, PartitionSettings(max_utterances=3), seed) for seed in range(2)]
+    takes = [tuple(rows % 8) for clients in drawn for rows in clients.values()]
+    assert len(set(takes)) > 12, "each client and each seed has a draw of its own"
+
+
 def test_by_label() -> None:
     manifest = corpus()
     clients = partition(manifest, PartitionSettings(by="label"), seed=0)
@@ -125,6 +134,14 @@ def test_dirichlet_skew_follows_alpha() -> None:
     # about once in ten.
     assert share_of_commonest(1000) < 1.2 / labels
     assert share_of_commonest(0.1) > 3 / labels
+
+
+def test_with_a_tiny_alpha_each_label_has_one_client() -> None:
+    manifest = corpus()
+    settings = PartitionSettings(by="dirichlet", count=5, alpha=1e-6, min_utterances=0)
+    for seed in range(5):
+        clients = partition(manifest, settings, seed).values()
+        assert sum(len(set(np.array(manifest.column("label"))[rows])) for rows in clients) == 3
 
 
 def test_dirichlet_errors_name_the_remedy() -> None:
