@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from fedray.core.privacy.divergences import Grid, Orders, between, skellam, without_replacement
+from fedray.core.privacy.divergences import Orders, between, skellam, without_replacement
 from fedray.core.privacy.factorisation import sensitivities
 from fedray.core.privacy.settings import Correlated, Local, Private, Skellam
 
@@ -81,7 +81,7 @@ class Account:
 
     `noise`: z, the standard deviation of the noise as a multiple of a client's bound. It is in the sum of updates;
     correlated: in each draw, before a round's draws are summed up; local: in a client's update; skellam: a multiple of
-    the bound after rounding. `rounds`: planned. `grid`: skellam's; None: infinitely fine.
+    the bound after rounding. `rounds`: planned.
 
     Sampling makes epsilon smaller where only the clients know who is in a round. Local and correlated noise get no
     such credit. Local: epsilon covers all updates of one client together, each of which may move by 2 C with its data.
@@ -92,7 +92,6 @@ class Account:
     noise: float
     sampling: Sampling
     rounds: int
-    grid: Grid | None = None
 
     def __post_init__(self) -> None:
         if self.sampling.kind == "weighted" and not isinstance(self.settings, Local):
@@ -178,7 +177,7 @@ class Account:
         rate = self.sampling.rate if self.sampling.drawn else 1.0
         if isinstance(self.settings, Skellam):
             # The scale of the whole numbers shows how many clients there are: one can only be replaced.
-            return between(_orders(), without_replacement(skellam(self.noise, self.grid), rate))
+            return between(_orders(), without_replacement(skellam(self.noise), rate))
         if self.sampling.replaces:
             return _replaced(rate, self.noise)
         return self._poisson if self.sampling.limit is None else self._truncated(self.sampling.limit)

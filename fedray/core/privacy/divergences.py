@@ -6,38 +6,23 @@ They are float64 [255], at the orders 2, 3, ..., 256, unless `between` says othe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
-from fedray.core.privacy.skellam import renyi
-
 Orders = npt.NDArray[np.float64]
 WHOLE = np.arange(2.0, 257.0)
 
 
-@dataclass(frozen=True)
-class Grid:
-    """What clients send under distributed privacy: whole numbers. Noise counts in multiples of `bound`."""
+def skellam(noise: float) -> Orders:
+    """Divergences of a sum with Skellam noise of standard deviation noise x bound after rounding.
 
-    length: int  # whole numbers of an update
-    bound: float  # the largest Euclidean norm of an update after scaling and rounding, in whole numbers
-
-
-def skellam(noise: float, grid: Grid | None) -> Orders:
-    """Divergences of a sum with Skellam noise of standard deviation noise x bound.
-
-    A client is replaced by another, which moves the sum by two bounds. `grid` None: infinitely fine, where Skellam
-    noise is Gaussian. Agarwal, Kairouz, Liu, NeurIPS 2021, theorem 3.5. Rounding makes the bound larger, and with it
-    the noise that a given multiplier stands for.
+    A client is replaced by another, which moves the sum by two bounds. This is the first term of Agarwal, Kairouz, Liu,
+    NeurIPS 2021, theorem 3.5, that of Gaussian noise. The further one is for the grid of whole numbers: below 0.1 % of
+    the first wherever `planned` accepts the number of bits.
     """
-    if grid is None:
-        return WHOLE * 2**2 / (2 * noise**2)
-    euclidean = 2 * grid.bound
-    absolute = min(math.sqrt(grid.length) * euclidean, euclidean**2)  # a whole number is at most its square
-    return renyi(WHOLE, euclidean, absolute, (noise * grid.bound) ** 2)
+    return WHOLE * 2**2 / (2 * noise**2)
 
 
 def without_replacement(base: Orders, rate: float) -> Orders:

@@ -28,6 +28,7 @@ from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
 
 BETA = math.exp(-0.5)  # at most this share of roundings is drawn again, the papers' choice
+FINE = 50  # whole numbers: noise from this deviation is Gaussian to 0.1 % of its divergence (theorem 3.5 of the paper)
 MARGIN = 1e-4  # relative: how far above its bound the norm of a clipped and rotated float32 vector may be
 Numbers = npt.NDArray[np.uint32]
 Signs = npt.NDArray[np.float32]
@@ -132,12 +133,6 @@ class Encoding:
         """The Euclidean norm of a sum, which the rotation leaves as it is."""
         return norm(self._centred(total)) / self.scale
 
-    def divergence(self, order: int) -> float:
-        """`renyi` of this order for one client, in a round where `shares` clients answer; infinite without noise."""
-        two = self.rounded_bound
-        one = min(math.sqrt(self.length) * two, two**2)  # |x| <= x^2 for whole numbers
-        return float(renyi(order, two, one, (self.noise * two) ** 2)) if self.noise else math.inf
-
     def _centred(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> npt.NDArray[np.float64]:
         """The sum from -half to half - 1, float64 [length]."""
         return self._modulo(total + self.half).astype(np.float64) - self.half
@@ -161,17 +156,17 @@ class Encoding:
 
 
 def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding:
-    """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum."""
-    enough = settings.secure(cohort).fewest
-    return Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
+    """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum.
 
-
-def renyi(order: npt.ArrayLike, two: float, one: float, variance: float) -> npt.NDArray[np.float64]:
-    """A bound on the Renyi divergence of each order from 2 that Skellam noise of this variance leaves of an update.
-
-    `two` bounds the update's Euclidean norm, `one` the sum of its absolute values (Agarwal et al., Theorem 3.5). The
-    first term is the Gaussian mechanism's.
+    ValueError: the sum does not fit, or the noise is only a few whole numbers large, for which epsilon has no account
+    (with `as_if`, the larger federation has other whole numbers than the simulation).
     """
-    orders = np.asarray(order, dtype=np.float64)
-    further = np.minimum(((2 * orders - 1) * two**2 + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
-    return np.asarray(orders * two**2 / (2 * variance) + further)
+    enough = settings.secure(cohort).fewest
+    plan = Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
+    if settings.as_if.cohort is None and 0 < (deviation := noise * plan.rounded_bound) < FINE:
+        raise ValueError(
+            f"privacy.bits={settings.bits} is too few for noise {noise:g} of {cohort:,} clients: the noise has a "
+            f"standard deviation of {deviation:.3g} whole numbers, and hides as much as epsilon says from {FINE:g}: "
+            "raise bits"
+        )
+    return plan

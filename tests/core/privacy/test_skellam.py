@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from fedray.core.privacy.settings import ClipSettings, Skellam
-from fedray.core.privacy.skellam import BETA, Encoding, Signs, planned, renyi
+from fedray.core.privacy.divergences import skellam
+from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Skellam
+from fedray.core.privacy.skellam import BETA, Encoding, Signs, planned
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Vector
 
@@ -130,6 +133,15 @@ def test_one_draw_has_the_distribution_of_the_sum_of_the_draws_of_clients() -> N
         assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected))
 
 
+def renyi(order: int, two: float, one: float, variance: float) -> tuple[float, float]:
+    """Agarwal et al., theorem 3.5: the Gaussian's divergence of this order, and what the grid adds at most.
+
+    `two` bounds the Euclidean norm of the difference, `one` the sum of its absolute values.
+    """
+    further = min(((2 * order - 1) * two**2 + 6 * one) / (4 * variance**2), 3 * one / (2 * variance))
+    return order * two**2 / (2 * variance), further
+
+
 @pytest.mark.parametrize("variance", [2.0, 30.0, 1000.0])
 @pytest.mark.parametrize("order", [2, 8, 32])
 def test_the_bound_holds_for_the_divergence_of_shifted_skellam_numbers(variance: float, order: int) -> None:
@@ -139,15 +151,32 @@ def test_the_bound_holds_for_the_divergence_of_shifted_skellam_numbers(variance:
     ratio = order * noise.logpmf(values - shift) + (1 - order) * noise.logpmf(values)
     ratio = ratio[np.isfinite(ratio)]
     exact = float(np.logaddexp.reduce(ratio)) / (order - 1)
-    gaussian = order * shift**2 / (2 * variance)
-    assert exact <= renyi(order, shift, shift, variance) < 3 * gaussian
+    gaussian, further = renyi(order, shift, shift, variance)
+    assert exact <= gaussian + further < 3 * gaussian
 
 
-def test_the_divergence_is_the_gaussians_where_the_scale_is_fine() -> None:
-    for bits, more in ((12, 1e-4), (16, 1e-6), (20, 1e-8)):
-        plan = encoding(size=178_000, cohort=100, bits=bits)
-        assert 16 < plan.divergence(32) < 16 * (1 + more)
-    assert encoding(noise=0.0).divergence(2) == math.inf
+@pytest.mark.parametrize("size", [1_000, 178_000])
+@pytest.mark.parametrize("cohort", [2, 5_000])
+@pytest.mark.parametrize("noise", [0.3, 1.0, 8.0])
+def test_with_as_few_bits_as_are_accepted_the_divergence_is_the_gaussians(size: int, cohort: int, noise: float) -> None:
+    for bits in range(2, 33):
+        with contextlib.suppress(ValueError):
+            plan = planned(Skellam(delta=1e-5, noise=noise, bits=bits), noise, size, cohort)
+            break
+    two = 2 * plan.rounded_bound
+    for order in (2, 8, 32):
+        # |x| <= x^2 for whole numbers
+        gaussian, further = renyi(order, two, min(math.sqrt(plan.length) * two, two**2), (noise * two / 2) ** 2)
+        assert gaussian == pytest.approx(skellam(noise)[order - 2])
+        assert further < 1e-3 * gaussian
+
+
+def test_noise_of_a_few_whole_numbers_is_refused() -> None:
+    coarse = Skellam(delta=1e-5, noise=0.3, bits=8)
+    assert encoding(size=1_000, noise=0.3, cohort=2, bits=8), "it fits"
+    with pytest.raises(ValueError, match=r"bits=8 is too few for noise 0\.3 of 2 clients: .* of [\d.]+ whole numbers"):
+        planned(coarse, 0.3, 1_000, 2)
+    assert planned(replace(coarse, as_if=AsIfSettings(cohort=100, population=10_000)), 0.3, 1_000, 2)
 
 
 def test_the_settings_give_a_round_whose_noise_holds_from_the_threshold_on() -> None:
