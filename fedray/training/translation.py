@@ -37,7 +37,7 @@ class TranslationSearchSettings:
 
     search: ClassVar[str] = "attention"
     beam: Count = 5  # hypotheses that the search keeps; 1: greedy search alone
-    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens per encoder frame
+    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens an encoder frame (beams count the end)
 
 
 @dataclass(frozen=True)

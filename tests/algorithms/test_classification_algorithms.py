@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,15 @@ def test_an_update_is_plain_sgd_on_the_same_batches(folder: Path) -> None:
     after = algorithm.task.flat("cpu").layout.join(model.state_dict())
     np.testing.assert_allclose(state.params + update.delta, after, rtol=1e-5, atol=1e-6)
     assert update.report == {"examples": 8, "loss": pytest.approx(total / 16, rel=1e-5)}
+
+
+@pytest.mark.parametrize(("work", "steps"), [(1.0, 6), (0.5, 3), (0.4, 3), (0.01, 1)])
+def test_a_client_takes_the_share_of_its_steps_that_it_has_time_for(folder: Path, work: float, steps: int) -> None:
+    """Of eight clips by three, twice; rounded up."""
+    settings = {"kind": "fedavg", "client": {"batch": 3, "epochs": 2}, "pretrain": {"steps": 0}}
+    algorithm, data, state = build(folder, algorithm=settings)
+    update = algorithm.client_update(replace(client(data), work=work), arrived(algorithm, state))
+    assert update.metrics["steps"] == steps
 
 
 def test_the_best_round_is_the_most_accurate(folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fedray.core.strategies import ByLoss
-from fedray.core.types import RunError
+from fedray.core.types import Client, Received, RunError, State
 from fedray.engine.actors import ClientActor
 from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
@@ -96,6 +96,8 @@ def test_rows_and_results(straight: Path) -> None:
     )
     assert {"dev/distance", "test/distance"} <= set(results["seed"])
     assert results["traffic/total_bytes"] == table[-1]["traffic/total_bytes"]
+    spent = RunFolder(straight).load(4).totals["seconds"]
+    assert 0.5 * sum(row["time/round_s"] for row in table) < spent < results["time/total_s"]
     header, *rows = [line.split("\t") for line in (straight / "predictions.tsv").read_text().splitlines()]
     assert header == ["model", "split", "item"] and {row[0] for row in rows} == {"seed", "best"}
     assert list((straight / "tensorboard").glob("events.out.tfevents.*"))
@@ -208,3 +210,22 @@ def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> Non
 def test_gpus_that_ray_counts_and_torch_does_not_see_are_refused() -> None:
     with pytest.raises(RunError, match="torch finds none: set engine.gpus_per_client=0"):
         ClientActor.ping(SimpleNamespace(gpus=0.25), None)  # type: ignore[arg-type]
+
+
+class Unprepared(toys.Toy):
+    """One client cannot make its first state."""
+
+    def client_prepare(self, client: Client, received: Received) -> State:
+        if client.id == "client-03":
+            raise LookupError("no state of client-03")
+        return super().client_prepare(client, received)
+
+
+def test_an_idle_phase_counts_what_it_sends_and_who_fails(tmp_path: Path) -> None:
+    """Eleven clients get the parameters, a setting and the assets before round 1. A failure there is one of the run."""
+    results = toys.play(tmp_path, rounds=1, prepare="all", algorithm=Unprepared, failures_allowed=0.5)
+    before = RunFolder(tmp_path).load(0).totals
+    (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
+    assert before["down_bytes"] == 11 * (4008 + 24) and before["failed"] == 1
+    assert results["traffic/down_bytes"] == before["down_bytes"] + row["traffic/down_bytes"]
+    assert results["clients/failed"] == 1 + row["clients/failed"]

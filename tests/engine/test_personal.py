@@ -94,6 +94,33 @@ def test_a_client_that_keeps_its_old_state_is_scored_with_it(tmp_path: Path) -> 
     assert len({row["personal/prepared"] for row in rows}) == 1 and rows[2]["personal/prepared"] > 0
 
 
+class Owning(toys.ToyData):
+    """Each client's part of dev is its own: its number, four times."""
+
+    def client_part(self, client: str, split: str) -> np.ndarray | None:  # type: ignore[override]
+        return np.full(4, int(client[-2:]), np.float32) if split == "dev" else None
+
+
+class Means(toys.Toy):
+    """Scores say what the personal model was scored on."""
+
+    def evaluate_personal(
+        self, client: Client, received: Received, data: Mapping[str, np.ndarray], final: bool
+    ) -> dict[str, Evaluation]:
+        return {split: Evaluation(Metrics(mean=(float(part.mean()), 1))) for split, part in data.items()}
+
+
+def test_a_client_is_scored_on_the_part_of_a_split_that_is_its_own(tmp_path: Path) -> None:
+    """In a round and at the end; where it has none, on what all share."""
+    asked = {"personal_every": 1, "personal_final": True}
+    toys.play(tmp_path, rounds=1, data=Owning(4), cohort=4, algorithm=Means, evaluation=asked)
+    (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
+    assert row["personal/mean"] == 1.5
+    found = {(row["client"], row["split"]): float(row["mean"]) for row in table(tmp_path)}
+    assert [found[client, "dev"] for client in Owning(4).client_ids()] == [0, 1, 2, 3]
+    assert len({found[client, "test"] for client in Owning(4).client_ids()}) == 1
+
+
 @pytest.mark.long
 def test_a_model_that_cannot_be_scored_is_named(tmp_path: Path) -> None:
     """In a round it is a failed client; at the end it is left out, with its traceback in failures.jsonl, or too many

@@ -15,7 +15,8 @@ from fedray.report.drawing.draw import draw
 from fedray.report.effort import spent
 from fedray.report.errors import of_labels
 from fedray.runs.folder import RunFolder
-from tests.report.folders import add_devices, config, trip, write
+from tests.report import folders
+from tests.report.folders import add_devices, classes, config, trip, write
 
 TRIPS = [
     trip(1, "ann", "fast"),
@@ -157,6 +158,17 @@ def test_the_target_is_the_best_score_that_all_runs_reach(tmp_path: Path) -> Non
     middle = math.sqrt((4 / 2) * (6 / 2))
     assert quick["times fewer virtual hours than sync"] == f"{middle:.3g} (2–3)"
     assert quick["times less traffic than sync"] == "1 (1–1)" and sync["times fewer rounds than sync"] == ""
+
+
+def test_accuracies_reach_a_target_from_below(tmp_path: Path) -> None:
+    best = {"good": classes(2, 0.9), "poor": classes(2, 0.5)}
+    for name, rows in best.items():
+        add_devices(write(tmp_path / name, config(name=name), classes(1, 0.1), rows), TRIPS, SIZES)
+    found = report.read(tmp_path)
+    assert [group.label for group in found.ranked()] == ["good", "poor"]
+    assert found.target is not None and found.target.value == pytest.approx(folders.score(best["poor"]))
+    reached = {run.name: found.target.reached(run) for run in found.runs}
+    assert reached["poor"] == 3 and reached["good"] in (1, 2)
 
 
 def test_what_is_not_reached_is_said(tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ def test_words_and_worst_utterances(found: errors.Errors) -> None:
     assert [edit.kind for edit in found.worst[1].before] == ["same", "deleted", "same"]
 
 
+def test_words_that_are_left_out_are_deleted_and_rows_are_paired_by_name(tmp_path: Path) -> None:
+    """The other way round, with the seed model's rows in another order."""
+    folder = write(tmp_path / "run", None, rows(AFTER, [1, 0, 1, 1])[::-1], rows(BEFORE, [1, 1, 2, 0]))
+    found = errors.analyse(Predictions.read(RunFolder(folder)), "test")
+    assert found is not None and sorted(found.deleted) == [("four", 1), ("two", 1)] and not found.inserted
+    assert [(part.name, part.seed, part.best) for part in found.speakers] == [("ann", 25.0, 50.0), ("bob", 25.0, 25.0)]
+
+
 def test_alignments_keep_every_word() -> None:
     generator = np.random.default_rng(0)
     texts = [

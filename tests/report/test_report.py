@@ -284,3 +284,9 @@ def test_where_a_language_model_makes_the_labels_its_wer_is_compared(tmp_path: P
     assert report.read(tmp_path / "fedavg").metric == "test/wer", "there the model alone learns"
     write(tmp_path / "greedy", config(task__decode={"lm_weight": 0.0}))
     assert report.read(tmp_path / "greedy").metric == "test/wer"
+
+
+def test_the_fewest_speakers_of_any_row_are_told(tmp_path: Path) -> None:
+    for name, speakers in (("few", ["ann", "bob"]), ("many", [f"s{number}" for number in range(25)])):
+        write(tmp_path / name, config(name=name), sentences(100, speakers), sentences(200, speakers))
+    assert "Over 2 speakers it is too narrow." in report.read(tmp_path).caption

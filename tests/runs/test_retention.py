@@ -81,3 +81,22 @@ def test_checkpoints_of_earlier_versions_name_states_by_version_alone(folder: Ru
     states(folder).remove("a", 2)
     with pytest.raises(RunError, match=r"a/000002\.pt: is missing"):
         resume(folder)
+
+
+def test_what_a_trial_refers_to_stays_with_its_best_round_and_all_that_is_newer(folder: RunFolder) -> None:
+    """Round 3 is pinned: its best round is 2; 6 and 7 have their own. The driver is a new one in round 6."""
+    best = {1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 6, 7: 6}
+    retention = Retention(folder, states(folder), 1, lambda: {3})
+    for round in range(8):
+        after = progress(round)
+        after.clients.clear()
+        after.best = {"round": best[round], "value": 1.0} if round else None
+        if round == 6:
+            retention = Retention(folder, states(folder), 1, lambda: {3})
+            retention.resume(folder.saved_rounds())
+        retention.note_best(after)
+        folder.save(after)
+        retention.prune(after)
+    assert folder.saved_rounds() == [0, 2, 3, 4, 5, 6, 7]
+    Retention(folder, states(folder), 1, lambda: None).prune(folder.load(7))
+    assert folder.saved_rounds() == [0, 6, 7], "without a sweep: the first, the best and the newest"

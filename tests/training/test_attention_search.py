@@ -70,6 +70,7 @@ def test_greedy_takes_the_best_token_each_step(encoded):
         assert hypothesis.tokens == tuple(tokens)
         score = attention(model, hidden[row : row + 1], lengths[row : row + 1], tokens)
         assert hypothesis.confidence == pytest.approx(score / int(lengths[row]), abs=1e-4)
+        assert hypothesis.score == pytest.approx(score, abs=1e-3)
 
 
 def ctc(model, hidden, lengths, tokens) -> float:
@@ -120,14 +121,30 @@ def test_beams_divide_by_the_temperature(encoded):
     assert scores[1.0] != scores[1.5]
 
 
-def test_a_text_may_have_a_token_for_each_frame(encoded):
-    """A CRDNN's `longest`, the frames of a trace, once bounded it."""
-    model, hidden, _ = encoded
+def endless(model):
+    """The model with a decoder that says token 1 and never ends."""
     model = copy.deepcopy(model)
     torch.nn.init.zeros_(model.attention_head.w.weight)
     with torch.no_grad():
         model.attention_head.w.bias[:] = -100 * (torch.arange(len(model.attention_head.w.bias)) != 1)
-    frames = 60
+        model.attention_head.w.bias[model.eos] = -1e4  # worse than anything else that a beam may hold
+    return model
+
+
+def test_a_text_may_have_a_token_for_each_frame(encoded):
+    """A CRDNN's `longest`, the frames of a trace, once bounded it."""
+    model, hidden, _ = encoded
+    model, frames = endless(model), 60
     search = AttentionSearch(DecodeSettings("attention", beam=1), str)
     (found,) = search.transcribe(model, torch.randn(1, frames, hidden.shape[2]), torch.tensor([frames]))
     assert found.tokens == (1,) * frames
+
+
+@pytest.mark.parametrize(("beam", "sizes"), [(1, [10, 5]), (3, [9])])
+def test_a_text_has_so_many_tokens_a_frame_at_most(encoded, beam, sizes):
+    """Among those of a beam is the end."""
+    model, hidden, _ = encoded
+    settings = DecodeSettings("attention", beam=beam, lm_weight=0.0, ctc_weight=0.0, max_tokens_per_frame=0.25)
+    states, lengths = torch.randn(len(sizes), 40, hidden.shape[2]), torch.tensor([40, 20][: len(sizes)])
+    found = AttentionSearch(settings, str).transcribe(endless(model), states, lengths)
+    assert [len(one.tokens) for one in found] == sizes

@@ -242,3 +242,15 @@ def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.M
     params = whole.initial()
     np.testing.assert_array_equal(cut.logits(params, dev, "cpu"), whole.logits(params, dev, "cpu"))
     assert cut.augment(collate(dev, np.arange(3))).features.shape == (3, 2, 3)
+
+
+def test_short_clips_are_centred_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training and in scores, where no mean is taken off: the first of six frames lies before a clip of four."""
+    monkeypatch.setitem(MODELS, "echo", Echo)
+    data, features = federation(tmp_path), FeatureSettings(bins=BINS, normalise="none")
+    built = Classification(ClassificationSettings(window=0.075), Choice("echo", EchoSettings()), features, data)
+    windows = built.augment(collate(data.load("only"), np.arange(3)))
+    assert windows.features.shape == (3, 6, BINS)
+    assert windows.features[:, [0, 5]].unique().tolist() == pytest.approx([features.silence])
+    logits = built.logits(built.initial(), data.load("only"), "cpu")
+    assert logits == pytest.approx(np.full((3, 2), features.silence))

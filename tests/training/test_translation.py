@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from fedray.core.algorithm import Algorithm
 from fedray.core.metrics import Metrics
 from fedray.core.types import ServerState
+from fedray.data.features.dataset import collate
 from fedray.data.federation.speech_data import SpeechData
 from fedray.training.recognisers import decoder_losses
 from fedray.training.task import targets_at
@@ -92,6 +93,23 @@ def test_smoothing_is_that_of_torch() -> None:
     for smoothing in (0.0, 0.1, 0.5):
         expected = cross_entropy(logits.transpose(1, 2), after, reduction="none", label_smoothing=smoothing)
         torch.testing.assert_close(decoder_losses(logits.log_softmax(-1), after, smoothing), expected)
+
+
+def test_the_loss_is_the_decoders_with_smoothed_labels(folder: Path) -> None:
+    """A tenth of each label is spread by default."""
+    algorithm, data, state = build(folder)
+    task, mine = algorithm.task, data.load(data.client_ids()[0])
+    flat = task.flat("cpu")
+    flat.load(state.params)
+    model, batch, targets, losses = flat.model.eval(), collate(mine, np.arange(2)), task.targets(mine)[:2], []
+    with torch.no_grad():
+        found = float(task.loss(model, batch, targets))
+        hidden, lengths = model.encode(batch.features, batch.lengths)
+        for row, target in enumerate(targets):
+            before = torch.tensor([[model.bos, *target]])
+            decoded = model.attend(hidden[row : row + 1], lengths[row : row + 1], before)[0]
+            losses.append(float(cross_entropy(decoded, torch.tensor([*target, model.eos]), label_smoothing=0.1)))
+    assert found == pytest.approx(np.mean(losses), rel=1e-4)
 
 
 @pytest.mark.parametrize("model", [CONFORMER, CRDNN], ids=["conformer", "crdnn"])
@@ -228,3 +246,10 @@ def test_data_without_translations_is_refused(folder: Path, tmp_path: Path) -> N
 def test_defaults_are_those_of_the_field() -> None:
     chosen = TranslationSettings()
     assert (chosen.label_smoothing, chosen.ctc_weight, chosen.bleu) == (0.1, 0.0, "13a")
+
+
+def test_a_beam_keeps_as_many_hypotheses_as_it_is_told(folder: Path) -> None:
+    task = build(folder)[0].task
+    assert {name: search.settings.beam for name, search in task.searches({}).items()} == {"bleu": 1, "bleu_beam": 3}
+    assert task.search({}).settings.beam == 3, "of pseudo-labels too"
+    assert list(build(folder, task={"decode": {"beam": 1}})[0].task.searches({})) == ["bleu"]

@@ -33,7 +33,7 @@ class DecodeSettings:
     max_words: Count = 100  # lexicon search: words of the longest text
     ctc_weight: Share = 0.4  # attention search: share of CTC in the joint score
     temperature: Positive = 1.0  # attention search: beams divide the decoder's log-probabilities by it
-    max_tokens_per_frame: Positive = 1.0  # attention search: longest text, in tokens per encoder frame
+    max_tokens_per_frame: Positive = 1.0  # attention search: longest text, in tokens a frame (beams count the end)
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:

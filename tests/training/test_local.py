@@ -1,0 +1,35 @@
+"""Local training: the order of a step's parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedray.core.parameters import FlatModel
+from fedray.training.local import ClientOptimizer, ClientSettings
+
+
+def given(convolution: bool = False) -> FlatModel:
+    """Two weights, 1 and 2, with the gradient (3, 4)."""
+    layer = nn.Conv1d(2, 1, 1, bias=False) if convolution else nn.Linear(2, 1, bias=False)
+    flat = FlatModel(nn.Sequential(layer))
+    flat.load(np.array([1.0, 2.0], np.float32))
+    flat.gradient.copy_(torch.tensor([3.0, 4.0]))
+    return flat
+
+
+def test_a_step_adds_the_l2_term_of_convolutions_then_clips_then_adjusts() -> None:
+    settings = ClientSettings(lr=0.1, clip=1.0, l2=0.5)
+    for convolution, raw in ((False, [3.0, 4.0]), (True, [3.0 + 1.0, 4.0 + 2.0])):
+        flat, seen = given(convolution), list[list[float]]()
+
+        def adjust(gradient: torch.Tensor, weights: torch.Tensor, seen: list[list[float]] = seen) -> None:
+            seen.append(gradient.tolist())
+            gradient.add_(10 * weights)
+
+        ClientOptimizer(flat, settings, adjust).step()
+        clipped = np.array(raw) / np.linalg.norm(raw)
+        assert seen[0] == pytest.approx(clipped.tolist())
+        assert flat.weights.tolist() == pytest.approx([1 - 0.1 * (clipped[0] + 10), 2 - 0.1 * (clipped[1] + 20)])

@@ -1,0 +1,97 @@
+"""Recognition as a task: its loss and its scores, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, ctc_loss
+
+from fedray.core.algorithm import Algorithm
+from fedray.core.types import ServerState
+from fedray.data.features.dataset import Utterances, collate
+from fedray.data.manifest import COLUMNS, Manifest
+from fedray.training.decoding.attention import AttentionSearch
+from fedray.training.decoding.search import GreedySearch, Search
+from tests import speech
+from tests.algorithms import by_hand
+
+pytestmark = pytest.mark.usefixtures("no_ray")
+
+CONFORMER = {"d_model": 32, "ffn": 64, "layers": 1, "kernel": 7, "decoder_layers": 1, "dropout": 0.5}
+UNTRAINED = {"kind": "fedavg", "client": {"lr": 0.1, "batch": 4}, "pretrain": {"steps": 0}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
+
+
+def build(folder: Path, **task: Any) -> tuple[Algorithm, Utterances, ServerState]:
+    """The algorithm, the utterances of a client, and the state before round 0."""
+    plain = {"augment": {"time_masks": 0, "frequency_masks": 0}, "decode": {"search": "greedy"}}
+    wanted = speech.settings(folder, algorithm=UNTRAINED, model=CONFORMER, task={**plain, **task})
+    algorithm, data, state = by_hand.build(wanted)
+    return algorithm, data.load(data.client_ids()[0]), state
+
+
+def test_the_loss_is_ctc_and_the_decoders_with_smoothed_labels(folder: Path) -> None:
+    """Each is a mean over the tokens of an utterance, the decoder's with the end, and then over utterances."""
+    algorithm, mine, state = build(folder, ctc_weight=0.3, label_smoothing=0.2)
+    flat = algorithm.task.flat("cpu")
+    flat.load(state.params)
+    model, batch = flat.model.eval(), collate(mine, np.arange(3))
+    targets = [tokens[:size] for tokens, size in zip(algorithm.task.targets(mine), (5, 3, 1), strict=False)]
+    losses = []
+    with torch.no_grad():
+        found = float(algorithm.task.loss(model, batch, targets))
+        hidden, lengths = model.encode(batch.features, batch.lengths)
+        for row, target in enumerate(targets):
+            alone, length, tokens = hidden[row : row + 1], lengths[row : row + 1], torch.tensor([target])
+            decoded = model.attend(alone, length, torch.tensor([[model.bos, *target]]))[0]
+            decoder = cross_entropy(decoded, torch.tensor([*target, model.eos]), label_smoothing=0.2)
+            aligned = ctc_loss(model.ctc(alone).transpose(0, 1), tokens, length, torch.tensor([len(target)]))
+            losses.append(0.3 * float(aligned) + 0.7 * float(decoder))
+    assert found == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_what_is_scored_has_no_dropout_and_no_masks(folder: Path) -> None:
+    algorithm, mine, state = build(folder, ctc_weight=0.3, augment={"time_masks": 4, "frequency_masks": 4})
+    task = algorithm.task
+    states = [next(task.encoded(state.params, mine, "cpu"))[1] for _ in range(2)]
+    assert torch.equal(*states) and not task.flat("cpu").model.training
+    assert task.losses(state.params, mine, "cpu") == task.losses(state.params, mine, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("scoring", "wer", "cer"),
+    [
+        # Five words and 21 characters: a word too many (and its space), two words in one, nothing.
+        ("plain", 100 * (1 + 2 + 0) / 5, 100 * (3 + 1 + 0) / 21),
+        ("gigaspeech", 100 * (0 + 2 + 0) / 5, 100 * (0 + 1 + 0) / 21),
+    ],
+)
+def test_scores_by_hand(folder: Path, monkeypatch: pytest.MonkeyPatch, scoring: str, wer: float, cer: float) -> None:
+    algorithm, mine, state = build(folder, scoring=scoring)
+    said, heard = ["one two", "four five", "three"], ["uh one two", "fourfive", "three"]
+    columns: dict[str, Any] = {name: mine.manifest.column(name)[:3] for name in COLUMNS} | {"text": said}
+    rows = Utterances(Manifest.from_columns(columns, "spoken"), mine.features, np.arange(3))
+    task = algorithm.task
+    monkeypatch.setattr(task, "found", lambda params, data, searches, device: dict.fromkeys(searches, heard))
+    scored = task.evaluate(state.params, rows, {"language_model": None}, "cpu", final=True)
+    assert dict(scored.metrics) == pytest.approx({"wer": wer, "cer": cer})
+    errors, words = ([row[name] for row in scored.predictions] for name in ("errors", "words"))
+    assert 100 * sum(errors) / sum(words) == pytest.approx(wer) and words == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("ctc_weight", "kind"), [(0.3, GreedySearch), (0.0, AttentionSearch)])
+def test_the_first_score_is_greedy_whatever_the_search(folder: Path, ctc_weight: float, kind: type[Search]) -> None:
+    """On CTC, or where none is trained on the decoder."""
+    decode = {"search": "attention", "beam": 4, "ctc_weight": ctc_weight}
+    algorithm, _, _ = build(folder, ctc_weight=ctc_weight, decode=decode)
+    found = algorithm.task.searches({"language_model": None})
+    assert list(found) == ["wer", "wer_lm"] and found["wer_lm"].settings.beam == 4
+    assert isinstance(found["wer"], kind) and (kind is GreedySearch or found["wer"].settings.beam == 1)
