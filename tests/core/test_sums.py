@@ -91,9 +91,10 @@ def test_empty_lanes_change_nothing() -> None:
 
 
 def test_a_lane_brings_its_metrics() -> None:
-    first, second = PartialSum(metrics=Metrics(loss=(3, 2))), PartialSum(metrics=Metrics(loss=(1, 2)))
+    first = PartialSum(metrics=Metrics(loss=(3, 2)), personal=Metrics(wer=(6, 2)))
+    second = PartialSum(metrics=Metrics(loss=(1, 2)), personal=Metrics(wer=(5, 1)))
     first.updates.add(DELTAS[0], 0.0)
     second.updates.add(DELTAS[1], math.log(3))
     first.merge(second)
-    assert first.metrics.total("loss") == (4, 4)
+    assert first.metrics.total("loss") == (4, 4) and first.personal.total("wer") == (11, 3)
     assert np.allclose(first.updates.mean(), 0.25 * DELTAS[0] + 0.75 * DELTAS[1], atol=1e-6)

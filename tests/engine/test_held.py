@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fedray.core.packing import Packing
+from fedray.engine.aggregation import effective
 from fedray.engine.held import BLOCK_BYTES, HeldUpdates, Job, ReadBlock
 
 
@@ -39,3 +41,9 @@ def test_no_block_is_left_out_where_actors_die_between_waves() -> None:
     blocks = [tuple(block.tolist()) for block in held.blocks(Span())]
     assert blocks == pool.read and len(blocks) == 8
     assert [start for start, _ in blocks] == [0, *(stop for _, stop in blocks[:-1])] and blocks[-1][1] == size
+
+
+def test_weights_of_any_unit_count_as_so_many_clients() -> None:
+    """(sum w)^2 / sum w^2 in each layer, the mean over layers; a layer that nobody has a weight in counts none."""
+    table = np.array([[3.0, 2.0, 0.0], [1.0, 2.0, 0.0]])
+    assert effective(table) == effective(10 * table) == pytest.approx((16 / 10 + 2 + 0) / 3)

@@ -69,6 +69,8 @@ def test_a_lane_that_is_trained_again_has_its_new_updates_alone(tmp_path: Path) 
         keep = holder.open(0, 0)
         keep("a", vector(attempt))
         assert holder.updates(0, 0)["a"].tolist() == [attempt] * SIZE
+        assert list(holder.updates(0, 0)) == ["a"]
+        keep(f"fails in attempt {3 - attempt}", vector(attempt))
     keep("strided", np.arange(2 * SIZE, dtype=np.float32)[::2])
     assert holder.updates(0, 0)["strided"].tolist() == list(range(0, 2 * SIZE, 2))
     holder.open(1, 0)("b", vector(7))
@@ -76,6 +78,15 @@ def test_a_lane_that_is_trained_again_has_its_new_updates_alone(tmp_path: Path) 
     assert [path.name for path in (tmp_path / "held").iterdir()] == ["1.f32"]
     holder.clear()
     assert not (tmp_path / "held").exists()
+
+
+def test_an_array_that_is_used_again_changes_no_update(tmp_path: Path) -> None:
+    keep, reused = (holder := Holder(tmp_path / "held", 4 * SIZE)).open(0, 0), vector(1)
+    for client in ("in memory", "on disk"):
+        reused[:] = 1
+        keep(client, reused)
+        reused[:] = 2
+    assert [update.tolist() for update in holder.updates(0, 0).values()] == [[1] * SIZE] * 2
 
 
 def test_a_disk_that_takes_no_more_is_named_with_the_remedy(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.types import Client, Evaluation, Received, RunError, Update
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
-from tests.engine.runs import same
+from tests.engine.runs import first_round, same
 
 pytestmark = pytest.mark.usefixtures("cluster")
 OWN = {"personal_every": 2, "personal_utterances": 100, "personal_final": True, "personal_final_utterances": 500}
@@ -119,6 +119,19 @@ def test_a_client_is_scored_on_the_part_of_a_split_that_is_its_own(tmp_path: Pat
     found = {(row["client"], row["split"]): float(row["mean"]) for row in table(tmp_path)}
     assert [found[client, "dev"] for client in Owning(4).client_ids()] == [0, 1, 2, 3]
     assert len({found[client, "test"] for client in Owning(4).client_ids()}) == 1
+
+
+def test_a_client_whose_model_cannot_be_scored_leaves_nothing_in_its_round(tmp_path: Path) -> None:
+    deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand"))
+    troubled = tuple(sorted(deltas)[:2])
+    settings = toys.ToySettings(trouble="own", troubled=troubled)
+    asked = {"personal_every": 1}
+    toys.play(tmp_path / "run", rounds=1, settings=settings, failures_allowed=0.5, evaluation=asked)
+    (row,) = RunFolder(tmp_path / "run").rows("metrics.jsonl")
+    kept = np.array([delta for client, delta in deltas.items() if client not in troubled], np.float64)
+    assert row["clients/failed"] == 2 and row["train/loss"] == pytest.approx(np.abs(kept).mean())
+    found = RunFolder(tmp_path / "run").load(1).state.params
+    np.testing.assert_allclose(found, before + kept.mean(axis=0) + learnt, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.long

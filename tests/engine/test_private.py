@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fedray.core.privacy.mechanism import Mechanism
-from fedray.core.privacy.settings import ClipSettings, Gaussian
+from fedray.core.privacy.settings import ClipSettings, Gaussian, Skellam
 from fedray.core.types import RunError
+from fedray.engine.cohort import drops_out
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine.privately import private
@@ -56,6 +57,21 @@ def test_the_mean_is_that_of_clipped_updates_with_the_noise_of_the_round(tmp_pat
     play(tmp_path / "run", rounds=1, **options)
     found = RunFolder(tmp_path / "run").load(1).state.params
     assert found == pytest.approx(theta_0 + expected + learnt, abs=1e-5)
+
+
+def test_whole_numbers_are_read_as_they_were_written_where_clients_have_left(tmp_path: Path) -> None:
+    """Skellam: their scale is that of the cohort that was drawn, whoever answers."""
+    mechanism = Mechanism(Skellam(delta=1e-3, noise=0.01, bits=24, clip=ClipSettings(norm=5.0)), 0.01, 6)
+    cohort = CohortSettings(size=6, dropout=0.4)
+    options = private("skellam") | {"privacy": mechanism, "cohort": cohort}
+    deltas, learnt, theta_0 = first_round(assignment(tmp_path / "by hand", **options))
+    answered = [delta for client, delta in deltas.items() if not drops_out(client, cohort, 7, 0)]
+    play(tmp_path / "run", rounds=1, **options)
+    (row,) = rows(tmp_path / "run")
+    assert row["clients/ok"] == len(answered) == 6 - row["clients/dropped"] < 6 and row["privacy/opened"] == 1
+    total = sum(delta * min(1.0, 5.0 / float(np.linalg.norm(delta))) for delta in answered)
+    found = RunFolder(tmp_path / "run").load(1).state.params - theta_0 - learnt
+    assert np.std(found - total / 6) == pytest.approx(row["privacy/noise_std"], rel=0.1)
 
 
 def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ def test_a_round_without_a_quorum_changes_nothing_but_the_time(tmp_path: Path) -
     table, folder = rows(tmp_path), RunFolder(tmp_path)
     assert folder.load(2).state.params.tobytes() == folder.load(0).state.params.tobytes()
     assert [(row["virtual/late"], row["clients/ok"], row["clients/dropped"]) for row in table] == [(6, 0, 6)] * 2
+    assert [row["lr/client"] for row in table] == [0.5, 0.25], "the same model travels with the rate of its round"
     assert table[-1]["virtual/hours"] == pytest.approx(1 / 3600) and table[-1]["virtual/wasted_share"] == 1.0
     assert all(row["traffic/down_bytes"] and not row["traffic/up_bytes"] for row in table)
 

@@ -158,6 +158,20 @@ def test_a_run_writes_down_what_its_tables_hold(folder: Path) -> None:
     assert fingerprint(built(folder, CLASSES)[0].devices) == {}
 
 
+def test_a_run_writes_down_what_its_windows_hold(folder: Path) -> None:
+    found = set()
+    for end in (8.0, 9.0):
+        file = write(folder, "windows.parquet", device=["a"], start_s=[1.0], end_s=[end])
+        config, _ = built(folder, CLASSES | {"availability": {"kind": "table", "file": file, "period_s": 20}})
+        found.add(fingerprint(config.devices)["devices"])
+    assert len(found) == 2
+
+
+def test_each_draw_has_devices_of_its_own(folder: Path) -> None:
+    drawn = [speeds(build_devices(*built(folder, CLASSES | {"spread": 1.0, "draw": draw}))) for draw in range(3)]
+    assert len({tuple(found) for found in drawn}) == 3
+
+
 def test_fewer_devices_than_clients(folder: Path) -> None:
     given = {"kind": "table", "file": write(folder, "two.parquet", **{name: of[:2] for name, of in TABLE.items()})}
     config, data = built(folder, given)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from fedray.config.source import ConfigError
+from fedray.core.privacy.accounting import Sampling
 from fedray.experiment import build_algorithm, build_data, check_setup, load
-from fedray.experiment.private import mechanism
+from fedray.experiment.audits import population
+from fedray.experiment.private import guarantee_of, mechanism
 from tests import speech
 
 PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=uniform", "cohort.sampling=poisson"]
@@ -52,6 +54,22 @@ def test_an_algorithm_that_is_not_covered(config: str, words: str) -> None:
 
 def test_a_private_configuration_passes() -> None:
     check_setup(*load("fedavg/keywords", PRIVATE))
+
+
+def test_the_account_is_of_the_cohorts_that_are_drawn() -> None:
+    """With their limit, and with the canaries, which are clients too."""
+    drawn = ["cohort.size=10", "cohort.limit=12", "audit={kind: directions, clients: 20}"]
+    config, _ = load("fedavg/keywords", [*PRIVATE, *drawn])
+    clients = population(config, 1_000)
+    assert clients == 1_000 + len(config.audit.inside(config.seed)) > 1_000
+    found = guarantee_of(config, config.privacy, clients)
+    assert found.simulated.sampling == found.claimed.sampling == Sampling("poisson", 10, clients, 12)
+
+
+def test_delta_is_for_the_federation_that_a_run_stands_for() -> None:
+    config, _ = load("fedavg/keywords", [*PRIVATE, "privacy.as_if={cohort: 1000, population: 1000000}"])
+    with pytest.raises(ValueError, match="privacy.delta must be below 1 / population, 1e-06"):
+        guarantee_of(config, config.privacy, 2_000)
 
 
 def test_section_values_are_checked() -> None:

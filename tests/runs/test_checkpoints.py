@@ -10,6 +10,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 from fedray.core.types import ServerState
+from fedray.runs.client_states import Written
 from fedray.runs.folder import ClientRecord, Progress, RunFolder, read_clients, write_clients
 from fedray.storage import serialize
 from fedray.storage.files import StorageError
@@ -61,6 +63,10 @@ def test_a_checkpoint_comes_back_whole(folder: RunFolder) -> None:
         ("progress", "json"),
         ("server", "pt"),
     ]
+    private, clock, models = {"noise": 0.7, "bound|first": 2.5}, {"now": 5, "open": [1, 2]}, {2: Written(2, 10, "ab")}
+    folder.save(replace(before, private=private, clock=clock, models=models))
+    after = folder.load(3)
+    assert (after.private, after.clock, after.models) == (private, clock, models)
     folder.save(Progress(ServerState(np.zeros(1, np.float32)), 4))  # no client yet, no best round
     assert folder.load(4).clients == {} and folder.load(4).best is None
 

@@ -121,6 +121,7 @@ def test_a_grid_is_drawn_from_where_the_search_draws_and_a_range_has_no_grid() -
     wide = {"a.b": tune.grid_search([1, 2]), "c.d": tune.uniform(0, 1)}
     drawn = space.for_search(wide, "random")
     assert space.options(drawn["a.b"]) == [1, 2] and drawn["c.d"] is wide["c.d"]
+    assert space.grid_values(drawn["a.b"]) is None, "of a grid each draw would play every value"
     with pytest.raises(ValueError, match="--search grid: c.d has a range of values"):
         space.for_search(wide, "grid")
 

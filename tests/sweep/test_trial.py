@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+import ray
 
 from fedray.core.types import ServerState
 from fedray.runs.client_states import ClientStore, Written
@@ -65,3 +68,27 @@ def test_a_trial_goes_on_in_its_own_folder_whatever_its_configuration(tmp_path: 
     assert trial._choose() == ("run", False)
     trial.source = {"trial": "b", "run": "run", "round": 1}
     assert trial._choose() == ("run-01", True) and RunFolder(tmp_path / "a" / "run-01").saved_rounds() == [0, 1]
+
+
+def test_a_round_without_a_score_keeps_the_last_one() -> None:
+    """Tune ranks a trial by what it hears last, and stops one whose score it does not hear."""
+    trial = Trial.__new__(Trial)
+    trial.study, trial.run, trial.metric = SimpleNamespace(metric="dev/wer"), "run", None  # type: ignore[assignment]
+    trial._reports = iter([{"round": 1, "dev/wer": 50.0}, {"round": 2, "dev/wer": None}, {"round": 3}])
+    assert [trial.step() for _ in range(3)] == [{"run": "run", "round": n, "dev/wer": 50.0} for n in (1, 2, 3)]
+    assert trial.round == 3
+
+
+def test_a_pointer_names_no_round_that_tune_has_not_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver is a round ahead. Who takes the pointer over goes on from its round, which stays."""
+    monkeypatch.setattr(ray, "get", lambda told: told)
+    told: list[list[int]] = []
+    trial, other = Trial.__new__(Trial), Trial.__new__(Trial)
+    trial.name, trial.run, trial.round, trial.folder = "a", "run", 2, played(tmp_path / "run", 3)
+    trial.driver = SimpleNamespace(pin=SimpleNamespace(remote=told.append))  # type: ignore[assignment]
+    trial.pinned, other.pinned = deque([0], maxlen=3), deque([0], maxlen=3)
+    trial.save_checkpoint(str(tmp_path))
+    assert told == [[0, 2]]
+    other.load_checkpoint(str(tmp_path))
+    assert other.source == {"trial": "a", "run": "run", "round": 2}
+    assert other.round == 2 and list(other.pinned) == [0, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,15 @@ def test_numbers_at_the_ends_of_float32(code: Steps) -> None:
         vector = np.array([number, -number, 0.0], np.float32)
         found = code.decode(code.encode(vector, (3,), np.random.default_rng(0)), (3,))
         assert found[0] == -found[1] and found[2] == 0 and 0 <= found[0] <= limit
+
+
+@pytest.mark.parametrize("code", [Int8(), Int4()], ids=str)
+def test_the_largest_number_is_not_rounded_beyond_the_last_step(code: Steps) -> None:
+    """With the highest draw there is, `most` + draw is `most` + 1, which would come back with the other sign."""
+    highest = SimpleNamespace(random=lambda size, kind: np.full(size, np.nextafter(kind(1), kind(0))))
+    vector = np.full(300, 1e-3, np.float32)
+    found = code.decode(code.encode(vector, (300,), highest), (300,))  # type: ignore[arg-type]
+    assert found == pytest.approx(vector)
 
 
 def test_half_precision() -> None:

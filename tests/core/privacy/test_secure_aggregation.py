@@ -70,10 +70,18 @@ def test_the_probability_of_failure_bounds_what_happens(neighbours: int, dropout
         assert share == pytest.approx(bound, abs=4 * math.sqrt(bound / 500))
 
 
+def test_a_round_fails_where_fewer_than_needed_answer() -> None:
+    """Two of three clients must answer; each leaves with the probability 1/2, or 1/4."""
+    protocol = SecureAggregation(3)
+    assert protocol.needed == 2
+    assert protocol.failure(0.5) == pytest.approx(4 / 8) and protocol.failure(0.25) == pytest.approx(10 / 64)
+
+
 def test_a_sum_that_opens_has_the_noise_of_the_threshold() -> None:
     protocol = SecureAggregation(60, 10, 0.5)
     opened, present = rounds_of(protocol, 0.25)
     assert 0.05 < np.mean(opened) < 0.95
+    assert protocol.fewest == 33, "six of each eleven holders: of 60, not fewer than 32.7"
     assert min(count for count, sum_is_open in zip(present, opened, strict=True) if sum_is_open) >= protocol.fewest
 
 
