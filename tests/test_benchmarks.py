@@ -98,6 +98,23 @@ def test_a_run_whose_best_round_is_late_is_still_improving() -> None:
     assert study.best_rounds([91, 20], [100, 100]) == "91 of 100 (still improving), 20 of 100"
 
 
+def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
+    config = "configs/fedstar/embedded.yaml"
+    settings = plain(experiment.check(*experiment.load(study.ROOT / config, ["seed=1"])))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    (tmp_path / "results.json").write_text("{}", encoding="utf-8")
+    assert study.run(config, ["seed=1"], tmp_path) == {}
+    with pytest.raises(ValueError, match="holds a run with other settings than configs/fedstar/embedded.yaml seed=2"):
+        study.run(config, ["seed=2"], tmp_path)
+
+
+def test_scores_of_several_seeds() -> None:
+    """The standard deviation is that of a sample of seeds, and the half time of ten rounds the fifth."""
+    assert study.spread([10.0, 12.0, 17.0]) == "13.0 ± 3.6" and study.spread([10.0]) == "10.0"
+    runs = [{"rounds": [(at, 10.0 * at + seed) for at in range(1, 11)]} for seed in (0, 2)]
+    assert study.half_and_end(runs) == "51.0 ± 1.4, 101.0 ± 1.4"
+
+
 def test_a_page_of_an_earlier_version_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "RESULTS", tmp_path)
     (tmp_path / "x.json").write_text('{"found": {}, "rounds": 100}', encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,25 @@ def test_personal_models_may_start_from_common_or_given_weights(folder: Path, tm
     torch.save(algorithm.personal["lite"].layout.cut(first(0)), tmp_path / "start.pt")
     given = first(1, init=str(tmp_path / "start.pt"))
     assert (given == first(0)).all()
+
+
+def test_common_weights_follow_the_seed_of_the_run(folder: Path) -> None:
+    algorithm, data, state = build(folder, common=True)
+    other = replace(state, params=state.params + 1.0)  # as another seed would draw it
+    one, another = (prepared(algorithm, data, start).state for start in (state, other))
+    assert one is not None and another is not None and (one["params"] != another["params"]).any()
+
+
+def test_both_models_learn_from_masked_clips(folder: Path) -> None:
+    losses = []
+    for masks in (0, 2):
+        task = {"kind": "classification", "augment": {"time_masks": masks, "frequency_masks": masks}}
+        model = {"kind": "crnn", "size": "tiny", "dropout": 0.0}
+        algorithm = {"kind": "fedmlac", "sizes": ["lite"], "client": LOCAL}
+        built, data, state = by_hand.build(keywords.settings(folder, model=model, task=task, algorithm=algorithm))
+        update = built.client_update(prepared(built, data, state), arrived(built, state))
+        losses.append((update.report["loss"], update.metrics["personal_loss"]))
+    assert all(plain != masked for plain, masked in zip(*losses, strict=True))
 
 
 def test_where_a_client_keeps_none_it_is_the_trained_global_model(folder: Path) -> None:

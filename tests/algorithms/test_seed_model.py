@@ -41,7 +41,7 @@ def shards_of(algorithm: Any, server: Server, settings: PretrainSettings = SETTI
 def test_shards_add_up_to_the_gradient_of_the_batch(folder: Path) -> None:
     algorithm, server = given(speech.settings(folder, **QUIET), dropout=0.0)
     task, params = algorithm.task, seeds.seed_model(algorithm.task, server, replace(SETTINGS, steps=3)).params
-    for shards in shards_of(algorithm, server):
+    for shards in shards_of(algorithm, server, replace(SETTINGS, batch=5)):  # shards of two and of three
         found = seeds.mean_gradient(shards, [seeds.shard_gradient(task, server, params, shard) for shard in shards])
         positions = np.concatenate([shard.positions for shard in shards])
         model = LocalModel(task, params, "cpu")
@@ -92,6 +92,26 @@ def test_a_batch_is_cut_by_length(folder: Path) -> None:
     everything = numpy_generator(0).permutation(len(server.data))
     for size, count in ((1, 1), (2, 1), (3, 1), (4, 2), (5, 2)):  # no utterance is alone in its batch norm
         assert len(seeds.cut(0, everything[:size], server.data, algorithm.task.targets(server.data), 3)) == count
+
+
+def test_every_epoch_has_an_order_of_its_own(folder: Path) -> None:
+    _, server = given(speech.settings(folder))
+    steps = -(-len(server.data) // SETTINGS.batch)
+    groups = [one.tolist() for one in seeds.batches_of(server.data, replace(SETTINGS, steps=2 * steps), 3)]
+    assert len(groups) == 2 * steps and groups[:steps] != groups[steps:]
+    assert sorted(sum(groups[steps:], [])) == list(range(len(server.data)))
+
+
+def test_the_running_statistics_of_batch_norm_move(folder: Path) -> None:
+    """To the mean of those after each shard."""
+    small = {"kind": "crdnn", "channels": [2, 2], "rnn_neurons": 4, "dnn_neurons": 4, "time_pooling": 2}
+    algorithm, server = given(speech.settings(folder, model=small))
+    task, (shards,) = algorithm.task, shards_of(algorithm, server, replace(SETTINGS, steps=1))
+    start, end = (seeds.seed_model(task, server, replace(SETTINGS, steps=steps)).params for steps in (0, 1))
+    moved = seeds.mean_gradient(shards, [seeds.shard_gradient(task, server, start, shard) for shard in shards])
+    statistics = slice(task.layout.trainable, task.layout.moving)
+    np.testing.assert_allclose(end[statistics], moved[statistics], rtol=1e-6)
+    assert (end[statistics] != start[statistics]).any()
 
 
 def test_a_loss_that_is_not_a_number_ends_the_training(folder: Path) -> None:

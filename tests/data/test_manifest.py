@@ -97,6 +97,15 @@ def test_fingerprint_follows_rows_and_files_only(tmp_path: Path) -> None:
     assert manifest.fingerprint() not in (first, changed)
 
 
+def test_the_fingerprint_knows_where_a_text_ends(tmp_path: Path) -> None:
+    rows = [asdict(row) for row in small(tmp_path)]
+    found = set()
+    for first, second in (("no", "go"), ("nog", "o")):
+        rows[0]["text"], rows[1]["text"] = first, second
+        found.add(Manifest.from_rows(rows, "small.tsv").fingerprint())
+    assert len(found) == 2
+
+
 def test_copies_elsewhere_have_the_same_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     manifest = small(tmp_path / "first")

@@ -79,6 +79,12 @@ def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokeniser
             assert torch.allclose(ours[row], logits.log_softmax(-1), atol=1e-5)
 
 
+def test_a_shorter_window_has_the_first_positions(folder: Path, tokens: PretrainedTokeniser) -> None:
+    name = "model.encoder.embed_positions.weight"
+    whole, short = (built(folder, tokens, seconds=seconds).whisper.state_dict()[name] for seconds in (None, 1.0))
+    assert len(short) == 50 < len(whole) and torch.equal(short, whole[:50])
+
+
 def test_greedy_and_beam_search_end_within_what_it_can_say(folder: Path, tokens: PretrainedTokeniser) -> None:
     model = built(folder, tokens)
     mels = whisper_mels(WAVE, BINS)

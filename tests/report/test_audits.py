@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedray import report
+from fedray.report import privacy
 from fedray.report.drawing.audits import rates
 from tests.report.folders import config, write
 
@@ -78,6 +79,18 @@ def test_a_private_run_shows_what_it_spent(tmp_path: Path) -> None:
     assert {"privacy epsilon", "privacy epsilon_simulated", "privacy delta", "privacy noise"} <= set(
         table[0].split(",")
     )
+
+
+def test_bounds_of_layers_are_one_share_of_clipped_updates(tmp_path: Path) -> None:
+    """The mean over the layers: 20 and 60 % of the updates are longer than their bounds."""
+    run = private(tmp_path / "run", 0)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["privacy/clipped"]
+        row |= {"privacy/clipped|encoder": 0.2, "privacy/clipped|head": 0.6}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row,) = privacy.spent(report.read(run).groups)
+    assert (row["clipped (%)"], row["signal to noise"]) == ("40", "0.50")
 
 
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fedray.engine.lane_training import TrainLane
 from fedray.engine.lanes import Lane, LaneResult
 from fedray.training import seed_model, together
 from fedray.training.recognition import Recognition
-from fedray.training.stack import Row, Stack
+from fedray.training.stack import Call, Row, Stack
 from tests.gpu.checks.algorithms import CONFORMER, cases, still
 from tests.gpu.federation import Federation, sections
 from tests.gpu.toys import Size, federation
@@ -95,6 +95,23 @@ def test_every_step_draws_other_dropout_masks(monkeypatch: pytest.MonkeyPatch) -
     case["model"] = case["model"] | {"dropout": 0.5}
     played(case, 3, quiet=False, rounds=1)
     assert len(before) >= 4 and len(set(before)) == len(before)
+
+
+def test_clients_of_a_call_have_dropout_masks_of_their_own() -> None:
+    case = {"model": CONFORMER, "task": RECOGNITION, "rounds": 1, **CASES["fedavg conformer"]}
+    made = Federation(sections(case), federation(SIZE), "cpu")
+    stack, ones = Stack(made.algorithm.task, "cpu", 2), torch.ones(1, 100, 2)
+    rows = [Row(stack, place, False, lambda call: None) for place in (0, 1)]
+    for row in rows:
+        row.load(made.state.params)
+
+    def dropped(model: Any, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(features, 0.5)
+
+    calls = [Call(stack, row, dropped, (ones, torch.tensor([100])), False) for row in rows]
+    stack.forward(calls)
+    one, other = (call.outputs[0] for call in calls)
+    assert one.shape == ones.shape and not torch.equal(one, other)
 
 
 @pytest.fixture
@@ -190,6 +207,19 @@ def test_a_method_of_a_model_is_refused_where_nobody_knows_whose_it_is(monkeypat
     result = troubled(monkeypatch, "", 3)
     assert {failure.client for failure in result.failures} == {"c0", "c1", "c2", "c3"}
     assert "cannot call model.encode" in result.failures[0].reason and "vectorise=never" in result.failures[0].reason
+
+
+def test_clients_with_other_frozen_parameters_are_refused() -> None:
+    case = {"model": CONFORMER, "task": RECOGNITION, "rounds": 1, **CASES["fedlora conformer"]}
+    made = Federation(sections(case), federation(SIZE), "cpu")
+    stack, params = Stack(made.algorithm.task, "cpu", 2), made.state.params
+    one, other = (Row(stack, place, False, lambda call: None) for place in (0, 1))
+    one.load(params)
+    other.load(params.copy())
+    changed = params.copy()
+    changed[-1] += 1
+    with pytest.raises(ValueError, match="clients with different frozen parameters cannot be trained side by side"):
+        other.load(changed)
 
 
 def test_clients_start_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,9 @@
-"""Tokenisers: characters or SentencePiece sub-words, both with the CTC blank as token 0. Normalising of transcripts."""
+"""Tokenisers: characters or SentencePiece sub-words, both with the CTC blank as token 0."""
 
 from __future__ import annotations
 
 import functools
 import io
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,6 @@ from fedray.storage.files import write_atomically
 
 BLANK = "<blank>"
 SPACE = "<space>"  # a space in tokens.txt: editors would strip a line of one space
-CASES = ("lower", "upper", "keep")
 KINDS = ("unigram", "bpe")
 UNKNOWN = ("refuse", "leave_out")  # for characters without a token: raise an error, or skip them
 
@@ -27,22 +25,6 @@ def read_sentences(path: Path) -> list[str]:
     if sentences := [line.strip() for line in read_text(path).splitlines() if line.strip()]:
         return sentences
     raise ValueError(f"{path}: holds no sentence: write one on each line, or remove data.text")
-
-
-def normalise(text: str, case: str = "lower", punctuation: bool = False) -> str:
-    """Normalise a transcript: Unicode NFC, one case (lower | upper | keep), single spaces.
-
-    With `punctuation` False, punctuation and symbols become spaces. An apostrophe between two letters (don't, l'eau)
-    stays. A typographic apostrophe becomes a plain one.
-    """
-    if case not in CASES:
-        raise ValueError(f"case {case!r} is not known; choose one of {', '.join(CASES)}")
-    text = unicodedata.normalize("NFC", text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    text = {"lower": text.lower(), "upper": text.upper(), "keep": text}[case]
-    if not punctuation:
-        text = re.sub(r"(?<![^\W\d_])'|'(?![^\W\d_])", " ", text)
-        text = "".join(" " if c != "'" and unicodedata.category(c)[0] in "PS" else c for c in text)
-    return unicodedata.normalize("NFC", " ".join(text.split()))
 
 
 class Characters:

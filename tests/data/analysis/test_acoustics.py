@@ -53,6 +53,18 @@ def test_the_hnr_keeps_to_its_bounds() -> None:
     assert math.isnan(acoustics.log_hnr(np.zeros(SAMPLE_RATE, np.float32)))
 
 
+def test_the_hnr_forgets_the_mean_of_each_frame() -> None:
+    step = np.where(SECONDS < 0.5, 0.5, -0.5)
+    assert acoustics.log_hnr(as_waveform(0.1 * noise() + step)) < 0
+
+
+def test_the_autocorrelation_does_not_go_round() -> None:
+    signal = noise()[:50]
+    np.testing.assert_allclose(
+        acoustics.autocorrelation(signal), np.correlate(signal, signal, "full")[len(signal) - 1 :], atol=1e-9
+    )
+
+
 def test_permutation_entropy_runs_from_a_ramp_to_noise() -> None:
     assert acoustics.permutation_entropy(as_waveform(noise())) > 0.97
     assert acoustics.permutation_entropy(as_waveform(SECONDS)) == 0

@@ -60,6 +60,26 @@ def test_purity_and_the_picture_of_clients_that_lie_apart() -> None:
     assert np.array_equal(places, differences.picture(sounds(clients, [0.0] * 24, apart), seed=0)[1])
 
 
+def test_each_utterance_of_a_file_is_heard_where_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = np.array([0.1, 0.2, 0.3, 0.4])
+    soundfile.write(tmp_path / "a.wav", np.repeat(levels, SAMPLE_RATE), SAMPLE_RATE, subtype="FLOAT")
+    rows = [
+        {"utterance": f"u{at}", "path": str(tmp_path / "a.wav"), "offset": at, "seconds": 1.0, "speaker": f"s{at % 2}"}
+        for at in range(4)
+    ]
+    monkeypatch.setattr(differences.acoustics, "measure", lambda waveform: (0.0,) * len(MEASURES))
+    owners = {"s0": np.array([0, 2]), "s1": np.array([1, 3])}
+    found = differences.measure(Manifest.from_rows(rows, "test"), owners, lambda heard: heard[:1], serial, "test")
+    np.testing.assert_allclose(found.embeddings[:, 0], levels[[0, 2, 1, 3]], rtol=1e-6)
+
+
+def test_each_dimension_of_an_embedding_counts_alike() -> None:
+    embeddings = np.random.default_rng(0).normal([5, -3], [1, 100], (200, 2)).astype(np.float32)
+    found = differences.scaled(embeddings)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(found.std(axis=0), 1, rtol=1e-4)
+
+
 def test_a_sample_is_drawn_by_name() -> None:
     rows = {f"c{number:02d}": np.arange(10 * number, 10 * number + 1 + number) for number in range(20)}
     drawn = differences.sample(rows, clients=5, utterances=3, seed=1)

@@ -150,6 +150,13 @@ def test_kaldi_names_audio_whose_end_is_unknown(tmp_path: Path) -> None:
 # ---- tables
 
 
+def test_an_utterance_of_unknown_length_lasts_to_the_end_of_its_file(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav", 2.0)
+    write(tmp_path / "m.tsv", "path\tspeaker\tid\tstart\na.wav\ts\tone\t0\na.wav\ts\ttwo\t1.5\n")
+    options = {"train": ["m.tsv"], "id_column": "id", "offset_column": "start", "seconds_column": None}
+    assert read("tsv", tmp_path, **options)["train"].array("seconds").tolist() == [2.0, 0.5]
+
+
 def test_tsv_quotes_nothing_and_splits_by_column(tmp_path: Path) -> None:
     tone(tmp_path / "a.wav")
     rows = ['a.wav\ts\t0.5\t"Go", he said\ttrain', 'a.wav\tt\t0.5\t"unbalanced\tval', "a.wav\tt\t0.5\tx\tmine"]

@@ -85,6 +85,17 @@ def test_parquet_as_on_the_hub(tmp_path: Path) -> None:
     assert len(store) == 8 and store.frames.min() > 0
 
 
+def test_row_groups_of_any_size(tmp_path: Path) -> None:
+    """A file that was written piece by piece."""
+    whole = table(6)
+    with pq.ParquetWriter(tmp_path / "train.parquet", whole.schema) as writer:
+        for start, rows in ((0, 1), (1, 3), (4, 2)):
+            writer.write_table(whole.slice(start, rows))
+    train = read("huggingface", tmp_path, **OPTIONS)["train"]
+    heard = [audio.read(path, 16000).numpy() for path in train.column("path")]
+    assert [int(np.abs(np.fft.rfft(wave)).argmax()) for wave in heard] == [50, 100, 150, 200, 250, 300]
+
+
 def test_folders_of_save_to_disk(tmp_path: Path) -> None:
     saved(tmp_path / "train", table(6))
     one = read("huggingface", tmp_path / "train", **OPTIONS)["train"]

@@ -31,6 +31,14 @@ def test_the_widest_mask_occurs() -> None:
     assert set(widths.tolist()) == {0, 1, 2, 3}
 
 
+def test_every_utterance_has_the_number_of_masks() -> None:
+    """One mask of no or one bin: half of the utterances lose a bin. With no or one mask it would be a quarter."""
+    torch.manual_seed(0)
+    augment = SpecAugment(SpecAugmentSettings(time_masks=0, frequency_masks=1, frequency_width=1))
+    hit = torch.cat([(augment(batch_of(frames=2)).features == 0).any(dim=2).any(dim=1) for _ in range(50)])
+    assert hit.float().mean() == pytest.approx(0.5, abs=0.1)  # of 400: four standard deviations
+
+
 def test_short_batches_keep_most_of_their_frames() -> None:
     torch.manual_seed(0)
     settings = SpecAugmentSettings(time_masks=1, time_width=50, frequency_masks=0, longest_share=0.2)

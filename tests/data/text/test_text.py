@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedray.data.text.error_rates import EditCounts, edit_counts
-from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser, normalise
+from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser
 
 TEXTS = [
     "the cat sat on the mat",
@@ -15,30 +15,6 @@ TEXTS = [
     "don't go there",
     "the rat ate the oat",
 ] * 4
-
-
-@pytest.mark.parametrize(
-    ("text", "case", "punctuation", "expected"),
-    [
-        ("Hello,  World!", "lower", False, "hello world"),
-        ("Hello,  World!", "upper", True, "HELLO, WORLD!"),
-        ("Hello", "keep", False, "Hello"),
-        ("don't 'quote' dogs'", "lower", False, "don't quote dogs"),
-        ("l\N{RIGHT SINGLE QUOTATION MARK}eau", "lower", False, "l'eau"),
-        ("well-known U.S.A. 3,5 €", "lower", False, "well known u s a 3 5"),
-        ("e\N{COMBINING ACUTE ACCENT}te\N{COMBINING ACUTE ACCENT}", "upper", False, "ÉTÉ"),
-        ("« Où ? »\N{NO-BREAK SPACE}\t", "lower", False, "où"),
-        ("", "lower", False, ""),
-    ],
-)
-def test_normalise(text: str, case: str, punctuation: bool, expected: str) -> None:
-    assert normalise(text, case, punctuation) == expected
-    assert normalise(expected, case, punctuation) == expected
-
-
-def test_normalise_refuses_an_unknown_case() -> None:
-    with pytest.raises(ValueError, match="'title' is not known; choose one of lower, upper, keep"):
-        normalise("a", "title")
 
 
 def test_characters() -> None:
@@ -89,6 +65,12 @@ def test_an_impossible_number_of_sub_words(size: int) -> None:
         ValueError, match=f"{size} unigram sub-words cannot be made of 20 transcripts: .*change the size"
     ):
         SentencePiece.train(TEXTS, size)
+
+
+def test_rare_and_wide_characters_stay_what_they_are() -> None:
+    """SentencePiece's defaults leave the rarest characters out, and write ， as a comma and ½ as 1/2."""
+    tokeniser = SentencePiece.train([*TEXTS * 40, "你好，½"], 27)
+    assert tokeniser.decode(tokeniser.encode("你好，½")) == "你好，½"
 
 
 def test_an_unknown_kind_of_sub_words() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from fedray.data.corpora.official.clip_tables import cleaned
 from fedray.data.corpora.official.layout import LeftOut
 from fedray.data.federation.settings import DataSettings, ServerDataSettings
 from fedray.data.federation.speech_data import divide
@@ -61,6 +63,11 @@ def test_the_three_generations_of_tables(header: str, suffix: str, made: Path) -
 def test_texts_as_they_are(made: Path) -> None:
     texts = read("common_voice", made, punctuation=True, lower_case=False)["train"].column("text")
     assert texts[:4] == ['"Oui, dit-il', "L’été s’achève…", "Où ça ?", "« Rien ! »"]
+
+
+def test_all_apostrophes_and_the_marks_of_letters_stay() -> None:
+    said = pa.chunked_array([["Lʼété d´Ève, rock `n' roll", "हिन्दी में!"]], pa.large_string())
+    assert cleaned(said, True, False).to_pylist() == ["l'été d'ève rock n roll", "हिन्दी में"]
 
 
 def test_half_of_the_clips_warm_up(made: Path) -> None:

@@ -103,6 +103,22 @@ def test_a_recording_without_category_and_empty_segments(made: Path, tmp_path: P
     assert splits["train"].column("label") == ["Howto and Style", "N/A"]
 
 
+def test_scores_are_of_the_whole_test_set(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "GigaSpeech").mkdir()
+    (tmp_path / "GigaSpeech" / "audio").symlink_to(made / "GigaSpeech" / "audio")
+
+    def change(content: dict[str, Any]) -> None:
+        for number in (1, 3, 4):
+            content["audios"][number]["segments"][0]["end_time"] = 30
+
+    splits = read("gigaspeech", listed(tmp_path, change), max_seconds=20)
+    assert {split: part.column("utterance") for split, part in splits.items()} == {
+        "train": ["POD1_S0", "POD1_S2", "YOU3_S0"],
+        "dev": ["YOU4_S0"],
+        "test": ["YOU5_S0"],
+    }
+
+
 def first(content: dict[str, Any]) -> dict[str, Any]:
     segments: list[dict[str, Any]] = content["audios"][0]["segments"]
     return segments[0]

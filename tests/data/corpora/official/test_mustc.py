@@ -66,6 +66,17 @@ def test_what_cannot_train_is_left_out(tmp_path: Path) -> None:
     assert "1 without a translation (ted_1_2); 1 longer than 3.0 s (ted_1_4)" in text
 
 
+def test_scores_are_of_the_whole_official_sets(tmp_path: Path) -> None:
+    folder = mustc(tmp_path) / "en-zh" / "data" / "train" / "txt"
+    lines = [
+        must_line(1, str(row), duration) for row, duration in enumerate(("0.1", "0.3", "0.1", "0.1", "0.1", "0.1"))
+    ]
+    write(folder / "train.yaml", "".join(lines))
+    with pytest.warns(LeftOut, match=r"train.yaml: 1 of 6 recordings are left out: 1 longer than 0.2 s"):
+        splits = read("mustc", tmp_path, max_seconds=0.2)
+    assert {split: len(part) for split, part in splits.items()} == {"train": 5, "dev": 3, "test": 3}
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [

@@ -12,6 +12,7 @@ import pytest
 
 from fedray.data.corpora.official.layout import LeftOut
 from fedray.data.corpora.official.speech_commands_clips import COMMANDS, OTHERS, WORDS, split_by_hash
+from fedray.data.corpora.official.speech_commands_silence import draw_silence
 from fedray.data.federation.partition import PartitionSettings, partition
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import divide
@@ -104,6 +105,14 @@ def test_silence_is_cut_from_parts_of_the_noise_that_splits_do_not_share(made: P
         "dev": 1,
         "test": 1,
     }
+
+
+def test_every_second_of_noise_is_equally_likely() -> None:
+    """Cuts of 1 s begin in 0.8 x 15 - 1 = 11 s of one file and in 44 s of the other."""
+    cuts = draw_silence({"/short.wav": 15.0, "/long.wav": 56.25}, (0.0, 0.8), ["s"], 2000, "train", 0)
+    assert cuts.column("path").count("/long.wav") / 2000 == pytest.approx(0.8, abs=0.04)
+    starts = [row.offset for row in cuts if row.path == "/long.wav"]
+    assert np.mean(starts) == pytest.approx(22, abs=1.5) and max(starts) < 44
 
 
 def test_all_speakers_are_clients_if_asked(made: Path) -> None:
