@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from speechbrain.lobes.models.ECAPA_TDNN import ECAPA_TDNN
 
 from fedray import cli
+from fedray.data.analysis.acoustics import MEASURES
+from fedray.data.analysis.differences import Sounds, Spread
+from fedray.report.data_study_page import DataStudy, Federation
 from tests import speech
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)
 
@@ -80,6 +84,21 @@ def test_speaker_embeddings_by_weights_of_ones_own(
     ):
         assert study(configs, tmp_path / "study", "--embeddings", str(tmp_path / name)) == 2
         assert said in capsys.readouterr().err
+
+
+def test_sentences_tell_between_clients_from_within_them() -> None:
+    """One federation's clients differ in loudness, the other's differ in how much theirs varies."""
+
+    def side(name: str, between: float, within: float) -> Federation:
+        alike = dict.fromkeys(MEASURES, Spread(0.0, 1.0, 1.0, 0.0))
+        spreads = alike | {MEASURES[0]: Spread(0.0, between, within, 0.0)}
+        nothing = Sounds([], np.zeros(0, np.int64), np.zeros((0, len(MEASURES))), np.zeros((0, 2), np.float32), [])
+        return Federation(name, "made", np.ones(2, np.int64), nothing, spreads, between, 0.5)
+
+    between, within, purity = DataStudy(side("one", 2, 1), side("other", 1, 2), "none", 0).sentences()
+    assert between.startswith("Between clients, one varies more in ")
+    assert within.startswith("Within a client, other varies more in ")
+    assert purity == "Clients are easier to distinguish in one: purity above chance is 1.5 (one) and 0.500 (other)."
 
 
 def test_what_makes_no_study(configs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedray import report
 from fedray.report import tables
+from fedray.runs.folder import RunFolder
 from tests.report.folders import config, sentences, write
 
 
@@ -24,6 +25,15 @@ def test_a_run_under_way_does_not_count_beside_finished_ones(tmp_path: Path) -> 
     write(tmp_path / "begun", config(seed=1), played=1)
     (group,) = report.read(tmp_path).groups
     assert group.score("traffic/total_bytes") == 3e9 and len(group.runs) == 2
+
+
+def test_a_change_of_a_loss_is_relative_to_that_of_the_seed_model(tmp_path: Path) -> None:
+    run = RunFolder(write(tmp_path / "run"))
+    results = run.read_json("results.json")
+    results["seed"]["test/loss"], results["best"]["test/loss"] = 4.0, 3.0
+    run.write_json("results.json", results)
+    (row,) = tables.rows(report.read(tmp_path / "run", metric="test/loss"))
+    assert row["change"] == "\N{MINUS SIGN}25.0 %"
 
 
 def test_a_sentence_says_the_direction_of_a_change(tmp_path: Path) -> None:
