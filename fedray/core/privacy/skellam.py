@@ -158,15 +158,15 @@ class Encoding:
 def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding:
     """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum.
 
-    ValueError: the sum does not fit, or the noise is only a few whole numbers large, for which epsilon has no account
-    (with `as_if`, the larger federation has other whole numbers than the simulation).
+    ValueError: the sum does not fit, or the noise is only a few whole numbers large, which the account does not cover
+    (not with `as_if`, whose federation would have other whole numbers than the simulation).
     """
     enough = settings.secure(cohort).fewest
     plan = Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)
     if settings.as_if.cohort is None and 0 < (deviation := noise * plan.rounded_bound) < FINE:
         raise ValueError(
             f"privacy.bits={settings.bits} is too few for noise {noise:g} of {cohort:,} clients: the noise has a "
-            f"standard deviation of {deviation:.3g} whole numbers, and hides as much as epsilon says from {FINE:g}: "
+            f"standard deviation of {deviation:.3g} whole numbers, and below {FINE:g} it hides less than epsilon says: "
             "raise bits"
         )
     return plan
