@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,19 @@ def test_no_noise_is_repeated_by_resumes(tmp_path: Path) -> None:
         models.append(RunFolder(tmp_path).load(round).state.params)
     changes = np.diff(models, axis=0)
     assert np.abs(np.corrcoef(changes) - np.eye(4)).max() < 0.15
+
+
+def test_a_resumed_run_keeps_its_noise_and_its_bounds(tmp_path: Path) -> None:
+    """Also if another version of the accountant finds another multiplier."""
+    options = private()
+    play(tmp_path, rounds=1, **options)
+    play(tmp_path, rounds=2, **options | {"privacy": replace(options["privacy"], noise=5.0)})
+    kept = [RunFolder(tmp_path).load(round).private for round in (1, 2)]
+    assert [found["noise"] for found in kept] == [0.5, 0.5]
+    first, second = (
+        {name: of for name, of in row.items() if name.startswith("privacy/bound|")} for row in rows(tmp_path)
+    )
+    assert second == {f"privacy/{name}": of for name, of in kept[0].items() if name != "noise"} != first
 
 
 def test_what_travels_beside_the_update_is_refused(tmp_path: Path) -> None:
