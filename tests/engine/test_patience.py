@@ -1,18 +1,38 @@
-"""A run that ends because dev gets no better."""
+"""The best round by dev, and a run that ends because dev gets no better."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fedray.core.metrics import Metrics
+from fedray.core.types import Evaluation, Received
 from fedray.engine.settings import EvaluationSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
 pytestmark = pytest.mark.usefixtures("cluster")
 AWAY = toys.ToySettings(lr=-0.5)  # further from the point in every round, so that the first is the best
+
+
+class Scripted(toys.Toy):
+    """Dev scores 5, 7, 7, 3, 3 after rounds 1 to 5."""
+
+    def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
+        return Evaluation(Metrics(distance=((9, 5, 7, 7, 3, 3)[received.round], 1)), [])
+
+
+class Rising(Scripted):
+    best = ("dev/distance", "max")
+
+
+@pytest.mark.parametrize(("algorithm", "best"), [(Scripted, 4), (Rising, 2)])
+def test_of_equal_rounds_the_first_is_the_best(tmp_path: Path, algorithm: type[toys.Toy], best: int) -> None:
+    results = toys.play(tmp_path, rounds=5, algorithm=algorithm)
+    assert results["best"]["round"] == best
 
 
 @pytest.mark.long
