@@ -163,6 +163,22 @@ def test_a_client_that_fails_keeps_what_was_lost(tmp_path: Path) -> None:
     assert all(state[LOST]["delta"].any() for state in kept.values())
 
 
+class Idles(Toy):
+    """The first client has trained on nothing."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        update = super().client_update(client, received)
+        return replace(update, report=update.report | {"examples": 0.0}) if client.id == "client-00" else update
+
+
+def test_an_update_that_does_not_count_loses_nothing(tmp_path: Path) -> None:
+    play(tmp_path, algorithm=Idles, rounds=1, upload=Int8Upload(), data=ToyData(2), cohort=2)
+    assert {name: LOST in state for name, state in states(tmp_path, 1).items()} == {
+        "client-00": False,
+        "client-01": True,
+    }
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("changes", [{"placement": "dedicated"}, {"evaluation": {"personal_final": True}}], ids=str)
 def test_other_ways_to_play(straight: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
