@@ -92,6 +92,8 @@ def test_a_client_that_keeps_its_old_state_is_scored_with_it(tmp_path: Path) -> 
     rows = RunFolder(tmp_path).rows("metrics.jsonl")
     assert [row["clients/failed"] for row in rows] == [0, 0, 0]
     assert len({row["personal/prepared"] for row in rows}) == 1 and rows[2]["personal/prepared"] > 0
+    first, last = ({name: of.state for name, of in RunFolder(tmp_path).load(t).clients.items()} for t in (1, 3))
+    assert first == last and len(first) == 12 and None not in first.values(), "it was written once"
 
 
 class Owning(toys.ToyData):
