@@ -75,6 +75,19 @@ class Backbone(Quadratic):
         return ServerState(np.concatenate([state.params[: SIZE // 2] + change.clients, state.params[SIZE // 2 :]]))
 
 
+def test_what_never_changes_is_counted_once_for_each_client(tmp_path: Path) -> None:
+    """Two of three clients a round. A new one also gets what never changes, and in order to prepare the 24 bytes of
+    the assets, with the first model if this is not the first round.
+    """
+    play(tmp_path, algorithm=Backbone, rounds=3, data=ToyData(3), cohort=2)
+    half, known = 4 * SIZE // 2, [len(RunFolder(tmp_path).load(round).clients) for round in range(4)]
+    model, new = half + 8, np.diff(known).tolist()  # with a setting
+    assert [row["traffic/down_bytes"] for row in rows(tmp_path)] == [
+        2 * model + more * (half + 24 + (model if t else 0)) for t, more in enumerate(new)
+    ]
+    assert new[0] == 2 and 0 in new
+
+
 def clock(settings: RoundsClock | BufferedClock, data: ToyData = DATA, spread: float = 0.0, **device: float) -> Clock:
     """A clock over devices of one class. An utterance takes a second."""
     one = DeviceClass(**{"seconds": 1.0, "down": 1e6, "up": 1e6, **device})
