@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from fedray.core.parallel import serial
 from fedray.core.seeds import numpy_generator
+from fedray.data.corpora.formats.tsv import Tsv
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.federation.settings import DataSettings
+from fedray.data.federation.speech_data import SpeechData, federate
+from fedray.data.manifest import Manifest
 
 RATE = 8000
 HANZI = str.maketrans("abcd", "天地人和", " ")  # a translation: a character for each letter, no spaces
@@ -42,6 +48,18 @@ def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int
     manifest = folder / "manifest.tsv"
     manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return manifest
+
+
+def splits(folder: Path, speakers: int, utterances: int) -> dict[str, Manifest]:
+    """A new corpus in the folder, as its reader divides it."""
+    write_corpus(folder, speakers, utterances)
+    table = Tsv(train=["manifest.tsv"], text_column="text", split_column="split", seconds_column=None)
+    return table.read(folder, 0, folder, serial)
+
+
+def federation(splits: Mapping[str, Manifest], settings: DataSettings, cache: Path) -> SpeechData:
+    """The splits of a corpus at `RATE` as a federation, with features in `cache`."""
+    return federate(splits, settings, FeatureSettings(sample_rate=RATE, bins=20), cache, serial)[0]
 
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:

@@ -8,30 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from fedray.training.pseudo_labels import ConfidenceSettings
-from tests import speech
-from tests.algorithms.by_hand import arrived, build, client
-from tests.algorithms.test_recognition_algorithms import labelled
-
-COMMON = {
-    "client": {"lr": 0.2, "batch": 2},
-    "schedule": {"kind": "constant"},
-    "buffers": "frozen",
-    "pretrain": {"steps": 30, "warmup": 5, "batch": 4},
-}
+from tests.algorithms.by_hand import arrived, client
+from tests.algorithms.test_recognition_algorithms import ALIKE, build, labelled
 
 
 def test_each_kept_utterance_has_its_own_label(folder: Path) -> None:
     """Only the labelled half is sure enough: FedNST's update is FedAvg's of the labelled part, bit for bit."""
     for place in range(4):
         deltas = []
-        for kind, more in (("fednst", {}), ("fedavg", {"labelled_only": True})):
-            algorithm, data, state = build(
-                speech.settings(
-                    folder, data=labelled(folder, utterances=0.5), algorithm={"kind": kind, **COMMON, **more}
-                )
-            )
+        for settings in ALIKE:
+            algorithm, data, state = build(folder, data=labelled(folder, utterances=0.5), algorithm=settings)
             who, kept = client(data, place), None
-            if kind == "fednst":
+            if settings["kind"] == "fednst":
                 algorithm.settings = replace(algorithm.settings, confidence=ConfidenceSettings(0.01, 0.01))
                 kept = algorithm.client_prepare(who, arrived(algorithm, state))
             deltas.append(algorithm.client_update(client(data, place, kept), arrived(algorithm, state)).delta)
@@ -39,7 +27,7 @@ def test_each_kept_utterance_has_its_own_label(folder: Path) -> None:
 
 
 def test_the_share_of_labels_is_that_of_the_round(folder: Path) -> None:
-    algorithm, data, state = build(speech.settings(folder))
+    algorithm, data, state = build(folder)
     algorithm.settings = replace(algorithm.settings, confidence=ConfidenceSettings(0.25, 0.75))
     kept = algorithm.client_prepare(client(data), arrived(algorithm, state))
     counts = [

@@ -29,6 +29,10 @@ from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
 
 SFL = {"kind": "fedavg", "client": {"lr": 0.2, "batch": 2}, "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}
+ALIKE = [  # on true labels
+    {**SFL, "schedule": {"kind": "constant"}, "buffers": "frozen", **one}
+    for one in ({"kind": "fednst"}, {"kind": "fedavg", "labelled_only": True})
+]
 
 
 def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerState]:
@@ -173,23 +177,15 @@ def labelled(folder: Path, **shares: float) -> dict[str, Any]:
 
 def test_with_all_labelled_it_is_training_on_the_truth(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FedNST's update is FedAvg's, bit for bit, without any decoding."""
-    common = {
-        "client": {"lr": 0.2, "batch": 2},
-        "schedule": {"kind": "constant"},
-        "buffers": "frozen",
-        "pretrain": SFL["pretrain"],
-    }
     deltas = []
-    for kind, more in (("fednst", {}), ("fedavg", {"labelled_only": True})):
-        algorithm, data, state = build(
-            folder, data=labelled(folder, utterances=1.0), algorithm={"kind": kind, **common, **more}
-        )
+    for settings in ALIKE:
+        algorithm, data, state = build(folder, data=labelled(folder, utterances=1.0), algorithm=settings)
         with monkeypatch.context() as patch:
             patch.setattr(algorithm.task.model_class, "encode", None)
             kept = algorithm.client_prepare(client(data), arrived(algorithm, state))
         update = algorithm.client_update(client(data, state=kept), arrived(algorithm, state))
         deltas.append(update.delta)
-        assert kind == "fedavg" or np.isnan(update.metrics["label_wer"]), "there is no label to judge"
+        assert settings["kind"] == "fedavg" or np.isnan(update.metrics["label_wer"]), "there is no label to judge"
     np.testing.assert_array_equal(deltas[0], deltas[1])
 
 

@@ -22,7 +22,7 @@ from fedray.engine.uplink import LOST, Before, Sent, Uplink
 from fedray.engine.work import Program, arrive
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, Toy, ToyData, assignment, play
+from tests.engine.toys import SIZE, Beside, Idle, Toy, ToyData, ToySettings, assignment, play
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -163,16 +163,9 @@ def test_a_client_that_fails_keeps_what_was_lost(tmp_path: Path) -> None:
     assert all(state[LOST]["delta"].any() for state in kept.values())
 
 
-class Idles(Toy):
-    """The first client has trained on nothing."""
-
-    def client_update(self, client: Client, received: Received) -> Update:
-        update = super().client_update(client, received)
-        return replace(update, report=update.report | {"examples": 0.0}) if client.id == "client-00" else update
-
-
 def test_an_update_that_does_not_count_loses_nothing(tmp_path: Path) -> None:
-    play(tmp_path, algorithm=Idles, rounds=1, upload=Int8Upload(), data=ToyData(2), cohort=2)
+    idle = ToySettings(troubled=("client-00",))
+    play(tmp_path, algorithm=Idle, settings=idle, rounds=1, upload=Int8Upload(), data=ToyData(2), cohort=2)
     assert {name: LOST in state for name, state in states(tmp_path, 1).items()} == {
         "client-00": False,
         "client-01": True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from fedray.core.strategies import STRATEGIES, Strategy
-from fedray.core.types import Client, Received, Update
 from fedray.engine import held
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
@@ -161,20 +159,11 @@ def test_one_that_fails_is_left_out_before_any_median(tmp_path: Path, trouble: s
     assert np.isfinite(np.frombuffer(bits(tmp_path, 2)[0], np.float32)).all()
 
 
-class Idle(toys.Toy):
-    """The troubled clients have trained on nothing, and say so."""
-
-    def client_update(self, client: Client, received: Received) -> Update:
-        update = super().client_update(client, received)
-        idle = client.id in self.settings.troubled
-        return replace(update, report=update.report | {"examples": 0.0}) if idle else update
-
-
 def test_a_client_that_trained_on_nothing_has_no_vote(tmp_path: Path) -> None:
     deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand", strategy=strategy("median")))
     idle = tuple(sorted(deltas)[:2])
     options: dict[str, Any] = {"strategy": strategy("median"), "settings": toys.ToySettings(troubled=idle)}
-    toys.play(tmp_path / "run", rounds=1, algorithm=Idle, **options)
+    toys.play(tmp_path / "run", rounds=1, algorithm=toys.Idle, **options)
     (row,) = RunFolder(tmp_path / "run").rows("metrics.jsonl")
     assert (row["clients/ok"], row["clients/failed"], row["clients/effective"]) == (6, 0, 4)
     expected = before + median(np.array([deltas[name] for name in deltas if name not in idle], np.float64)) + learnt

@@ -168,6 +168,15 @@ class Toy(Algorithm):
         return Evaluation(metrics, [{"item": i} for i in range(2)] if final else [])
 
 
+class Idle(Toy):
+    """The troubled clients have trained on nothing, and say so."""
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        update = super().client_update(client, received)
+        idle = client.id in self.settings.troubled
+        return replace(update, report=update.report | {"examples": 0.0}) if idle else update
+
+
 class Beside(Toy):
     """The toy with two vectors that travel both ways: a sum of all that clients sent, and how many clients sent
     something.

@@ -10,6 +10,7 @@ import pytest
 from fedray import report
 from fedray.report import privacy
 from fedray.report.drawing.audits import rates
+from fedray.runs.folder import RunFolder
 from tests.report.folders import config, write
 
 FOUND = {"kind": "canaries", "inside": 2, "outside": 3, "auroc": 5 / 6, "true_positives": 0.5}
@@ -44,10 +45,10 @@ def test_a_report_shows_what_an_attacker_finds(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("unrendered")
 def test_layers_have_a_table(tmp_path: Path) -> None:
     run = write(tmp_path / "run")
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = RunFolder(run).rows("metrics.jsonl")
     for row in rows:
         row |= {"privacy/bound|encoder": 0.1 * row["round"], "privacy/clipped|encoder": 0.5}
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    RunFolder(run).rewrite("metrics.jsonl", rows)
     text = Path(report.read(run).save(tmp_path / "out")).with_suffix(".md").read_text()
     assert "## Bounds by layer" in text and "| encoder | 0.2000 | 50 |" in text
     assert "## Audit" not in text
@@ -55,10 +56,10 @@ def test_layers_have_a_table(tmp_path: Path) -> None:
 
 def private(folder: Path, seed: int, **spent: object) -> Path:
     run = write(folder, config(seed=seed))
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = RunFolder(run).rows("metrics.jsonl")
     for row in rows:
         row |= {"privacy/epsilon": 1.0 + row["round"], "privacy/snr": 0.25 * row["round"], "privacy/clipped": 0.5}
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    RunFolder(run).rewrite("metrics.jsonl", rows)
     results = json.loads((run / "results.json").read_text())
     results["privacy"] = {"delta": 1e-7, "noise": 0.61, "rounds": len(rows), "epsilon": 8.0} | spent
     (run / "results.json").write_text(json.dumps(results))
@@ -84,11 +85,11 @@ def test_a_private_run_shows_what_it_spent(tmp_path: Path) -> None:
 def test_bounds_of_layers_are_one_share_of_clipped_updates(tmp_path: Path) -> None:
     """The mean over the layers: 20 and 60 % of the updates are longer than their bounds."""
     run = private(tmp_path / "run", 0)
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = RunFolder(run).rows("metrics.jsonl")
     for row in rows:
         del row["privacy/clipped"]
         row |= {"privacy/clipped|encoder": 0.2, "privacy/clipped|head": 0.6}
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    RunFolder(run).rewrite("metrics.jsonl", rows)
     (row,) = privacy.spent(report.read(run).groups)
     assert (row["clipped (%)"], row["signal to noise"]) == ("40", "0.50")
 

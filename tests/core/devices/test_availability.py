@@ -26,8 +26,7 @@ def inside(client: int, now: float, period: float | None) -> float | None:
 
 @pytest.mark.parametrize("period", [None, 20.0])
 def test_windows_against_a_search(period: float | None) -> None:
-    each = EACH if period is not None else [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 22)]]
-    of = windows(*each, period=period)
+    of = windows(*EACH, period=period)
     moments = [half / 2 for half in range(120)]
     for now in moments:
         at = round(now * SECOND)
@@ -39,7 +38,7 @@ def test_windows_against_a_search(period: float | None) -> None:
         for without in (set(), {1, 3}):
             begun = [
                 start + turn * (period or 0)
-                for client, own in enumerate(each)
+                for client, own in enumerate(EACH)
                 for start, _ in own
                 for turn in (range(8) if period is not None else (0,))
                 if client not in without

@@ -8,27 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedray.core.parallel import serial
-from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.corruption import CorruptionSettings
-from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.settings import DataSettings
-from fedray.data.federation.speech_data import SpeechData, federate
 from fedray.data.manifest import Manifest
 from tests import speech
 
 
 @pytest.fixture
 def splits(tmp_path: Path) -> dict[str, Manifest]:
-    speech.write_corpus(tmp_path, speakers=6, utterances=4)
-    table = Tsv(train=["manifest.tsv"], text_column="text", split_column="split", seconds_column=None)
-    return table.read(tmp_path, 0, tmp_path, serial)
-
-
-def build(splits: dict[str, Manifest], cache: Path, settings: DataSettings) -> SpeechData:
-    return federate(splits, settings, FeatureSettings(sample_rate=speech.RATE, bins=20), cache, serial)[0]
+    return speech.splits(tmp_path, speakers=6, utterances=4)
 
 
 def test_the_seed_decides_what_is_held_out(splits: dict[str, Manifest]) -> None:
@@ -47,8 +37,9 @@ def test_a_small_share_of_two_is_one_and_of_one_is_none(splits: dict[str, Manife
 
 def test_labels_that_no_client_reads_are_not_damaged(splits: dict[str, Manifest], tmp_path: Path) -> None:
     settings = DataSettings(labelled=LabelledSettings(utterances=0.5))
-    clean = build(splits, tmp_path / "cache", settings)
-    wrong = build(splits, tmp_path / "cache", replace(settings, corruption=CorruptionSettings(label_errors=1.0)))
+    clean = speech.federation(splits, settings, tmp_path / "cache")
+    damaged = replace(settings, corruption=CorruptionSettings(label_errors=1.0))
+    wrong = speech.federation(splits, damaged, tmp_path / "cache")
     for client in clean.client_ids():
         before, after = clean.load(client), wrong.load(client)
         assert before.labelled is not None and 0 < before.labelled.sum() < len(before)
@@ -62,9 +53,9 @@ def test_broken_audio_of_a_client_changes_nothing_for_others(
 ) -> None:
     settings = DataSettings(own_share=0.5, labelled=LabelledSettings(utterances=0.5), skip_broken=True)
     plain = replace(settings, own_share=0.0)
-    whole = build(splits, tmp_path / "whole", settings)
+    whole = speech.federation(splits, settings, tmp_path / "whole")
     (tmp_path / "wav" / f"s01-{take}.wav").write_bytes(b"")
-    data, undivided = (build(splits, tmp_path / "broken", given) for given in (settings, plain))
+    data, undivided = (speech.federation(splits, given, tmp_path / "broken") for given in (settings, plain))
     for client in whole.client_ids():
         before, after = whole.load(client), data.load(client)
         sound = [name for name in before.ids if f"s01-{take}" not in name]

@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from fedray.core.parallel import serial
-from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.corruption import CorruptionSettings
 from fedray.data.features.dataset import collate
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings, ServerDataSettings
-from fedray.data.federation.speech_data import SpeechData, divide, federate
+from fedray.data.federation.speech_data import SpeechData, divide
 from fedray.data.manifest import Manifest
 from tests import speech
 
@@ -28,14 +26,11 @@ FEATURES = FeatureSettings(sample_rate=speech.RATE, bins=20)
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder, speakers=10, utterances=3)
-    table = Tsv(train=["manifest.tsv"], text_column="text", split_column="split", seconds_column=None)
-    return table.read(folder, 0, folder, serial)
+    return speech.splits(tmp_path_factory.mktemp("tones"), speakers=10, utterances=3)
 
 
 def build(splits: dict[str, Manifest], tmp_path: Path, settings: DataSettings) -> SpeechData:
-    return federate(splits, settings, FEATURES, tmp_path, serial)[0]
+    return speech.federation(splits, settings, tmp_path)
 
 
 def test_server_and_clients_share_no_speaker(splits: dict[str, Manifest], tmp_path: Path) -> None:
