@@ -21,7 +21,7 @@ ALGORITHMS = {
 @pytest.mark.parametrize("page", ALGORITHMS)
 def test_a_page_has_three_parts_and_the_algorithm_of_the_code(page: str) -> None:
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    assert re.findall("^## (.*)$", text, re.MULTILINE)[:3] == ["The algorithm", "Run it", "What came of it"]
+    assert re.findall("^## (.*)$", text, re.MULTILINE)[:3] == ["The algorithm", "Run it", "Results"]
     shown = re.findall(r"```text\n(.*?)```", text.partition("## Run it")[0], re.DOTALL)
     assert len(shown) == len(ALGORITHMS[page])
     for block, name in zip(shown, ALGORITHMS[page], strict=True):
