@@ -91,7 +91,7 @@ def test_a_row_without_its_file_is_named_by_its_line(folder: Path) -> None:
     (folder / "b0.wav").unlink()
     message = refused(folder)
     assert message.startswith(f"{folder}/clients.tsv:4: {folder}/b0.wav: missing")  # the header is line 1, a0 line 2
-    assert "Restore the file, drop the row, or correct data.root, which paths start from" in message
+    assert "Restore the file, drop the row, or correct data.root (paths are relative to it)" in message
     (folder / "a1.wav").unlink()
     message = refused(folder)
     assert message.startswith(f"{folder}/clients.tsv:3: {folder}/a1.wav: missing") and message.endswith("(1 more: 4)")
@@ -180,7 +180,7 @@ cohort: {size: 2}
         ("task: {decode: {beam: wide}}", "config.yaml:4: task.decode.beam: 'wide' is not of type int"),
         ("engine: 8", "config.yaml:4: engine must be a section of keys, not 8"),
         ("rounds: 0", "rounds must be at least 1, not 0"),
-        ("evaluation: {every: 0}", "config.yaml:4: evaluation: every and shards must be at least 1"),
+        ("evaluation: {every: 0}", "config.yaml:4: evaluation: every must be at least 1, not 0"),
         ("name: [", "config.yaml:5: is not valid YAML"),
     ],
 )

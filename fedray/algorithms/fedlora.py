@@ -53,11 +53,11 @@ class FedLoRASettings(TaskSettings):
         if self.averaging not in AVERAGING:
             raise ValueError(f"averaging is {' or '.join(AVERAGING)}, not {self.averaging!r}")
         if self.averaging == "product" and not self.lora.rank:
-            raise ValueError("averaging=product is of adapters, and lora.rank=0 has none")
+            raise ValueError("averaging=product averages adapters, and lora.rank=0 has none")
         if self.averaging == "product" and self.lora.whole:
             raise ValueError("averaging=product averages adapters alone: set lora.whole=[] or averaging=factors")
         if self.client.b_factor != 1 and not self.lora.rank:
-            raise ValueError("client.b_factor is of adapters, and lora.rank=0 has none: set client.b_factor=1")
+            raise ValueError("client.b_factor applies to adapters, and lora.rank=0 has none: set client.b_factor=1")
 
 
 class FedLoRA(TaskAlgorithm):

@@ -78,7 +78,7 @@ def _add_runs(commands: Commands) -> None:
     resume.add_argument(
         "--accept-changes",
         action="store_true",
-        help="go on although packages, code, processor or config.yaml have changed; the report says so",
+        help="resume even if packages, code, processor or config.yaml have changed; the report says so",
     )
     for parser in (run, resume):
         parser.add_argument(
@@ -216,7 +216,7 @@ def _add_privacy(commands: Commands) -> None:
         "fedray privacy privacy/keywords privacy.epsilon=2 --out privacy.png",
     )
     add_config(privacy, "privacy/keywords", "privacy.epsilon=2")
-    privacy.add_argument("--out", metavar="FILE", help="draw epsilon over rounds and by cohort: a file .png or .svg")
+    privacy.add_argument("--out", metavar="FILE", help="a .png or .svg file for plots of epsilon")
 
 
 def _add_sweep(commands: Commands) -> None:
@@ -260,11 +260,11 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
     if options.command == "data":
         for name, needed in NEEDED.items():
             if getattr(options, name) is not None and all(getattr(options, other) is None for other in needed):
-                study = "belongs to a study: name the other configuration with --study OTHER"
+                study = "needs a study: name the other configuration with --study OTHER"
                 parser.error(f"--{name} {study}{' (or use --show DIR)' if 'show' in needed else ''}")
         chosen = [f"--{name}" for name in ("study", "show", "lhotse") if getattr(options, name) is not None]
         if len(chosen) > 1:
-            parser.error(f"{' and '.join(chosen)} do not go together: use one at a time")
+            parser.error(f"{' and '.join(chosen)} cannot be combined: use one at a time")
     if options.command == "devices" and (problem := device_options.problem(options)) is not None:
         parser.error(problem)
     if options.command == "doctor" and options.overrides and options.estimate is None:

@@ -23,16 +23,16 @@ def add_to(commands: Commands) -> None:
         commands,
         "cache",
         "show, check and prune the cache",
-        "Show what the cache holds: corpora, features, seed models, prepared clients. --older and --keep choose "
-        "entries; --remove removes these. What a process uses stays, and a run makes again what it lacks.",
+        "Show what the cache holds: corpora, features, seed models, prepared clients. --older and --keep select "
+        "entries; --remove deletes them. Entries in use are kept, and a run rebuilds whatever it lacks.",
         "fedray cache --older 30d --keep 20GB --remove",
     )
-    cache.add_argument("--older", type=_age, metavar="AGE", help="choose what was not used for so long: 12h, 30d, 4w")
+    cache.add_argument("--older", type=_age, metavar="AGE", help="select entries not used for this long: 12h, 30d, 4w")
     cache.add_argument(
-        "--keep", type=_size, metavar="SIZE", help="choose the longest unused, until so much stays: 500MB, 20GB, 1TB"
+        "--keep", type=_size, metavar="SIZE", help="select the longest unused, to keep this much: 500MB, 20GB, 1TB"
     )
-    cache.add_argument("--verify", action="store_true", help="read all entries, and choose those that are damaged")
-    cache.add_argument("--remove", action="store_true", help="remove what was chosen")
+    cache.add_argument("--verify", action="store_true", help="read all entries, and select damaged ones")
+    cache.add_argument("--remove", action="store_true", help="remove the selected entries")
 
 
 def _age(text: str) -> float:
@@ -73,13 +73,13 @@ def show(options: argparse.Namespace, root: Path, console: Console) -> int:
     for entry, why in (chosen | damaged).items():
         gone = options.remove and cache.remove(entry)
         stays += entry in damaged and not gone
-        done = "removed" if gone else "stays, a process uses it" if options.remove else "would be removed"
+        done = "removed" if gone else "kept, in use by a process" if options.remove else "would be removed"
         words = [done, size(entry.bytes), f"last used {_ago(now - entry.used)}", *([f"damaged: {why}"] if why else [])]
         console.print(f"{escape(str(entry.path.relative_to(root)))}: {escape(', '.join(words))}", soft_wrap=True)
     if options.verify and not damaged:
         console.print("no entry is damaged")
     if (chosen or damaged) and not options.remove:
-        console.print("Nothing was removed: --remove removes these.")
+        console.print("Nothing was removed: add --remove to remove these.")
     return 1 if stays else 0
 
 

@@ -117,7 +117,7 @@ def _watch(options: argparse.Namespace) -> int:
                 run.watch(display)
     except KeyboardInterrupt:
         print(
-            f"fedray: watching no longer; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
+            f"fedray: stopped watching; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
         )
         return INTERRUPTED
     standing = attach.standing(folder)
@@ -144,7 +144,7 @@ def _stop(options: argparse.Namespace) -> int:
                 outcome.show_standing(folder, attach.standing(folder))
                 return 0
         except KeyboardInterrupt:
-            print("fedray: waiting no longer; the run ends all the same", file=sys.stderr)
+            print("fedray: stopped waiting; the run still ends", file=sys.stderr)
             return INTERRUPTED
     standing = attach.standing(folder)
     outcome.show_standing(folder, standing)

@@ -11,7 +11,7 @@ CONVERTED = (
     ("latency", "S", "latency of every device, where the trace has none (default: 0)"),
     ("watts", "W", "power of every device that computes, where the trace has none (default: 0)"),
     ("radio", "W", "power of every device that sends or receives, where the trace has none (default: 0)"),
-    ("scale", "X", "seconds of one pass over an utterance, as a multiple of those of the trace (default: 1)"),
+    ("scale", "X", "factor on the trace's seconds for one pass over an utterance (default: 1)"),
 )
 
 
@@ -51,7 +51,7 @@ def problem(options: argparse.Namespace) -> str | None:
         return "devices takes either CONFIG or --convert KIND FILE"
     given = [name for name, *_ in CONVERTED if getattr(options, name) is not None]
     if options.convert is None and given:
-        return f"--{given[0]} belongs to --convert KIND FILE"
+        return f"--{given[0]} needs --convert KIND FILE"
     if options.convert is not None and options.out is None:
         return "--convert needs --out FILE.parquet"
     return None

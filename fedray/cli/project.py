@@ -30,7 +30,9 @@ def write(folder: Path, name: str) -> str:
 
     ValueError: the folder is not empty, or nothing shipped that `fedray run` takes has the name.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: name a new folder")
+    if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder")
     path = shipped.find("configs", name)
     if path is None and Path(name).is_file():

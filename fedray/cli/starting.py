@@ -24,7 +24,7 @@ def add_to(commands: Commands) -> None:
             f"List the {what} that come with fedray, grouped by paper. Other commands take their names.",
             f"fedray {kind} fednst",
         )
-        listing.add_argument("filter", nargs="?", default="", metavar="WORD", help="list those that have this word")
+        listing.add_argument("filter", nargs="?", default="", metavar="WORD", help="list those that contain this word")
     new = command(
         commands,
         "new",
@@ -48,7 +48,7 @@ def show(kind: str, word: str, console: Console) -> int:
     found = {name: shipped.summary(path) for name, path in shipped.files(kind).items()}
     found = {name: text for name, text in found.items() if word.lower() in f"{name} {text}".lower()}
     if not found:
-        raise ValueError(f"no name and no description has {word!r}: `fedray {kind}` lists all")
+        raise ValueError(f"no name or description contains {word!r}: `fedray {kind}` lists all")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=2 + max(map(len, found)))  # a narrow terminal cuts what stands behind
     table.add_column(no_wrap=True, overflow="ellipsis")

@@ -51,7 +51,7 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
             arguments[name] = _build_kind(f, source, dotted, values.get(name))
         elif name not in values:
             if f.default is MISSING and f.default_factory is MISSING:
-                raise ConfigError(f"{source.where(prefix)}: {dotted} is missing, it has no default")
+                raise ConfigError(f"{source.where(prefix)}: {dotted} is missing and has no default")
         elif isinstance(hints[name], type) and is_dataclass(hints[name]):
             arguments[name] = build_section(hints[name], source, dotted, _over_default(f, values[name]))
         elif (inner := named_sections(hints[name])) is not None:
@@ -76,8 +76,8 @@ def _build_named(cls: type[T], source: Source, prefix: str, values: object) -> d
     for name in values:
         if not isinstance(name, str) or not name or "." in name or unusable(name) is not None:
             raise ConfigError(
-                f"{source.where(_join(prefix, name))}: {prefix}: {name!r} cannot be a name here: take a word without "
-                "dots, in quotes if YAML takes it for something else"
+                f"{source.where(_join(prefix, name))}: {prefix}: {name!r} cannot be a name here: use a word without "
+                "dots, and quote it if YAML reads it as something else"
             )
     return {name: build_section(cls, source, _join(prefix, name), inner) for name, inner in values.items()}
 
@@ -119,7 +119,7 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> object:
     words = value if isinstance(value, list) else [value]
     if "str" in str(hint) and "bool" not in str(hint) and any(isinstance(word, bool) for word in words):
         raise ConfigError(
-            f"{source.where(dotted)}: {dotted}: {value!r} holds a truth value where a word is expected: "
+            f"{source.where(dotted)}: {dotted}: expected text, found a boolean ({value!r}): "
             "write 'yes', 'no', 'on' in quotes"
         )
     for word in words:

@@ -46,14 +46,16 @@ def locate(kind: str, given: str | os.PathLike[str]) -> Path:
 
 def unknown(kind: str, given: str | os.PathLike[str]) -> str:
     """The message about a name that neither a file nor anything shipped has, with the nearest names."""
+    if not os.fspath(given):
+        return f"the name is empty: `fedray {kind}` lists all names"
     short = Path(given).as_posix().removeprefix(f"{kind}/").removesuffix(ENDINGS[kind])
     names = list(files(kind))
     nearest = difflib.get_close_matches(short, names, n=3, cutoff=0.5)
     nearest += [name for name in names if short in name.split("/") and name not in nearest][: 3 - len(nearest)]
     hint = f"the nearest names are {', '.join(nearest)}; " if nearest else ""
     what = {"configs": "configuration", "sweeps": "sweep"}[kind]
-    there = f"{given} is a folder" if Path(given).is_dir() and os.fspath(given) else f"there is no file {given}"
-    return f"{there}, and no {what} of this name: {hint}`fedray {kind}` lists all names"
+    there = f"{given} is a folder" if Path(given).is_dir() else f"there is no file {given}"
+    return f"{there}, and no {what} has this name: {hint}`fedray {kind}` lists all names"
 
 
 def summary(path: Path) -> str:

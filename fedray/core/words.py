@@ -10,7 +10,7 @@ from fedray.core.texts import printable
 
 PLACES = ("FEDRAY_CACHE", "FEDRAY_RUNS", "FEDRAY_SHARED_CACHE")  # variables that hold a path or URI
 REMEDIES = {
-    errno.ENOENT: "name one that exists, or a folder that can be made",
+    errno.ENOENT: "check the path, and that its folder exists",
     errno.EACCES: "change its permissions, or choose another place",
     errno.EPERM: "change its permissions, or choose another place",
     errno.EROFS: "choose another place",
@@ -33,11 +33,11 @@ def words(error: Exception) -> str:
 def _of_system(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
-        return f"{reason}: {REMEDIES.get(error.errno or 0, 'see to it, and try again')}"
+        return f"{reason}: {REMEDIES.get(error.errno or 0, 'resolve this, and try again')}"
     name = os.fsdecode(error.filename)
     if error.errno in (errno.EEXIST, errno.ENOTDIR):
         file = next((path for path in (Path(name), *Path(name).parents) if path.is_file()), None)
         if file is not None:
             below = "" if file == Path(name) else f"{name}: "
-            return f"{below}{file} is a file, no folder: choose another place"
+            return f"{below}{file} is a file, not a folder: choose another place"
     return f"{name}: {reason}: {REMEDIES.get(error.errno or 0, 'choose another place')}"

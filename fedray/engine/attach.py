@@ -135,8 +135,8 @@ class Attached:
             if now:
                 return False
             raise RunError(
-                f"the driver of {self.folder.place} has not answered in {ANSWER_SECONDS:.0f} s: try again, or have it "
-                "killed with --now"
+                f"the driver of {self.folder.place} has not answered in {ANSWER_SECONDS:.0f} s: try again, or "
+                "kill it with --now"
             ) from error
         except RayError:  # the driver has ended in the meantime
             pass

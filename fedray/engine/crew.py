@@ -116,8 +116,8 @@ class Crew:
         if death.cause is Cause.MEMORY and self._short >= SHORT_OF_MEMORY and self.size > 1 and not death.alone:
             self.size -= 1
             self._warn(
-                f"a client actor died and is not replaced: {death.why}. Memory ran out {self._short} times, so that "
-                f"{self.size} actor{'s' * (self.size > 1)} go{'es' * (self.size == 1)} on, to the same bits: set "
+                f"a client actor died and is not replaced: {death.why}. Memory ran out {self._short} times, so the run "
+                f"goes on with {self.size} actor{'s' * (self.size > 1)} and the same bits: set "
                 f"engine.actors={self.size} for such runs"
             )
             return death
@@ -128,7 +128,7 @@ class Crew:
             )
         self._left -= 1
         self.replaced += 1
-        self._warn(f"a client actor died and is replaced ({self._left} more may be): {death.why}")
+        self._warn(f"a client actor died and is being replaced ({self._left} more allowed): {death.why}")
         self._start(actor.slot)
         return death
 

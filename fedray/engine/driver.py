@@ -230,4 +230,4 @@ def start(assignment: Assignment, detached: bool = False) -> Any:
     try:
         return remote.options(name=name_of(place), namespace=NAMESPACE, **life).remote(assignment, detached)
     except ValueError as error:  # Ray's, for a name that is taken
-        raise ValueError(f"{place}: another run is at work in this folder: `fedray watch {place}` shows it") from error
+        raise ValueError(f"{place}: another run is using this folder: `fedray watch {place}` shows it") from error

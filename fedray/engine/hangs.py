@@ -99,7 +99,7 @@ class Hangs:
             self._slow.add(node)
             self._note(
                 f"node {node} is slow: the same work takes {here / there:.1f} times as long there as elsewhere, and "
-                "rounds wait for it; look after it, or start the run without it"
+                "rounds wait for it; check it, or start the run without it"
             )
 
 

@@ -241,7 +241,7 @@ class Pool:
         if self.crew.late():
             raise RunError(
                 f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks what they book (see `ray status`); `fedray resume` goes on from the last checkpoint"
+                "lacks what they reserve (see `ray status`); `fedray resume` goes on from the last checkpoint"
             )
         return list(ready)
 
@@ -285,7 +285,7 @@ class Pool:
         """Ping an actor that cannot be reached. None: it was unreachable for HICCUP_SECONDS and is replaced."""
         since = flight.cut_off if flight.cut_off is not None else self._clock
         if flight.cut_off is None:
-            self._warn(f"a client actor cannot be reached, and is waited for: {' '.join(str(error).split())[:200]}")
+            self._warn(f"a client actor cannot be reached; waiting for it: {' '.join(str(error).split())[:200]}")
         elif self._clock - since > HICCUP_SECONDS:
             why = f"it could not be reached for {HICCUP_SECONDS:.0f} s"
             self.hangs.marked.discard(flight.actor.number)

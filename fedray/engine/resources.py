@@ -120,12 +120,12 @@ def _left(nodes: Sequence[Node]) -> list[int]:
     if not nodes or max(left) <= 0:
         cpus = sum(node.cpus for node in nodes)
         raise ValueError(
-            f"Ray has {cpus:g} cores in all, and the driver books {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)"
+            f"Ray has {cpus:g} cores in all, but the driver reserves {DRIVER_CPUS:g}: start Ray with cores (--num-cpus)"
         )
     here = next((node.cpus for node in nodes if node.driver), DRIVER_CPUS)
     if here < DRIVER_CPUS:
         raise ValueError(
-            f"the node that the driver runs on has {here:g} cores for Ray, and the driver books {DRIVER_CPUS:g}: "
+            f"the node that the driver runs on has {here:g} cores for Ray, but the driver reserves {DRIVER_CPUS:g}: "
             "start Ray there with a core (--num-cpus=1), or start the run on another node"
         )
     return left
@@ -213,4 +213,4 @@ def _words(nodes: Sequence[Node]) -> str:
         return _count(cpus[0], "core") + (f" and {_count(gpus[0], 'GPU')}" if gpus[0] else "")
     most = _count(max(cpus), "core") + (f" and {_count(max(gpus), 'GPU')}" if any(gpus) else "")
     total = f"{len(nodes)} nodes with {_count(sum(cpus), 'core')} in all"
-    return f"{total}; a node has {most} at most, and an actor lies on one node"
+    return f"{total}; a node has {most} at most, and an actor must fit on one node"

@@ -92,7 +92,7 @@ class Rounds:
             try:
                 return work()
             except Lost:
-                self.note("warning", {"text": "an actor or a node died with what a job needs; the work is done again"})
+                self.note("warning", {"text": "an actor or node died with data that a job needs; redoing the work"})
                 self._put = None
                 self.earlier.lost()
                 if self._initial is not None:

@@ -65,7 +65,7 @@ def connect(lasting: bool = False) -> None:
     elif lasting:
         raise ValueError(
             "to detach a run from this process set RAY_ADDRESS to a Ray that outlives it; `fedray run --detach` does "
-            "without"
+            "not need it"
         )
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it costs eleven processes

@@ -30,12 +30,16 @@ class CohortSettings:
             raise ValueError(f"fraction must lie in (0, 1], not {self.fraction}")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, not {self.sampling!r}")
-        if self.limit is not None and (self.sampling != "poisson" or self.limit < 1):
-            raise ValueError("limit is a number of clients from 1, and only poisson cohorts have one")
+        if self.limit is not None and self.sampling != "poisson":
+            raise ValueError(f"limit applies to poisson cohorts, not to {self.sampling} ones: remove it")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1, not {self.limit}")
         if self.sampling in ("poisson", "cyclic") and self.availability < 1:
             raise ValueError(f"{self.sampling} cohorts need availability=1: they are drawn from all clients")
-        if not 0 < self.availability <= 1 or not 0 <= self.dropout < 1:
-            raise ValueError("availability lies in (0, 1] and dropout in [0, 1)")
+        if not 0 < self.availability <= 1:
+            raise ValueError(f"availability must lie in (0, 1], not {self.availability}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), not {self.dropout}")
 
     @property
     def whole(self) -> bool:
@@ -109,13 +113,13 @@ class EngineSettings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         together = self.vectorise
         if together not in ("auto", "never") and not (isinstance(together, int) and together >= 1):
-            raise ValueError(f"vectorise is auto, never or a number of clients from 1, not {together!r}")
+            raise ValueError(f"vectorise must be auto, never or at least 1, not {together!r}")
         if self.replacements < 0:
             raise ValueError(f"replacements must not be below 0, not {self.replacements}")
         if not self.hang_warning_s > 0:
             raise ValueError(f"hang_warning_s must be above 0 seconds, not {self.hang_warning_s}")
         if isinstance(self.actors, str) and self.actors != "auto" or isinstance(self.actors, int) and self.actors < 1:
-            raise ValueError(f"actors is auto or a number from 1, not {self.actors!r}")
+            raise ValueError(f"actors must be auto or at least 1, not {self.actors!r}")
         if self.placement not in ("pooled", "dedicated"):
             raise ValueError(f"placement is pooled or dedicated, not {self.placement!r}")
         if self.placement == "dedicated" and self.actors != "auto":
@@ -129,7 +133,7 @@ class EngineSettings:
         for name in ("cpus_per_client", "gpus_per_client"):
             value = getattr(self, name)
             if isinstance(value, str) and value != "auto" or not isinstance(value, str) and value < 0:
-                raise ValueError(f"{name} is auto or a number from 0, not {value!r}")
+                raise ValueError(f"{name} must be auto or at least 0, not {value!r}")
         if not isinstance(self.gpus_per_client, str) and self.gpus_per_client > 1:
             raise ValueError(f"gpus_per_client is at most 1, not {self.gpus_per_client}: a client trains on one GPU")
 
@@ -155,17 +159,18 @@ class EvaluationSettings:
     personal_predictions: bool = False
 
     def __post_init__(self) -> None:
-        if self.every < 1 or self.shards < 1:
-            raise ValueError("every and shards must be at least 1")
+        for name in ("every", "shards"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.patience is not None and self.patience < self.every:
-            raise ValueError(f"patience must be at least every ({self.every}): so often dev is scored")
+            raise ValueError(f"patience must be at least every ({self.every}), since dev is scored only that often")
         if (
             self.personal_every < 0
             or self.personal_utterances < 1
             or (self.personal_final_utterances is not None and self.personal_final_utterances < 1)
         ):
             raise ValueError(
-                "personal_every must not be below 0, personal_utterances and personal_final_utterances not below 1"
+                "personal_every must be at least 0, personal_utterances and personal_final_utterances at least 1"
             )
         if self.personal_predictions and not self.personal_final:
-            raise ValueError("personal_predictions are those of personal_final: set personal_final=true")
+            raise ValueError("personal_predictions needs personal_final: set personal_final=true")

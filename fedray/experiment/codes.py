@@ -27,11 +27,11 @@ def check_code(config: Config, section: str) -> None:
         )
     if isinstance(code, TopK) and isinstance(config.strategy, Coordinatewise):
         raise ValueError(
-            "under topk most clients send 0 for a number, and the strategy takes the middle of what they send: the "
-            "model would not move; take upload.kind half, int8 or int4, or a strategy that takes means"
+            "with topk most clients send 0 for any one number, so the median and the trimmed mean are 0 and the model "
+            "would not move: set upload.kind to half, int8 or int4, or choose a strategy that averages"
         )
     if isinstance(code, TopK) and isinstance(config.strategy, Pairwise):
         raise ValueError(
-            "under topk clients send different numbers, so the distances between updates tell their lengths alone; "
-            "take upload.kind half, int8 or int4, or a strategy without distances"
+            "with topk clients send different numbers, so distances between updates reflect only their norms: "
+            "set upload.kind to half, int8 or int4, or choose a strategy without distances"
         )

@@ -122,7 +122,7 @@ def _import(source: Source, folder: Path) -> None:
     for module in modules if isinstance(modules, list) else []:
         if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
             raise ConfigError(
-                f"{source.where('imports')}: imports: {module!r} is no name of a module, such as my_module"
+                f"{source.where('imports')}: imports: {module!r} is not a module name; write one such as my_module"
             )
         sys.path.insert(0, str(folder))
         try:
@@ -155,8 +155,8 @@ def check_name(name: str) -> None:
         or printable(name) != name
     ):
         raise ValueError(
-            f"name is a part of the run folder's name, which {name!r} cannot be: leave out slashes and control "
-            f"characters, and take at most {NAME_BYTES} bytes"
+            f"name is part of the run folder's name, so it cannot be {name!r}: leave out slashes and control "
+            f"characters, and use at most {NAME_BYTES} bytes"
         )
 
 

@@ -36,7 +36,7 @@ SAID = {  # what is compared, in words
     "together": "clients trained side by side (engine.vectorise, engine.placement)",
 }
 HASHES = ("code", "algorithm", "devices")  # whose values mean nothing to people
-MOVED = "the corpus: its files lie in another folder or have other times of change, with the same names and sizes"
+MOVED = "the corpus: its files are in another folder or have other modification times, with the same names and sizes"
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied")
 APART = ("data", "imports", "settings")  # not compared as a whole
 
@@ -100,7 +100,7 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
         raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")
     if before["data"] != now["data"] and before.get("data_copied") != now["data_copied"]:
         raise ValueError(
-            f"{folder.place}: the data differ from those the run began with (other rows, or files of other sizes): "
+            f"{folder.place}: the data differ from those the run began with (other rows or file sizes), so "
             "it cannot be resumed"
         )
     found, done = differences(before, now), max(folder.saved_rounds(), default=None)

@@ -52,8 +52,8 @@ def check_devices(config: Config) -> None:
         raise ValueError(f"devices.by: a manifest has no column {by!r}; it has {', '.join(COLUMNS)}")
     if cohort.availability < 1 or cohort.dropout > 0:
         raise ValueError(
-            "devices say who is available and who is lost: leave out cohort.availability and cohort.dropout, and set "
-            "devices.availability, or lost of a class"
+            "devices decide which clients are available and which are lost: remove cohort.availability and "
+            "cohort.dropout, and set devices.availability, or a class's lost"
         )
     if cohort.sampling in ("poisson", "cyclic"):
         raise ValueError(
@@ -64,15 +64,15 @@ def check_devices(config: Config) -> None:
         raise ValueError(f"algorithm.kind {config.algorithm.kind} trains in one place, without devices: leave them out")
     if isinstance(config.privacy, Private):
         raise ValueError(
-            "devices choose fast clients more often, and the account of privacy does not cover that: set "
-            "privacy.kind=none, or leave out devices"
+            "with devices, fast clients take part more often, which privacy accounting does not cover: set "
+            "privacy.kind=none, or remove devices"
         )
 
 
 def check_clock(config: Config) -> None:
     """ValueError: `clock` is set without `devices`."""
     if isinstance(config.devices, NoDevices) and config.clock != RoundsClock():
-        raise ValueError("without devices clients take no time, and clock has no effect: set devices, or leave it out")
+        raise ValueError("without devices clients take no time, so clock has no effect: set devices, or remove clock")
 
 
 def check_clients(config: Config, population: int) -> None:
@@ -84,8 +84,8 @@ def check_clients(config: Config, population: int) -> None:
     if population < needed:
         what = "concurrency + buffer" if clock.refill == "arrival" else "concurrency"
         raise ValueError(
-            f"the clock needs {what} = {needed:,} clients or more, since a client trains from one model once, and the "
-            f"population has {population:,}: lower clock.concurrency or clock.buffer"
+            f"the clock needs at least {what} = {needed:,} clients, since no client trains from the same model twice, "
+            f"but the population has {population:,}: lower clock.concurrency or clock.buffer"
         )
 
 
@@ -163,7 +163,7 @@ def column_of_clients(data: SpeechData, column: str) -> list[str]:
         if len(own) != 1:
             raise ValueError(
                 f"devices.by: the utterances of client {client} have {len(own)} values of {column}, such as {own[0]!r} "
-                f"and {own[1]!r}: its device needs one; divide clients by speaker, or take another column"
+                f"and {own[1]!r}, but a client has one device: divide clients by speaker, or choose another column"
             )
         values += own
     return values
@@ -176,7 +176,7 @@ def read_devices(path: str) -> tuple[list[str], dict[str, npt.NDArray[np.float64
     if not names:
         raise ValueError(f"{path}: the table holds no device")
     if (twice := _first_twice(names)) is not None:
-        raise ValueError(f"{path}: device {twice!r} stands there twice")
+        raise ValueError(f"{path}: device {twice!r} is listed twice")
     columns = {}
     for column, limits in NUMBERS.items():
         columns[column] = values = _numbers(table, column, path)
@@ -213,7 +213,7 @@ def _read(path: str, columns: Iterable[str]) -> pa.Table:
         raise ValueError(f"{path} is not a Parquet file that can be read: {error}") from error
     for column in columns:
         if column not in table.column_names:
-            raise ValueError(f"{path}: there is no column {column}; there are {', '.join(table.column_names)}")
+            raise ValueError(f"{path}: has no column {column}; its columns are {', '.join(table.column_names)}")
     return table
 
 
@@ -237,7 +237,7 @@ def _typed(table: pa.Table, column: str, type: pa.DataType, what: str, path: str
     wrong = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     if wrong != (what == "strings") or values.null_count:
         how = f"has {values.null_count} empty values" if values.null_count else f"holds {values.type}"
-        raise ValueError(f"{path}: the column {column} must hold {what} and {how}")
+        raise ValueError(f"{path}: the column {column} must hold {what}, but {how}")
     try:
         return pc.cast(values, type)
     except pa.ArrowException as error:

@@ -41,9 +41,9 @@ def check_privacy(config: Config) -> None:
         raise ValueError("privacy.clip bounds the updates: leave out strategy.clip_norm")
     if cohort.sampling not in settings.samplings:
         fitting = " or ".join(settings.samplings)
-        raise ValueError(f"its account needs cohort.sampling {fitting}, not {cohort.sampling}")
+        raise ValueError(f"the privacy account needs cohort.sampling {fitting}, not {cohort.sampling}")
     if cohort.availability < 1:
-        raise ValueError("its account needs cohort.availability=1: every client must be as likely to take part")
+        raise ValueError("the privacy account needs cohort.availability=1: clients must be equally likely to take part")
 
 
 def check_installed(privacy: Any) -> None:

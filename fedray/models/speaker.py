@@ -37,7 +37,7 @@ def check(weights: str) -> None:
 def _loaded(weights: str) -> tuple[Fbank, ECAPA_TDNN]:
     """The features and the model. The model's sizes follow from the weights."""
     if not Path(weights).is_file():
-        raise ValueError(f"there is no file {weights} with the weights of a speaker model")
+        raise ValueError(f"the speaker model's weights {weights} do not exist: correct the path")
     try:
         state = torch.load(weights, map_location="cpu", weights_only=True)
         blocks = sorted({int(name.split(".")[1]) for name in state if name.startswith("blocks.")})

@@ -17,7 +17,7 @@ def read_weights(path: Path | str, device: str = "cpu") -> dict[str, Tensor]:
     state = read_saved(
         path,
         device,
-        "is cut short, or holds no weights that torch.load reads with weights_only=True: copy the file again, or save "
+        "is cut short, or torch.load cannot read it with weights_only=True: copy the file again, or save "
         "model.state_dict() with torch.save",
     )
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):

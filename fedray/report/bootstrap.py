@@ -22,7 +22,7 @@ BLOCK = 500  # draws whose weights are in memory as float64 at once
 
 # Unit -> (words, errors) or (items, correct answers): a rate is 100 * (sum of the second) / (sum of the first). Of
 # translations: the counts of BLEU in the order of `ngram_scores.BLEU_PARTS`, which begin with a length too.
-Counts = Mapping[str, tuple[int, ...]]
+Counts = Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fedray.report.sweep_description import SweepDescription
 from fedray.report.targets import Target
 from fedray.report.words import NAMES, rising, title
 
-FEW = 20  # speakers; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
+FEW = 20  # speakers or clients; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +55,19 @@ class Comparison:
             words.append("Personal scores are of the models after the last round, means over clients.")
         told = dict.fromkeys(pair for run in self.runs for pair in run.signatures.items())
         words += [f"{NAMES.get(name, name)}: {signature}." for name, signature in told]
-        if any(self.changes.values()):
-            interval = "with its 95 % interval: paired bootstrap over speakers, runs held fixed"
+        if known := [change for change in (*self.changes.values(), *self.against.values()) if change is not None]:
+            units = "clients" if self.metric.startswith("personal/") else "speakers"
+            interval = f"with its 95 % interval: paired bootstrap over {units}, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")
-            if (speakers := min(change.units for change in self.changes.values() if change is not None)) < FEW:
-                words.append(f"Over {speakers} speakers it is too narrow.")
+            if (fewest := min(change.units for change in known)) < FEW:
+                words.append(f"With only {fewest} {units}, the interval is too narrow.")
         if short := [run.name for run in self.runs if run.still_improving(self.metric)]:
             cohorts = any(run.of_cohorts(self.metric) for run in self.runs)
             score = "personal score of a cohort" if cohorts else "dev score"
             words.append(f"Still improving, with the best {score} in the last tenth of the rounds: {_some(short)}.")
         words += effort.unequal(self.groups)
         if again := [run.name for group in self.groups for run in group.repeated]:
-            words.append(
-                f"With the settings and seed of another run of their row, and counted beside it: {_some(again)}."
-            )
+            words.append(f"Same settings and seed as another run of their row, but counted too: {_some(again)}.")
         if unfinished := [run.name for run in self.runs if not run.finished]:
             words.append(f"Not finished: {_some(unfinished)}.")
         if self.without_a_run:

@@ -20,12 +20,12 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
     Raises ValueError if a path holds no run, or a file is damaged.
     """
     if not paths:
-        raise ValueError("name at least one run folder, or a folder that holds some")
+        raise ValueError("name at least one run folder, or a folder of runs")
     folders: dict[str, tuple[RunFolder, RunFolder | None]] = {}
     for path in paths:
         found = _below(path)
         if not found:
-            raise ValueError(f"{path}: there is no run in it: a run folder has a config.yaml and a run.json")
+            raise ValueError(f"{path}: holds no run: a run folder has a config.yaml and a run.json")
         folders |= {folder.place: (folder, trial) for folder, trial in found}
     named = [trial or folder for folder, trial in folders.values()]
     names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
@@ -47,9 +47,7 @@ def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
     if folder.exists("config.yaml") and any(map(folder.exists, BESIDE)):
         return [(folder, _trial(RunFolder(folder.root.resolve().parent)) if folder.root is not None else None)]
     if folder.root is not None and not folder.root.is_dir():
-        raise ValueError(
-            f"{folder.root}: there is no such folder; name a run folder, or one that holds some, such as runs"
-        )
+        raise ValueError(f"{folder.root}: no such folder: name a run folder, or a folder of runs, such as runs")
     inside: dict[str, list[str]] = {}
     for name in _walk(folder.root, "") if folder.root is not None else _listed(folder):
         outer, _, inner = name.rpartition("/")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from fedray.core.metrics import ALONE
 from fedray.core.texts import printable
 from fedray.report import bootstrap
 from fedray.report.bootstrap import Change, Counts, Interval
@@ -59,7 +60,8 @@ class Group:
     def change(self, metric: str) -> Change | None:
         """Best round against the run's seed model, by paired bootstrap over speakers; None without predictions.
 
-        Speakers of the same name in several runs are drawn together.
+        Speakers of the same name in several runs are drawn together. A personal score is drawn over clients, and
+        changes from that of the shared model alone.
         """
         return _change([(run, "seed", run, "best") for run in self.finished], metric)
 
@@ -136,8 +138,8 @@ def named_group(name: str, groups: Sequence[Group]) -> Group:
     """
     close = matching(name, groups)
     if len(close) != 1:
-        several = "is no group" if not close else "are several groups"
-        raise ValueError(f"{name!r} {several}; there are: {'; '.join(found.label for found in groups)}")
+        several = "is not a group" if not close else "matches several groups"
+        raise ValueError(f"{name!r} {several}; the groups are: {'; '.join(found.label for found in groups)}")
     return close[0]
 
 
@@ -242,6 +244,10 @@ def _order(value: object, words: Sequence[str]) -> tuple[int, float]:
 
 
 def _counts(run: Run, model: str, metric: str) -> Counts | None:
+    """The counts of each speaker; of a personal score, whose clients all count the same, those of each client."""
+    if metric.startswith("personal/"):
+        scores = run.of_clients(metric if model == "best" else metric + ALONE) if metric.count("/") == 2 else {}
+        return {client: (100, score) for client, score in scores.items()} or None
     return run.predictions.counts(model, metric) if run.predictions is not None else None
 
 

@@ -138,6 +138,18 @@ class Run:
         name = renamed.file_name(self.folder, "personal.tsv")
         return self._table(name, lambda file: read_csv(file, None, *TSV), "client", "split")
 
+    def of_clients(self, metric: str) -> dict[str, float]:
+        """Client -> its score, for a metric personal/<split>/<score>; a client without a score is missing."""
+        _, split, name = metric.split("/")
+        if self.personal is None or name not in self.personal.column_names:
+            return {}
+        columns = (self.personal[each].to_pylist() for each in ("client", "split", name))
+        return {
+            client: float(value)
+            for client, where, value in zip(*columns, strict=True)
+            if where == split and value is not None and np.isfinite(value)
+        }
+
     @functools.cached_property
     def trips(self) -> pa.Table | None:
         """A row per trip: round, client, class, model, start_s, end_s, fate, used, ... None without devices."""
@@ -166,9 +178,9 @@ class Run:
         try:
             found = read(content)
         except (pa.ArrowException, OSError) as error:  # OSError is what pyarrow says of a Parquet file's header
-            raise ValueError(f"{shown}: is damaged ({error}): remove it to do without") from error
+            raise ValueError(f"{shown}: is damaged ({error}): remove it to go on without it") from error
         if missing := [column for column in columns if column not in found.column_names]:
-            raise ValueError(f"{shown}: has no column {missing[0]}: remove it to do without")
+            raise ValueError(f"{shown}: has no column {missing[0]}: remove it to go on without it")
         return found
 
     def column(self, metric: str) -> np.ndarray:
@@ -229,7 +241,7 @@ def known_metric(metric: str, runs: Iterable[Run]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
     if metric not in names:
         near = difflib.get_close_matches(metric, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none yet'}"
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none yet'}"
         raise ValueError(f"no run has the metric {metric}; {hint}")
     return metric
 
@@ -244,7 +256,7 @@ def _rows(folder: RunFolder, name: str) -> list[Json]:
             whole = whole and all(isinstance(row.get(key), str) for key in ("client", "reason"))
         if not whole:
             shown = f"{folder.storage.shown(name)}:{number}"
-            raise ValueError(f"{shown}: is no row of a round: remove the line to go on without it")
+            raise ValueError(f"{shown}: is not a row of a round: remove the line to go on without it")
     return rows
 
 
@@ -264,7 +276,7 @@ def _json(folder: RunFolder, name: str) -> Json | None:
     try:
         return folder.read_json(name)
     except ValueError as error:
-        raise ValueError(f"{error}, or remove it to do without") from error
+        raise ValueError(f"{error}, or remove it to go on without it") from error
 
 
 def _is_word(value: object) -> bool:

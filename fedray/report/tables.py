@@ -192,16 +192,16 @@ def _sentence(comparison: Comparison, group: Group) -> str:
     metric, baseline, reference = comparison.metric, comparison.baseline, comparison.reference
     before, after, change = group.score(metric, "seed"), group.score(metric), comparison.changes[group]
     percent = " %" if in_percent(metric) else ""
+    against = comparison.against[group]
+    more = f" Against {baseline.label}: {minus(against)}." if baseline and against else ""
     if before is None or after is None:
-        return f"{group.label}: {title(metric)} {number(after, metric)}{percent}."
+        return f"{group.label}: {title(metric)} {number(after, metric)}{percent}.{more}"
     moved = f"{title(metric)} from {number(before, metric)} to {number(after, metric)}{percent}"
     if change is None:
         return f"{group.label} takes the {moved}."
     numbers = f"({minus(change)})"
     if change.low <= 0 <= change.high:
         return f"{group.label} takes the {moved} {numbers}: no significant change on this test set."
-    against = comparison.against[group]
-    more = f" Against {baseline.label}: {minus(against)}." if baseline and against else ""
     share = comparison.recovered[group]
     if share is not None and reference is not None and group is not reference:
         more += f" That is {minus(share)} % of what {reference.label} gains."

@@ -188,7 +188,7 @@ class Checkpoints:
         try:
             hashes = dict(json.loads(self.storage.read(f"{folder}/{MANIFEST}")))
             if odd := [name for name in hashes if not FILE.fullmatch(str(name))]:
-                raise ValueError(f"it names {odd[0]!r}, which is no file of a checkpoint")
+                raise ValueError(f"it names {odd[0]!r}, which is not a checkpoint file")
         except (FileNotFoundError, ValueError, TypeError) as error:
             raise ValueError(f"{manifest}: the checkpoint is incomplete ({error})") from error
         found = {}

@@ -59,7 +59,7 @@ class RunFolder:
                 lock.acquire(timeout=0)
         except Timeout:
             raise ValueError(
-                f"{self.place}: another run is at work in this folder: wait for it, end it, or choose another --out"
+                f"{self.place}: another run is using this folder: wait for it, end it, or choose another --out"
             ) from None
         try:
             yield
@@ -94,7 +94,7 @@ class RunFolder:
         """ValueError: a file is in the way."""
         for path in (self.root, *self.root.parents) if self.root is not None else ():
             if path.exists() and not path.is_dir():
-                raise ValueError(f"{path} is a file, no folder: choose another folder with --out")
+                raise ValueError(f"{path} is a file, not a folder: choose another folder with --out")
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of that name."""

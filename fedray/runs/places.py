@@ -93,6 +93,6 @@ def check_resumable(overrides: Iterable[str]) -> None:
         name = override.split("=", 1)[0]
         if not any(f"{name}.".startswith(f"{free}.") for free in RESUMABLE):  # a key, or one of its section
             raise ConfigError(
-                f"command line: {name} cannot be changed on resume, it would be another run; what can: "
+                f"command line: {name} cannot be changed on resume (that would be another run); these can: "
                 f"{', '.join(RESUMABLE)}"
             )

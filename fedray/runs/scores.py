@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-REMEDY = "restore it, or remove it to do without"
+REMEDY = "restore it, or remove it to go on without it"
 TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a run that is finished
 
 

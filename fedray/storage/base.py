@@ -129,7 +129,7 @@ class Storage(ABC):
             remedy = "the folder and its permissions"
             if self.local is None:
                 credentials = "s3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
-                remedy = f"that the bucket exists, the credentials ({credentials}), the way"
+                remedy = f"that the bucket exists, the credentials ({credentials}), the network"
             raise ValueError(
                 f"{self.place}: cannot be written to and read: {error.__cause__ or error}; check {remedy}"
             ) from error

@@ -156,7 +156,7 @@ def opened(uri: str) -> tuple[Any, str]:
     except (ValueError, OSError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [""])[0].replace(uri, shown)
         raise ValueError(
-            f"{shown}: is not a place that can be opened ({reason}); give a path or, percent-encoded, "
+            f"{shown}: cannot be opened ({reason}); give a path or, percent-encoded, "
             "s3://BUCKET/FOLDER?region=..., gs://..."
         ) from None
     base = base.strip("/") if files.type_name != "local" else base

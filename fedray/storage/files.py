@@ -58,7 +58,7 @@ def faults(place: object, verb: str = "written", remote: bool = False) -> Iterat
             reason, remedy = f"torch could not write all of it ({str(error).splitlines()[0]})", "free space there"
         elif number in GONE or (remote and isinstance(error, OSError)):
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            remedy = "see to it that the store answers"
+            remedy = "check that the store answers"
         else:
             raise
         raise StorageError(

@@ -27,7 +27,7 @@ def private() -> Path:
         root.mkdir(mode=0o700)
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise RunError(f"{root} is no folder of this user: remove it, or set TMPDIR to a folder of your own")
+        raise RunError(f"{root} is not a folder owned by this user: remove it, or set TMPDIR to a folder of your own")
     if found.st_mode & 0o077:  # made by an earlier version
         root.chmod(0o700)
     return root

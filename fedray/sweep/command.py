@@ -77,7 +77,7 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--accept-changes",
         action="store_true",
-        help="with --resume: go on although packages, code or processor have changed; the report says so",
+        help="with --resume: continue even if packages, code or processor have changed; the report says so",
     )
     parser.add_argument("--smoke", action="store_true", help="run two small trials as a test")
     options = parser.parse_intermixed_args(arguments)
@@ -134,7 +134,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     first = study.check(space)
     if chosen.scheduler == "pbt" and isinstance(first.privacy, Private):
         raise ValueError(
-            "--scheduler pbt goes on with another trial's model, which the account of privacy does not cover: choose "
+            "--scheduler pbt continues from another trial's model, which privacy accounting does not cover: choose "
             "fifo or asha"
         )
     uri = str(first.tracker.uri) if isinstance(first.tracker, MLflow) else ""

@@ -144,7 +144,7 @@ def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:
             raise ValueError(f"{sweep.name}: {key} cannot be swept: all trials reserve the same resources")
         if not is_key(key) and not any(f"{{{key}}}" in text for text in (sweep.base, *sweep.settings)):
             raise ValueError(
-                f"{sweep.name}: {key} is no key of the configuration, and neither base nor settings use {{{key}}}"
+                f"{sweep.name}: {key} is not a key of the configuration, and neither base nor settings use {{{key}}}"
             )
         if key in sweep.names:
             unknown = [value for value in options(domain) or [None] if str(value) not in sweep.names[key]]

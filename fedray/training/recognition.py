@@ -53,7 +53,7 @@ class RecognitionSettings:
         if not 0 <= self.ctc_weight <= 1:
             raise ValueError(f"ctc_weight must be from 0 to 1, not {self.ctc_weight}")
         if self.label_smoothing and self.ctc_weight == 1:
-            raise ValueError("label_smoothing is of the decoder's loss, and ctc_weight=1 has none: set it below 1")
+            raise ValueError("label_smoothing is for the decoder's loss, and ctc_weight=1 has none: lower ctc_weight")
         if self.tokens not in TOKENS:
             raise ValueError(f"tokens must be one of {', '.join(TOKENS)}, not {self.tokens!r}")
         if self.unknown not in UNKNOWN:

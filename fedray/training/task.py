@@ -136,8 +136,8 @@ class Task(ABC):
                 missing = load_weights(model, Path(init))
             except FileNotFoundError as error:  # the machine that started the run has the file
                 raise ValueError(
-                    f"model.init: {init} is not on {socket.gethostname()}: with several nodes it must lie where all "
-                    "see it, at the same path"
+                    f"model.init: {init} is not on {socket.gethostname()}: with several nodes all must see it at "
+                    "the same path"
                 ) from error
             if missing:
                 print(f"model.init {init} lacks {', '.join(missing)}: these start from random weights", file=sys.stderr)

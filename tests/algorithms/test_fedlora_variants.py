@@ -86,7 +86,7 @@ def test_the_cosine_ends_with_the_last_round(folder: Path) -> None:
     ("changes", "words"),
     [
         ({"averaging": "product", "lora": WHOLE}, "averaging=product averages adapters alone"),
-        ({"lora": {"rank": 0}, "client": {"b_factor": 2.0}}, "client.b_factor is of adapters"),
+        ({"lora": {"rank": 0}, "client": {"b_factor": 2.0}}, "client.b_factor applies to adapters"),
     ],
 )
 def test_options_that_exclude_each_other(folder: Path, changes: dict[str, Any], words: str) -> None:

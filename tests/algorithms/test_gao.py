@@ -182,5 +182,5 @@ def test_the_decoders_labels_may_be_smoothed(folder: Path) -> None:
         assert algorithm.task.smoothing == smoothing
         losses.append(algorithm.client_update(client(data), arrived(algorithm, state, data=data)).report["loss"])
     assert losses[0] != losses[1]
-    with pytest.raises(ValueError, match="label_smoothing is of the decoder's loss, and ctc_weight=1 has none"):
+    with pytest.raises(ValueError, match="label_smoothing is for the decoder's loss, and ctc_weight=1 has none"):
         RecognitionSettings(label_smoothing=0.1)

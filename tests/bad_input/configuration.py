@@ -16,7 +16,7 @@ PRIVATE = "{kind: gaussian, noise: 1, delta: 1e-6}"
 LAST = "the place of the last line"
 
 CASES = (
-    Case("configuration: the file is not there", "no configuration of this name", command="run nothing.yaml"),
+    Case("configuration: the file is not there", "no configuration has this name", command="run nothing.yaml"),
     Case("configuration: a folder", "is a folder", lambda folder: (folder / "configs").mkdir(), "run configs"),
     Case("configuration: empty file", "cohort", put("config.yaml", ""), DRY),
     Case("configuration: a list", "a configuration is a mapping", put("config.yaml", "- a\n"), DRY),
@@ -75,11 +75,11 @@ CASES = (
     line("configuration: extends itself", "extends: config.yaml", "config.yaml", "extends itself"),
     line("configuration: extends a list", "extends: [a, b]", LAST, "extends"),
     line("configuration: extends an unknown name", "extends: fednst/embeded", LAST, "fednst/embedded"),
-    line("imports: a number", "imports: [3]", LAST, "3 is no name of a module"),
-    line("imports: a relative name", "imports: [.x]", LAST, "'.x' is no name of a module"),
+    line("imports: a number", "imports: [3]", LAST, "3 is not a module name"),
+    line("imports: a relative name", "imports: [.x]", LAST, "'.x' is not a module name"),
     line("imports: a word", "imports: .x", LAST, "'.x' is not of type list"),
-    line("imports: an empty name", "imports: ['']", LAST, "'' is no name of a module"),
-    line("imports: a path", "imports: [a/b.py]", LAST, "'a/b.py' is no name of a module"),
+    line("imports: an empty name", "imports: ['']", LAST, "'' is not a module name"),
+    line("imports: a path", "imports: [a/b.py]", LAST, "'a/b.py' is not a module name"),
     line("imports: a module that is not there", "imports: [no_such_module]", LAST, "no_such_module cannot be imported"),
     Case(
         "imports: a module with a mistake",
@@ -150,7 +150,7 @@ CASES = (
     ),
     Case(
         "privacy: cohorts without an account",
-        "its account needs cohort.sampling poisson or uniform",
+        "the privacy account needs cohort.sampling poisson or uniform",
         command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=weighted",
     ),
     line("audit: unknown kind", "audit: spies", LAST, "known kinds: none, canaries, speakers, directions"),

@@ -60,7 +60,7 @@ def cut(name: str, characters: int) -> Callable[[Path], object]:
 CASES = [
     Case("covost2: no list of the pair", ("en/covost_v2.en_zh-CN.tsv is missing", "unpack"),
          tree("covost2", without(COVOST)), data=True),
-    Case("covost2: another language", "does not hold the language 'fr'",
+    Case("covost2: another language", "holds no language 'fr'",
          tree("covost2", options="{source: fr}"), data=True),
     Case("covost2: a column is missing", ("covost_v2.en_zh-CN.tsv", "translation"),
          tree("covost2", replaced(COVOST, "translation", "other")), data=True),

@@ -28,14 +28,14 @@ def table(name: str, old: str, new: str, *says: str) -> Case:
 
 CASES = (
     convert("a pickle that runs a command", "fedscale", HOSTILE, "trace: byte 0: GLOBAL calls or imports code"),
-    convert("a pickle that is cut", "fedscale", pickle.dumps(TRACE)[:-9], "trace: is no whole pickle"),
+    convert("a pickle that is cut", "fedscale", pickle.dumps(TRACE)[:-9], "trace: is not a complete pickle"),
     convert(
         "a pickle that is text",
         "fedscale",
         PHONES,
-        "trace: byte 0: a mark is missing: the file is damaged, or no pickle",
+        "trace: byte 0: a mark is missing: the file is damaged or not a pickle",
     ),
-    fedscale("a set", {1}, "trace: byte 11: EMPTY_SET builds no plain value"),
+    fedscale("a set", {1}, "trace: byte 11: EMPTY_SET does not build a plain value"),
     fedscale("a list", [1], "trace holds no dictionary of devices"),
     fedscale("other keys", {1: {"speed": 1}}, "trace: device 1 does not have the keys of FedScale's traces"),
     fedscale("no speed", {1: TRACE[1] | {"computation": 0}}, "trace: device 1: seconds must be a number, above 0"),
@@ -56,7 +56,7 @@ CASES = (
     Case("trace: a missing file", "none.csv", command="devices --convert table none.csv --out phones.parquet"),
     Case(
         "trace: a file of --out that exists",
-        "config.parquet exists: choose another name for --out",
+        "config.parquet already exists: choose another name for --out",
         put("config.parquet", ""),
         "devices --convert table config.yaml --out config.parquet",
     ),

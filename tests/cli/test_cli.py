@@ -179,7 +179,7 @@ def test_ctrl_c_then_detached_watched_and_stopped(
     assert "round 1  train/loss" in read_until(watch, "going on after round 1")
     os.killpg(watch.pid, signal.SIGINT)
     rest, _ = watch.communicate(timeout=SECONDS)
-    assert watch.returncode == 130 and "watching no longer; the run goes on" in rest
+    assert watch.returncode == 130 and "stopped watching; the run goes on" in rest
     stop = terminal.start("stop", run)
     read_until(stop, "ends after its round, with a checkpoint")
     (tmp_path / "gate").touch()

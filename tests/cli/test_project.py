@@ -78,9 +78,9 @@ def test_a_corpus_on_disk_asks_for_its_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    for folder in (tmp_path, tmp_path / "file"):
+    for folder, wrong in ((tmp_path, "not empty"), (tmp_path / "file", "a file")):
         assert main(["new", str(folder)]) == 2
-        assert f"{folder} is not empty: name a new folder" in capsys.readouterr().err
+        assert f"{folder} is {wrong}: name a new folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -118,7 +118,7 @@ def test_sections_by_names_of_the_user() -> None:
 def test_wrong_sections_by_name(classes: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build(Named, Source({"classes": classes}, {}))
-    with pytest.raises(ConfigError, match="classes is missing, it has no default"):
+    with pytest.raises(ConfigError, match="classes is missing and has no default"):
         build(Named, Source({}, {}))
 
 

@@ -51,7 +51,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(given: str, nearest: str | 
     with pytest.raises(ValueError) as refused:
         experiment.load(given)
     message = str(refused.value)
-    assert message.startswith(f"there is no file {given}, and no configuration of this name: ")
+    assert message.startswith(f"there is no file {given}, and no configuration has this name: ")
     assert message.endswith("`fedray configs` lists all names")
     assert f"the nearest names are {nearest}" in message if nearest else "nearest" not in message
 

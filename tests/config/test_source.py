@@ -214,7 +214,7 @@ def test_the_line_is_that_of_the_file_that_set_it(tmp_path: Path) -> None:
 def test_a_key_without_a_default_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("clip: 3")
-    with pytest.raises(ConfigError, match=r"run\.yaml: batch is missing, it has no default"):
+    with pytest.raises(ConfigError, match=r"run\.yaml: batch is missing and has no default"):
         build(Client, read(path))
 
 

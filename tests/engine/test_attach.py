@@ -178,7 +178,7 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     said = io.StringIO()
     watcher = threading.Thread(target=found.watch, args=(Display(Console(file=said, width=200), live=False),))
     watcher.start()
-    with pytest.raises(ValueError, match=r"another run is at work in this folder: `fedray watch .*run` shows it"):
+    with pytest.raises(ValueError, match=r"another run is using this folder: `fedray watch .*run` shows it"):
         drivers.start(assignment)
     appears(tmp_path / "waits")
     found.stop(now=False)
@@ -246,7 +246,7 @@ def test_ctrl_c_once_ends_after_the_round(
 def test_a_detached_run_that_cannot_begin_says_so_at_once(cluster: None, tmp_path: Path) -> None:
     with (
         RunFolder(tmp_path).locked(),
-        pytest.raises(ValueError, match="another run is at work in this folder: wait for it"),
+        pytest.raises(ValueError, match="another run is using this folder: wait for it"),
     ):
         session.detach(toys.assignment(tmp_path))
 

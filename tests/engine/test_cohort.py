@@ -128,8 +128,10 @@ def test_lanes_of_equal_clients_and_small_cohorts() -> None:
         ({"size": 0}, "size must be at least 1, not 0"),
         ({"fraction": 1.5}, r"fraction must lie in \(0, 1\], not 1.5"),
         ({"size": 3, "sampling": "best"}, "must be one of uniform, weighted, poisson, cyclic, oort, not 'best'"),
-        ({"size": 3, "availability": 0.0}, "availability lies in"),
-        ({"size": 3, "dropout": 1.0}, "dropout in"),
+        ({"size": 3, "availability": 0.0}, r"availability must lie in \(0, 1\], not 0"),
+        ({"size": 3, "dropout": 1.0}, r"dropout must lie in \[0, 1\), not 1.0"),
+        ({"size": 3, "limit": 4}, "limit applies to poisson cohorts, not to uniform ones: remove it"),
+        ({"size": 3, "sampling": "poisson", "limit": 0}, "limit must be at least 1, not 0"),
     ],
 )
 def test_wrong_settings_are_refused(values: dict, message: str) -> None:

@@ -224,11 +224,11 @@ def test_the_reserved_key(tmp_path: Path) -> None:
 
 def test_what_the_code_cannot_hold(tmp_path: Path) -> None:
     link = uplink(tmp_path, HalfUpload())
-    for delta, words in (([1e6], "cannot hold .*: choose another upload"), ([np.nan], "NaN or infinite")):
+    for delta, words in (([1e6], "too large .*: choose another upload"), ([np.nan], "NaN or infinite")):
         link.admit(Client("a", None, 0))
         with pytest.raises(ValueError, match=words):
             link.send("a", Update(np.array(delta, np.float32), {}))
     algorithm = assignment(tmp_path).program.algorithm
     broadcast = algorithm.broadcast(algorithm.init(None), 0)  # type: ignore[arg-type]
-    with pytest.raises(RunError, match=r"cannot hold .*: choose another download\.kind"):
+    with pytest.raises(RunError, match=r"too large .*: choose another download\.kind"):
         deliver(replace(broadcast, params=np.full(SIZE, 1e6, np.float32)), HalfUpload().code, algorithm)

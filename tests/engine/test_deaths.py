@@ -116,7 +116,7 @@ def test_an_actor_that_hangs_beyond_the_deadline_is_killed_and_its_job_done_agai
             assert time.monotonic() < until, "it was not killed"
             time.sleep(0.1)
     assert said[0].startswith("a client actor seems to hang at `Errand`: process ")
-    assert "is replaced (2 more may be): it was silent for " in said[1] and "beyond engine.deadline" in said[1]
+    assert "is being replaced (2 more allowed): it was silent for " in said[1] and "beyond engine.deadline" in said[1]
     assert said[2:] == ["errand 1: HANG"]
 
 
@@ -147,9 +147,9 @@ def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
         assert mine.run(jobs) == {n: n for n in range(4)} and mine.size == len(mine.crew.actors) == 1
     deaths = [words for words in said if not words.startswith("errand")]
     assert deaths == [
-        "a client actor died and is replaced (2 more may be): it ran out of memory",
-        "a client actor died and is not replaced: it ran out of memory. Memory ran out 2 times, so that 1 actor goes "
-        "on, to the same bits: set engine.actors=1 for such runs",
+        "a client actor died and is being replaced (2 more allowed): it ran out of memory",
+        "a client actor died and is not replaced: it ran out of memory. Memory ran out 2 times, so the run goes on "
+        "with 1 actor and the same bits: set engine.actors=1 for such runs",
     ]
     assert [words for words in said if words.startswith("errand")] == ["errand 1: MEMORY"] * 2
 
@@ -208,7 +208,7 @@ def test_a_hiccup_of_the_network_is_no_death(tmp_path: Path, monkeypatch: pytest
         assert mine.run({0: Errand(0, str(tmp_path))}) == {0: 0}
         assert mine.lives(0) and mine.crew.replaced == 0 and (tmp_path / "0").read_text() == "xx"
     (words,) = said
-    assert words.startswith("a client actor cannot be reached, and is waited for: ")
+    assert words.startswith("a client actor cannot be reached; waiting for it: ")
 
 
 @pytest.mark.long

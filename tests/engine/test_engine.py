@@ -192,7 +192,7 @@ def test_a_round_in_which_nobody_answers_changes_what_the_server_learnt_only(tmp
 
 
 def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
-    with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another run is at work in this folder"):
+    with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another run is using this folder"):
         toys.play(tmp_path)
 
 

@@ -149,7 +149,7 @@ def test_a_driver_that_does_not_answer_is_killed(
         os.kill(driver, signal.SIGSTOP)
         try:
             assert cli.main(["stop", str(run)]) == 1
-            words = f"the driver of {run} has not answered in 1 s: try again, or have it killed with --now"
+            words = f"the driver of {run} has not answered in 1 s: try again, or kill it with --now"
             assert words in capsys.readouterr().err
             assert cli.main(["stop", str(run), "--now"]) == 0
         finally:
@@ -187,5 +187,5 @@ def test_no_answer_is_not_taken_for_an_end(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(attach, "ray", SimpleNamespace(get=get))
     found = attach.Attached(RunFolder(tmp_path), "", SimpleNamespace(stop=SimpleNamespace(remote=lambda now: None)))
     assert not found.stop(now=True)
-    with pytest.raises(RunError, match="has not answered in 30 s: try again, or have it killed with --now"):
+    with pytest.raises(RunError, match="has not answered in 30 s: try again, or kill it with --now"):
         found.stop(now=False)

@@ -120,5 +120,5 @@ def test_lost_inputs_are_put_again(
     posted = replace(rounds._put[2], server=lost, clients=lost)
     rounds._put, rounds.first = (*rounds._put[:2], posted), lost
     assert work(rounds, progress) == expected
-    assert said == ["an actor or a node died with what a job needs; the work is done again"]
+    assert said == ["an actor or node died with data that a job needs; redoing the work"]
     assert rounds.pool.crew.replaced == 0

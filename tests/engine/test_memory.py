@@ -55,7 +55,7 @@ def test_an_evicted_actor_is_replaced_and_changes_no_bit(cluster: None, tmp_path
     assert done.returncode == 0, done.stderr
     said = re.sub(r"\d[\d.]*GB", "_GB", done.stderr)
     assert (
-        "a client actor died and is replaced (9 more may be): Ray's memory monitor ended it, since its "
+        "a client actor died and is being replaced (9 more allowed): Ray's memory monitor ended it, since its "
         "node ran low on memory (_GB" in said
     )
     assert re.search(r"an actor died while client client-05 was at work; lane \d is trained again", said)

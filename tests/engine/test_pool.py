@@ -105,7 +105,7 @@ def test_an_actor_that_the_memory_monitor_ends_is_replaced(
         "Ray's memory monitor ended it, since its node ran low on memory (15.00GB used / 15.80GB "
         "limit): a lower engine.actors needs less"
     )
-    died = [f"a client actor died and is replaced ({left} more may be): {why}" for left in (1, 0)]
+    died = [f"a client actor died and is being replaced ({left} more allowed): {why}" for left in (1, 0)]
     assert said == [died[0], "double 1 died", died[1]]
     pool.close()
 
@@ -131,7 +131,7 @@ def test_where_memory_does_not_suffice_for_all_fewer_start(
     said: list[str] = []
     pool = started(size=2, warn=said.append)
     assert pool.size == pool.crew.replaced == 1 and len(pool.crew.actors) == 1
-    assert "Memory ran out 2 times, so that 1 actor goes on, to the same bits: set engine.actors=1" in said[1]
+    assert "Memory ran out 2 times, so the run goes on with 1 actor and the same bits: set engine.actors=1" in said[1]
     assert pool.run({0: Double(1), 1: Double(2)}) == {0: 2, 1: 4}
     pool.close()
 

@@ -105,11 +105,11 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
 @pytest.mark.parametrize(
     ("settings", "sizes", "message"),
     [
-        ({}, [(0,)], r"Ray has 0 cores in all, and the driver books 0\.01: start Ray with cores"),
+        ({}, [(0,)], r"Ray has 0 cores in all, but the driver reserves 0\.01: start Ray with cores"),
         (
             {},
             [(0,), (8,)],
-            r"the node that the driver runs on has 0 cores for Ray, and the driver books 0\.01: start Ray "
+            r"the node that the driver runs on has 0 cores for Ray, but the driver reserves 0\.01: start Ray "
             r"there with a core",
         ),
         (
@@ -160,7 +160,7 @@ def test_every_automatic_share_fits_and_a_larger_one_does_not() -> None:
             {"actors": 4, "cpus_per_client": 3.0},
             [(5,), (5,), (5,)],
             r"engine\.actors=4 .* needs 12 cores, but only 3 actors would fit beside the driver "
-            r"\(3 nodes with 15 cores in all; a node has 5 cores at most, and an actor lies on one node\): "
+            r"\(3 nodes with 15 cores in all; a node has 5 cores at most, and an actor must fit on one node\): "
             r"lower one of the two",
         ),
     ],
@@ -260,10 +260,10 @@ def test_resources_are_those_of_the_nodes_that_live(cluster: None) -> None:
         ({"lanes": 0}, "lanes must be at least 1, not 0"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
         ({"keep": 0}, "keep must be at least 1"),
-        ({"actors": "all"}, "actors is auto or a number from 1, not 'all'"),
-        ({"actors": 0}, "actors is auto or a number from 1, not 0"),
-        ({"cpus_per_client": "many"}, "cpus_per_client is auto or a number from 0, not 'many'"),
-        ({"gpus_per_client": -1.0}, "gpus_per_client is auto or a number from 0, not -1.0"),
+        ({"actors": "all"}, "actors must be auto or at least 1, not 'all'"),
+        ({"actors": 0}, "actors must be auto or at least 1, not 0"),
+        ({"cpus_per_client": "many"}, "cpus_per_client must be auto or at least 0, not 'many'"),
+        ({"gpus_per_client": -1.0}, "gpus_per_client must be auto or at least 0, not -1.0"),
         ({"failures_allowed": 1.1}, "failures_allowed is a share of the cohort from 0 to 1, not 1.1"),
         (
             {"placement": "dedicated", "actors": 4},

@@ -40,7 +40,7 @@ def test_what_somebody_else_put_there_is_refused(root: Path, monkeypatch: pytest
         root = root.with_name(f"fedray-{uid + 1}")
         root.mkdir()
         monkeypatch.setattr(os, "getuid", lambda: uid + 1)
-    with pytest.raises(RunError, match=f"{root} is no folder of this user: remove it, or set TMPDIR"):
+    with pytest.raises(RunError, match=f"{root} is not a folder owned by this user: remove it, or set TMPDIR"):
         scratch("run")
 
 

@@ -138,7 +138,7 @@ class TestMLflow:
         assert MLflow(uri="databricks").checked(tmp_path).uri == "databricks"
         with pytest.raises(ValueError, match="holds a password"):
             MLflow(uri="http://me:secret@tracker").checked(tmp_path)
-        with pytest.raises(ValueError, match="is a folder, which MLflow 3 has given up"):
+        with pytest.raises(ValueError, match="is a folder, which MLflow 3 does not support"):
             MLflow(uri="mlruns").checked(tmp_path)
         monkeypatch.setitem(sys.modules, "mlflow", None)
         with pytest.raises(ValueError, match=r'tracker.kind mlflow needs mlflow: pip install "fedray\[mlflow\]"'):

@@ -84,8 +84,8 @@ def test_a_changed_module_is_named() -> None:
 
 def test_a_corpus_that_moved_can_be_accepted(straight: Path, cut: Path, corpus: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
-    shutil.copytree(corpus, moved, copy_function=shutil.copyfile)  # other times of change
-    with pytest.raises(ValueError, match=r"(?s)the corpus: its files lie in another folder or .*--accept-changes"):
+    shutil.copytree(corpus, moved, copy_function=shutil.copyfile)  # other modification times
+    with pytest.raises(ValueError, match=r"(?s)the corpus: its files are in another folder or .*--accept-changes"):
         fedray.resume(cut, [f"data.root={moved}"])
     fedray.resume(cut, [f"data.root={moved}"], accept_changes=True)
     assert rows(cut) == rows(straight) and bits(cut, 2) == bits(straight, 2)

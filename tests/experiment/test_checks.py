@@ -147,8 +147,8 @@ REFUSED = [
         ["data.options.text_colum=text"],
         "command line: unknown key data.options.text_colum; did you mean data.options.text_column?",
     ),
-    (SPEECH, ["imports=[3]"], "command line: imports: 3 is no name of a module"),
-    (SPEECH, ["imports=[.x]"], "command line: imports: '.x' is no name of a module"),
+    (SPEECH, ["imports=[3]"], "command line: imports: 3 is not a module name"),
+    (SPEECH, ["imports=[.x]"], "command line: imports: '.x' is not a module name"),
 ]
 WHISPER = {
     "algorithm": {"kind": "fedavg"},

@@ -39,7 +39,7 @@ def test_a_private_update_is_not_encoded_but_a_private_model_may_be() -> None:
     [
         ("median", "the model would not move"),
         ("trimmed_mean", "the model would not move"),
-        ("krum", "the distances between updates tell their lengths alone"),
+        ("krum", "distances between updates reflect only their norms"),
     ],
 )
 def test_a_strategy_that_needs_all_numbers_of_an_update(strategy: str, words: str) -> None:

@@ -76,15 +76,15 @@ def test_the_sections() -> None:
     ("overrides", "words"),
     [
         (["cohort.sampling=oort"], "cohort.sampling=oort prefers fast devices: set devices"),
-        (["clock.over=1.3"], "without devices clients take no time, and clock has no effect"),
+        (["clock.over=1.3"], "without devices clients take no time, so clock has no effect"),
         ([BUFFERED], "without devices clients take no time"),
-        ([PHONES, "cohort.availability=0.5"], "leave out cohort.availability and cohort.dropout"),
-        ([PHONES, "cohort.dropout=0.5"], "leave out cohort.availability and cohort.dropout"),
+        ([PHONES, "cohort.availability=0.5"], "remove cohort.availability and cohort.dropout"),
+        ([PHONES, "cohort.dropout=0.5"], "remove cohort.availability and cohort.dropout"),
         ([PHONES, "cohort.sampling=poisson"], "cohort.sampling=poisson takes clients whether they are available"),
         ([PHONES, "cohort.sampling=cyclic"], "cohort.sampling=cyclic takes clients whether they are available"),
         (
             [PHONES, "privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=uniform"],
-            "devices choose fast clients more often, and the account of privacy does not cover that",
+            "with devices, fast clients take part more often, which privacy accounting does not cover",
         ),
         (["devices={kind: classes}"], "devices.classes is missing"),
         (["devices={kind: table}"], "devices.file is missing"),
@@ -100,13 +100,13 @@ def test_an_algorithm_that_trains_in_one_place_has_no_devices() -> None:
 
 
 def test_a_population_is_large_enough_for_the_clock(folder: Path) -> None:
-    words = r"the clock needs concurrency \+ buffer = 4 clients or more, .* the population has 3"
+    words = r"the clock needs at least concurrency \+ buffer = 4 clients, .* the population has 3"
     clock = {"kind": "buffered", "concurrency": 2, "buffer": 2}
     with pytest.raises(ConfigError, match=words):
         built(folder, CLASSES, clock=clock)
     config, data = built(folder, CLASSES, clock=clock | {"refill": "step"})
     assert build_clock(config, data) is not None
-    with pytest.raises(ConfigError, match="the clock needs concurrency = 4 clients or more"):
+    with pytest.raises(ConfigError, match="the clock needs at least concurrency = 4 clients"):
         built(folder, CLASSES, clock={"kind": "buffered", "concurrency": 4, "buffer": 2, "refill": "step"})
 
 

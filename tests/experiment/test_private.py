@@ -30,10 +30,10 @@ def refused(*overrides: str, config: str = "fedavg/keywords") -> str:
         ("strategy.kind=by_examples", "one client could move the result by more than its share"),
         ("strategy.kind=median", "one client could move the result by more than its share"),
         ("strategy.clip_norm=1.0", "leave out strategy.clip_norm"),
-        ("cohort.sampling=weighted", "its account needs cohort.sampling poisson or uniform, not weighted"),
-        ("cohort.sampling=cyclic", "its account needs cohort.sampling poisson or uniform, not cyclic"),
-        ("cohort={size: 4, sampling: uniform, availability: 0.5}", "its account needs cohort.availability=1"),
-        ("privacy={kind: correlated, noise: 1.0, delta: 1e-5}", "its account needs cohort.sampling cyclic"),
+        ("cohort.sampling=weighted", "the privacy account needs cohort.sampling poisson or uniform, not weighted"),
+        ("cohort.sampling=cyclic", "the privacy account needs cohort.sampling poisson or uniform, not cyclic"),
+        ("cohort={size: 4, sampling: uniform, availability: 0.5}", "the privacy account needs cohort.availability=1"),
+        ("privacy={kind: correlated, noise: 1.0, delta: 1e-5}", "the privacy account needs cohort.sampling cyclic"),
     ],
 )
 def test_a_setting_that_voids_the_guarantee(override: str, words: str) -> None:

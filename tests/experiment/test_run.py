@@ -145,7 +145,7 @@ def test_central_training_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> N
 
 def test_resume_refuses_another_run(straight: fedray.Result, tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"algorithm.alpha cannot be changed on resume.*what can: rounds, data.root, engine.actors"
+        ValueError, match=r"algorithm.alpha cannot be changed on resume.*these can: rounds, data.root, engine.actors"
     ):
         fedray.resume(straight.folder, ["algorithm.alpha=0.1"])
     with pytest.raises(ValueError, match="not a run folder"):

@@ -45,9 +45,9 @@ def test_a_damaged_file_is_named(
     [
         ("results.json", '{"seed": {"round": 0}}', "results.json: lacks the scores"),
         ("results.json", "[]", "results.json: is not a JSON object"),
-        ("metrics.jsonl", '{"round": 1}\n7\n', "metrics.jsonl:2: is no row of a round"),
+        ("metrics.jsonl", '{"round": 1}\n7\n', "metrics.jsonl:2: is not a row of a round"),
         ("clients.parquet", "PAR1", "clients.parquet: is damaged"),
-        ("failures.jsonl", '{"round": 1}\n', "failures.jsonl:1: is no row of a round"),
+        ("failures.jsonl", '{"round": 1}\n', "failures.jsonl:1: is not a row of a round"),
         ("run.json", '{"changes": [{}]}', "run.json: changes must be a list of differences and rounds"),
         ("audit.tsv", "client\tinside\nann\t1\n", "audit.tsv: has no column score"),
     ],

@@ -80,7 +80,7 @@ def test_speaker_embeddings_by_weights_of_ones_own(
     torch.save({"weight": torch.zeros(2)}, tmp_path / "other.ckpt")
     for name, said in (
         ("other.ckpt", "not the weights of a SpeechBrain ECAPA-TDNN"),
-        ("none.ckpt", "there is no file"),
+        ("none.ckpt", "do not exist"),
     ):
         assert study(configs, tmp_path / "study", "--embeddings", str(tmp_path / name)) == 2
         assert said in capsys.readouterr().err
@@ -116,4 +116,4 @@ def test_what_makes_no_study(configs: tuple[Path, Path], tmp_path: Path, capsys:
     assert "--study OTHER" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["data", str(configs[0]), "--clients", "3"])
-    assert "--clients belongs to a study" in capsys.readouterr().err
+    assert "--clients needs a study" in capsys.readouterr().err

@@ -128,7 +128,7 @@ def test_a_wrong_description_is_refused(description: dict[str, object], words: s
     ("figure", "words"),
     [
         (Curves(("dev/wre",)), "did you mean dev/wer"),
-        (Curves(("dev/wer",), baseline="nobody"), "'nobody' is no group"),
+        (Curves(("dev/wer",), baseline="nobody"), "'nobody' is not a group"),
         (Trend("name"), "a trend needs numbers: name is toy"),
         (Scatter(("algorithm.alhpa",)), "has the key algorithm.alhpa"),
         (Speakers("dev/cer"), "no finished run has scored dev/cer"),

@@ -40,11 +40,46 @@ def test_personal_scores_are_compared_with_those_of_the_shared_model_alone(tmp_p
     }  # a name of digits stays a name
     page = Path(found.save(tmp_path / "out"))
     text = page.with_suffix(".md").read_text()
-    assert (
-        "takes the personal test WER from 45.0 to 26.0 %" in text and "45.0 → 26.0" in text and "alone → with" in text
-    )
+    assert "lowers the personal test WER from 45.0 to 26.0 % (−42.2 % [" in text
+    assert "45.0 → 26.0" in text and "alone → with" in text
     assert "wer_alone" not in text and "personal-personal-test-wer.png" in text
     assert "007" in (tmp_path / "out" / "figures" / "personal-personal-test-wer.svg").read_text()
+
+
+def test_intervals_of_personal_scores_are_over_clients(tmp_path: Path) -> None:
+    """Rank 4 is 3 points worse on both clients; a memory gains 30 of 50 points on one and 10 of 40 on the other."""
+    for rank, worse in ((2, 0.0), (4, 3.0)):
+        remembering(tmp_path / str(rank), rank=rank, worse=worse)
+    found = report.read(tmp_path, baseline="first")
+    first, second = found.groups
+    change, against = found.changes[first], found.against[second]
+    assert change is not None and (change.mean, change.low, change.high) == (100 * -20 / 45, -60.0, -25.0)
+    assert against is not None and (against.mean, against.units, against.unit) == (100 * 3 / 25, 2, "%")
+    assert (against.low, against.high) == (10.0, 15.0)  # 3 of 30 and of 20 %
+    assert first.interval(found.metric) == report.bootstrap.Interval(25.0, 20.0, 30.0)
+    text = Path(found.save(tmp_path / "out")).with_suffix(".md").read_text()
+    assert "bootstrap over clients" in text and "With only 2 clients, the interval is too narrow." in text
+
+
+def test_personal_models_without_a_shared_one_are_compared_with_the_baseline(tmp_path: Path) -> None:
+    """Nothing to change from: "change" stays empty, and the sentence says the difference to the baseline."""
+    for rank, worse in ((2, 0.0), (4, 3.0)):
+        run = remembering(tmp_path / str(rank), rank=rank, worse=worse)
+        for file, name in (("personal.tsv", "wer_alone"), ("results.json", "test/wer_alone")):
+            (run / file).write_text((run / file).read_text().replace(name, "other"))
+    found = report.read(tmp_path, metric="personal/test/wer", baseline="first")
+    assert not any(found.changes.values()) and found.against[found.groups[1]] is not None
+    text = Path(found.save(tmp_path / "out")).with_suffix(".md").read_text()
+    assert "rank=4: personal test WER 28.0 %. Against rank=2: +12.0 % [+10.0, +15.0]." in text
+
+
+def test_a_client_that_one_run_did_not_score_leaves_no_pair(tmp_path: Path) -> None:
+    for rank in (2, 4):
+        run = remembering(tmp_path / str(rank), rank=rank)
+    table = run / "personal.tsv"
+    table.write_text(table.read_text().replace("bob\ttest\t30.0", "bob\ttest\t"))
+    found = report.read(tmp_path, baseline="first")
+    assert found.against[found.groups[1]] is None
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -76,7 +111,7 @@ def test_run_folders_with_the_former_names_are_read(tmp_path: Path) -> None:
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     run = remembering(tmp_path / "run")
     (run / "personal.tsv").write_text("client\tsplit\twer\nann\ttest\n")
-    with pytest.raises(ValueError, match=r"personal\.tsv: is damaged .*remove it to do without"):
+    with pytest.raises(ValueError, match=r"personal\.tsv: is damaged .*remove it to go on without it"):
         report.read(run).save(tmp_path / "out")
     (run / "personal.tsv").unlink()
     report.read(run).save(tmp_path / "out")

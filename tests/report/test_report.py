@@ -158,7 +158,7 @@ def test_folders_of_tune(tmp_path: Path) -> None:
     assert found.recovered[found.groups[1]] == bootstrap.Interval(100, 100, 100)
     gained = score(sentences(100, wrong=0.6)) - score(sentences(200))
     assert found.recovered[found.groups[0]].mean == pytest.approx(100 * gained / score(sentences(100, wrong=0.6)))
-    assert "Ended before a run began: t3." in printed(found)
+    assert "Ended before a run began: t3." in " ".join(printed(found).split())
     text = Path(found.save()).read_text()
     assert "of what share=0.5 gains." in text
     assert "How &lt;large&gt;?" in text and (tmp_path / "figures" / "trend-test-wer.svg").exists()
@@ -213,15 +213,15 @@ def test_runs_that_are_called_so_and_are_no_trials_attempts_all_count(tmp_path: 
 def test_what_is_asked_for_and_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = study(tmp_path / "study")
     for arguments, words in (
-        ([str(tmp_path / "nowhere")], "there is no such folder"),
+        ([str(tmp_path / "nowhere")], "no such folder: name a run folder"),
         ([str(folder), "--metric", "test/wre"], "did you mean test/wer?"),
-        ([str(folder), "--baseline", "alpha"], "are several groups; there are: alpha=0; alpha=0.5"),
-        ([str(folder), "--baseline", "beta"], "'beta' is no group"),
+        ([str(folder), "--baseline", "alpha"], "matches several groups; the groups are: alpha=0; alpha=0.5"),
+        ([str(folder), "--baseline", "beta"], "'beta' is not a group"),
     ):
         assert cli.main(["report", *arguments]) == 2
         assert words in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
-    assert cli.main(["report", str(tmp_path / "empty")]) == 2 and "there is no run in it" in capsys.readouterr().err
+    assert cli.main(["report", str(tmp_path / "empty")]) == 2 and "holds no run: a run" in capsys.readouterr().err
     (folder / "sweep.json").write_text("[1]")
     assert cli.main(["report", str(folder)]) == 2 and "sweep.json: is not a JSON object" in capsys.readouterr().err
 
@@ -259,8 +259,8 @@ def test_repeated_runs_and_few_speakers_are_told(tmp_path: Path) -> None:
         write(tmp_path / name, config(seed=seed))
     found = report.read(tmp_path)
     assert len(found.groups[0].runs) == 3
-    assert "With the settings and seed of another run of their row, and counted beside it: one." in found.caption
-    assert "speakers it is too narrow." in found.caption
+    assert "Same settings and seed as another run of their row, but counted too: one." in found.caption
+    assert "speakers, the interval is too narrow." in found.caption
 
 
 def test_personal_models_improve_by_the_scores_of_their_cohorts(tmp_path: Path) -> None:
@@ -289,4 +289,4 @@ def test_where_a_language_model_makes_the_labels_its_wer_is_compared(tmp_path: P
 def test_the_fewest_speakers_of_any_row_are_told(tmp_path: Path) -> None:
     for name, speakers in (("few", ["ann", "bob"]), ("many", [f"s{number}" for number in range(25)])):
         write(tmp_path / name, config(name=name), sentences(100, speakers), sentences(200, speakers))
-    assert "Over 2 speakers it is too narrow." in report.read(tmp_path).caption
+    assert "With only 2 speakers, the interval is too narrow." in report.read(tmp_path).caption

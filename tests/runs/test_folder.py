@@ -131,7 +131,7 @@ def test_object_storage_has_no_lock(bucket: Callable[[], str]) -> None:
 def test_one_run_a_folder(tmp_path: Path) -> None:
     with (
         RunFolder(tmp_path).locked(),
-        pytest.raises(ValueError, match="another run is at work in this folder: .* choose another --out"),
+        pytest.raises(ValueError, match="another run is using this folder: .* choose another --out"),
         RunFolder(tmp_path).locked(),
     ):
         raise AssertionError("two runs in one folder")

@@ -72,8 +72,8 @@ def test_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     before = sorted(os.listdir(tmp_path))
     for out, words in (
         ("", "the name of the run folder is empty"),
-        ("README.md", f"{file} is a file, no folder: choose another folder with --out"),
-        ("README.md/run", f"{file} is a file, no folder"),
+        ("README.md", f"{file} is a file, not a folder: choose another folder with --out"),
+        ("README.md/run", f"{file} is a file, not a folder"),
         (".", f"{tmp_path} is not empty, it holds README.md, corpus and 1 more"),
     ):
         for detached in ([], ["--detach"]):
@@ -108,5 +108,5 @@ def test_two_runs_of_one_name_in_one_second(tmp_path: Path, monkeypatch: pytest.
     assert sorted(os.listdir(tmp_path / "runs")) == [Path(path).name for path in found[1:]]
     monkeypatch.setenv("FEDRAY_RUNS", str(tmp_path / "file"))
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ValueError, match="is a file, no folder"):
+    with pytest.raises(ValueError, match="is a file, not a folder"):
         places.new_place("toy", None)

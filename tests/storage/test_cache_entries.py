@@ -126,7 +126,7 @@ def test_what_a_process_uses_or_makes_stays(root: Path, capsys: pytest.CaptureFi
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == b"True\n"
         assert main(["cache", "--keep", "0MB", "--remove"]) == 0
-        assert "stays, a process uses it" in capsys.readouterr().out and folder.is_dir()
+        assert "kept, in use by a process" in capsys.readouterr().out and folder.is_dir()
         process.kill()
     with FileLock(f"{folder}.lock"):
         assert not entries.remove(entries.entries(root)[0])

@@ -106,7 +106,8 @@ def test_a_store_that_is_gone(bucket: Callable[[], str], tmp_path: Path) -> None
         port = free.getsockname()[1]
     storage = open_storage(f"s3://bucket/run?region=x&scheme=http&endpoint_override=127.0.0.1:{port}")
     with pytest.raises(
-        StorageError, match=r"s3://bucket/run/a: cannot be written: .*NETWORK.* lost: see to it .* `fedray resume`"
+        StorageError,
+        match=r"s3://bucket/run/a: cannot be written: .*NETWORK.* lost: check that the store .* `fedray resume`",
     ):
         storage.write("a", b"")
 

@@ -76,7 +76,7 @@ def test_names_and_keys_in_braces_stand_for_the_trials_values(base: Path) -> Non
         ({}, ["algorithm={kind: fednst}"], "algorithm is swept by speed"),
         ({"space": {"rounds": tune.grid_search([1])}}, ["rounds=2"], "rounds is swept by speed"),
         ({"space": {"engine.actors": tune.grid_search([1])}}, [], "engine.actors cannot be swept"),
-        ({"space": {"method": tune.grid_search(["A"])}}, [], "method is no key of the configuration"),
+        ({"space": {"method": tune.grid_search(["A"])}}, [], "method is not a key of the configuration"),
         (
             {"space": {"m": tune.grid_search(["A"])}, "settings": ["name={m}"], "names": {"m": {}}},
             [],

@@ -10,7 +10,7 @@ import numpy as np
 from fedray.core.compression.codes import Code, Shape
 from fedray.core.types import Vector
 
-TOO_LARGE = "that its code cannot hold (half precision ends at 65,504)"
+TOO_LARGE = "too large for its encoding (half precision ends at 65,504)"
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,9 @@ class _Simulation:
 
     def nobody(self, wanted: int) -> str:
         """What to say where the server waits in vain."""
-        who = "no client is" if wanted == 1 else f"never {wanted:,} clients at once are"
+        who = "no client is" if wanted == 1 else f"fewer than {wanted:,} clients at once are"
         return (
-            f"{who} available for seven days from day {self.since / DAY:.1f} of virtual time on: see "
+            f"{who} available for seven days from day {self.since / DAY:.1f} of virtual time: see "
             "devices.availability, and clock.quorum if it is set"
         )
 
@@ -187,8 +187,8 @@ class _Simulation:
         latency, down, compute, up = devices.phases(client, self.load(client, client not in self.seen))
         if not (seconds := latency + down + compute + up) <= LONGEST:
             raise ValueError(
-                f"a trip of client {self.clock.ids[client]} takes {seconds:.2g} seconds: more than a hundred years are "
-                "refused, see the speeds and rates in devices"
+                f"a trip of client {self.clock.ids[client]} takes {seconds:.2g} seconds, more than a hundred years: "
+                "check the speeds and rates in devices"
             )
         duration, work = round(SECOND * seconds), 1.0
         if limit is not None and duration > limit and (left := limit / SECOND - latency - down - up) > 0:

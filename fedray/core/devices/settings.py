@@ -80,7 +80,7 @@ class RoundsClock:
         if self.late not in LATE:
             raise ValueError(f"late must be one of {', '.join(LATE)}, not {self.late!r}")
         if self.late == "partial" and self.deadline is None:
-            raise ValueError("late=partial has no meaning without a deadline")
+            raise ValueError("late=partial needs a deadline: set clock.deadline")
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class BufferedClock:
             raise ValueError(f"refill must be one of {', '.join(REFILL)}, not {self.refill!r}")
         if self.buffer > self.concurrency:
             raise ValueError(
-                f"buffer is {self.buffer}, but only concurrency={self.concurrency} clients are at work: a step could "
-                "wait for ever"
+                f"buffer is {self.buffer}, but only concurrency={self.concurrency} clients train at once: a step could "
+                "wait forever"
             )
 
 

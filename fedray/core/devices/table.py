@@ -105,8 +105,8 @@ def rows_of(seed: int, population: int, rows: int, reuse: bool, what: str) -> np
     """
     if rows < population and not reuse:
         raise ValueError(
-            f"there are {rows:,} {what} for {population:,} clients: set devices.reuse=true, under which several "
-            "clients have the same one"
+            f"there are {rows:,} {what} for {population:,} clients: set devices.reuse=true, which lets several "
+            "clients share one"
         )
     generator = numpy_generator(seed, "devices", "rows")
     turns = [generator.permutation(rows) for _ in range(-(-population // rows))]

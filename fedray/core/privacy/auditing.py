@@ -211,6 +211,6 @@ def _shuffled(inside: Scores, outside: Scores) -> tuple[Scores, npt.NDArray[np.b
 def _check(inside: Scores, outside: Scores) -> None:
     for name, scores in (("inside", inside), ("outside", outside)):
         if len(scores) < 2:
-            raise ValueError(f"an audit needs two canaries {name} the federation or more, not {len(scores)}")
+            raise ValueError(f"an audit needs at least two canaries {name} the federation, not {len(scores)}")
         if not np.isfinite(scores).all():
             raise ValueError(f"the score of a canary {name} the federation is not finite: the model has diverged")

@@ -99,8 +99,8 @@ def coins(names: Iterable[str], seed: Name) -> dict[str, bool]:
     count = sum(found.values())
     if min(count, len(found) - count) < 2:
         raise ValueError(
-            f"of {len(found)} candidates {count} take part, and an audit needs two or more inside and outside: raise "
-            "audit.clients, or take another seed"
+            f"{count} of {len(found)} candidates take part, but an audit needs at least two inside and two outside: "
+            "raise audit.clients, or change the seed"
         )
     return found
 

@@ -76,7 +76,7 @@ class Private:
         if not self.delta < 1:
             raise ValueError(f"delta must be below 1, not {self.delta}")
         if self.clip.kind == "adaptive" and not self.adapts:
-            raise ValueError("clip.kind=adaptive has no meaning here: the noise is scaled to one bound for all rounds")
+            raise ValueError("clip.kind=adaptive cannot be used here: the noise is scaled to one bound for all rounds")
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def measure(waveform: Waveform) -> tuple[float, float, float, float]:
     than 60 ms.
     """
     if len(waveform) < PERIODS_FRAME:
-        raise ValueError(f"{1000 * len(waveform) / SAMPLE_RATE:.0f} ms are too short to be measured: 60 ms are needed")
+        raise ValueError(f"{1000 * len(waveform) / SAMPLE_RATE:.0f} ms is too short to be measured: 60 ms is needed")
     return loudness(waveform), log_hnr(waveform), permutation_entropy(waveform), blind_snr(waveform)
 
 

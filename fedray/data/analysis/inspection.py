@@ -181,7 +181,7 @@ def unknown_speakers(parts: Parts, by: str) -> list[Problem]:
     told = "the corpus names no speakers, so each recording counts as one"
     problems = [
         Problem(
-            f"{told}: a person may speak in training and in test, which makes scores too good for new people. Name the "
+            f"{told}: a person may speak both in training and in test, which makes the scores too optimistic. Name the "
             "speakers in data.options if anything tells them apart (a column, a part of the path)"
         )
     ]

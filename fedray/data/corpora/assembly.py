@@ -79,7 +79,7 @@ def assemble(
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
     if wrong := [row for row, path in enumerate(paths) if path in problems]:
         where, path = place(str(source), lines, wrong[0]), paths[wrong[0]]
-        remedy = f"Restore the file, drop the row, or correct data.root, which paths start from{_more(lines, wrong)}"
+        remedy = f"Restore the file, drop the row, or correct data.root (paths are relative to it){_more(lines, wrong)}"
         raise ValueError(f"{where}: {path}: {problems[path]}. {remedy}")
     offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
     if "seconds" in given:
@@ -172,7 +172,7 @@ def _numbers(values: Column, name: str, least: float, source: Path, lines: Seque
         except (TypeError, ValueError, OverflowError):  # the last: an integer of hundreds of digits
             number = math.nan
         if not least <= number < MOST_SECONDS:
-            rule = "below 1e9" if number >= MOST_SECONDS else "0 or more" if least == 0 else "above 0"
+            rule = "below 1e9" if number >= MOST_SECONDS else "that is 0 or more" if least == 0 else "above 0"
             where = place(str(source), lines, row)
             raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it")
         numbers.append(number)

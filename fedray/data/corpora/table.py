@@ -38,7 +38,7 @@ class Table:
             )
             numbered = _rows(path, reader)
             _, header = next(numbered, (0, None))
-            if header is None:
+            if not header:
                 raise ValueError(f"{path} is empty: its first line must name the columns")
             lines, rows = [], []
             for line, row in numbered:
@@ -47,18 +47,22 @@ class Table:
                 if len(row) != len(header):
                     names = f"the header names {len(header)} ({', '.join(header)})"
                     where = f"{path}:{line}"
-                    raise ValueError(f"{where}: the row has {len(row)} fields, {names}: correct the row or drop it")
+                    raise ValueError(f"{where}: the row has {len(row)} fields, but {names}: correct the row or drop it")
                 lines.append(line)
                 rows.append(row)
         columns = zip(*rows, strict=True) if rows else ([] for _ in header)
         repeated = frozenset(name for name in header if header.count(name) > 1)
         return cls(path, lines, {name: list(values) for name, values in zip(header, columns, strict=True)}, repeated)
 
-    def column(self, name: str, option: str) -> list[str]:
-        """The values of a column. Raises ValueError with the setting `option`, which names the column."""
+    def column(self, name: str, option: str | None) -> list[str]:
+        """The values of a column.
+
+        Raises ValueError without it, with the setting `option` that names it; None: the format names it.
+        """
         if name not in self.columns:
             known = ", ".join(self.columns)
-            raise ValueError(f"{self.path} has no column {name!r}: set {option} in data.options to one of {known}")
+            remedy = f"set {option} in data.options to one of {known}" if option else f"add it; it has {known}"
+            raise ValueError(f"{self.path} has no column {name!r}: {remedy}")
         if name in self.repeated:
             raise ValueError(f"{self.path}:1: two columns have the name {name!r}: rename one of them")
         return self.columns[name]
@@ -85,7 +89,7 @@ def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
         for row in reader:
             if reader.line_num > before + 1:
                 raise ValueError(
-                    f"{path}:{before + 1}: a quotation mark has no end in its line: close it, or write it twice where "
+                    f"{path}:{before + 1}: a quotation mark is not closed on its line: close it, or double it where "
                     "it is part of the text"
                 )
             before = reader.line_num

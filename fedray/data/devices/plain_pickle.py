@@ -32,8 +32,8 @@ EMPTY = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 CALLS = {"GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"}
 CALLS |= {"PERSID", "BINPERSID"}
-DAMAGED = "the file is damaged, or no pickle: fetch it again"
-REMEDY = "write it anew with dictionaries, lists, text and numbers alone, or as a table for --convert table"
+DAMAGED = "the file is damaged or not a pickle: fetch it again"
+REMEDY = "write it again with only dictionaries, lists, text and numbers, or as a table for --convert table"
 
 
 def read(path: Path) -> Any:
@@ -70,7 +70,7 @@ def _operations(path: Path) -> Iterator[tuple[str, Any, int]]:
             yield operation.name, argument, at
     except (ValueError, OverflowError) as error:  # texts that are no text, numbers that are no numbers
         reason = str(error).splitlines()[0]
-        raise ValueError(f"{path}: is no whole pickle (after byte {at:,}: {reason}): fetch it again") from error
+        raise ValueError(f"{path}: is not a complete pickle (after byte {at:,}: {reason}): fetch it again") from error
 
 
 class _Refused(ValueError):
@@ -117,10 +117,10 @@ class _Machine:
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             self._recall(argument)
         elif name == "PROTO" and argument > MOST_PROTOCOL:
-            raise _Refused(f"protocol {argument} is unknown: write it anew with protocol {MOST_PROTOCOL} or less")
+            raise _Refused(f"protocol {argument} is unknown: write it again with protocol {MOST_PROTOCOL} or less")
         elif name not in ("PROTO", "FRAME"):
-            what = "calls or imports code" if name in CALLS else "builds no plain value"
-            raise _Refused(f"{name} {what}, and nothing of it was executed: {REMEDY}")
+            what = "calls or imports code" if name in CALLS else "does not build a plain value"
+            raise _Refused(f"{name} {what} (nothing was executed): {REMEDY}")
 
     def _push(self, value: Any, depth: int = 0) -> None:
         self._count()
@@ -173,7 +173,7 @@ class _Machine:
         try:
             target.update(zip(items[::2], items[1::2], strict=True))
         except TypeError as error:
-            raise _Refused(f"a key is no plain value ({error}): {REMEDY}") from error
+            raise _Refused(f"a key is not a plain value ({error}): {REMEDY}") from error
 
     def _remember(self, index: int) -> None:
         if not self.stack or len(self.memo) > MOST_CONTAINERS:

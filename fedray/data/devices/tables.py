@@ -105,7 +105,7 @@ def devices(source: Path, lines: Lines, columns: Mapping[str, Sequence[Any]], mi
         arrays.append(numbers(source, lines, name, columns[name]) if given else np.full(size, fill[name]))
     arrays[1] = arrays[1] * missing.scale
     absent = [f"{name} = {fill[name]:g}" for name in fill if name not in columns]
-    notes = (f"{source} does not say everything: every device gets {', '.join(absent)}",) if absent else ()
+    notes = (f"{source} lacks some values: every device gets {', '.join(absent)}",) if absent else ()
     table = _table(arrays, DEVICES)
     if "class" in columns:
         _check_names(source, lines, "class", columns["class"])
@@ -124,7 +124,7 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
     spans: dict[str, list[Span]] = {}
     for line, device, start, end, period in rows:
         if not (0 <= start < end <= start + period and start < period):
-            span = f"the window from {start:g} to {end:g} s must have a length"
+            span = f"the window from {start:g} to {end:g} s must be longer than 0 s"
             limit = "" if math.isinf(period) else f", begin before its period of {period:g} s ends, and be no longer"
             raise ValueError(f"{source}:{line}: {span}{limit}: correct it")
         if own.setdefault(device, period) != period:
@@ -141,7 +141,7 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
     if not found:
         raise ValueError(f"{source} has no device that is ever available: name the file of another trace")
     some = ", ".join(never[:3]) + (", ..." if len(never) > 3 else "")
-    notes = (f"{source}: left out, since never available: {len(never):,} devices ({some})",) if never else ()
+    notes = (f"{source}: left out {len(never):,} devices that are never available ({some})",) if never else ()
     table = _table(list(zip(*found, strict=True)), WINDOWS)
     return Converted(table, notes, None if math.isinf(longest) else longest)
 
@@ -179,7 +179,7 @@ def paired(devices: pa.Table, windows: pa.Table) -> pa.Table:
 def check_free(path: Path) -> None:
     """ValueError: there is a file already."""
     if path.exists():
-        raise ValueError(f"{path} exists: choose another name for --out")
+        raise ValueError(f"{path} already exists: choose another name for --out")
 
 
 def write(table: pa.Table, path: Path) -> None:

@@ -75,7 +75,7 @@ def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float
         if not torch.isfinite(waveform).all():
             raise AudioError(path, "holds samples that are not finite (NaN or Inf)")
         if (loudest := float(waveform.abs().max())) > LOUDEST:
-            raise AudioError(path, f"holds samples up to {loudest:.2g}, where 1 is the loudest: scale it to -1..1")
+            raise AudioError(path, f"holds samples up to {loudest:.2g}, but full scale is 1: scale it to -1..1")
         return _resampler(sound.samplerate, sample_rate)(waveform) if sound.samplerate != sample_rate else waveform
 
 
@@ -136,7 +136,7 @@ def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int
 def _check_known(path: str | Path, sound: soundfile.SoundFile) -> None:
     """Raise AudioError for a header without a length: that of a FLAC file that was written to a pipe."""
     if sound.frames == UNKNOWN:
-        raise AudioError(path, "its header does not say how long it is: write it anew, or name a column of seconds")
+        raise AudioError(path, "its header states no length: write the file again, or name a column of seconds")
 
 
 def _open(path: str | Path) -> soundfile.SoundFile:

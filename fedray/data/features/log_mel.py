@@ -56,7 +56,7 @@ class FeatureSettings:
         for name in ("window_ms", "hop_ms"):
             if getattr(self, name) * self.sample_rate < 2 * 1000:
                 raise ValueError(
-                    f"features.{name}: {getattr(self, name)} ms are less than two samples at {self.sample_rate} Hz"
+                    f"features.{name}: {getattr(self, name)} ms is shorter than two samples at {self.sample_rate} Hz"
                 )
 
     @property

@@ -113,7 +113,7 @@ def split_by_speakers(
         raise ValueError(f"{setting}: a division by speakers needs two speakers or more; the manifest has {len(names)}")
     for name, part in (("share", share), ("utterances", utterances)):
         if part is not None and not 0 < part < 1:
-            raise ValueError(f"{setting}: {name} is a part of all, between 0 and 1, not {part}")
+            raise ValueError(f"{setting}: {name} must be a share between 0 and 1, not {part}")
     sizes = _seconds(manifest, codes, len(names)) if utterances is None else np.bincount(codes, minlength=len(names))
     order = (
         np.argsort(-sizes, kind="stable")

@@ -64,8 +64,8 @@ class DataSettings:
             }
             if given := [name for name, value in of_clients.items() if value]:
                 raise ValueError(
-                    f"data.{given[0]} is of the clients' speech, and data.clients.by=server trains on the server's: "
-                    "remove it"
+                    f"data.{given[0]} applies to the clients' speech, but data.clients.by=server trains on the "
+                    "server's: remove it"
                 )
         if self.clients.by == "pooled" and self.corruption.clients < 1:
             raise ValueError(

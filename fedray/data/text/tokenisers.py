@@ -83,7 +83,7 @@ class Characters:
         if not lines or lines[0] != BLANK:
             raise ValueError(f"{path}: the first line of a list of tokens must be {BLANK}")
         if twice := next((line for line, count in Counter(lines).items() if count > 1), None):
-            raise ValueError(f"{path}: the token {twice!r} is there twice: restore the file")
+            raise ValueError(f"{path}: the token {twice!r} is listed twice: restore the file")
         return cls([" " if line == SPACE else line for line in lines])
 
 

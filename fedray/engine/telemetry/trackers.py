@@ -87,7 +87,9 @@ class MLflow:
                 "MLFLOW_TRACKING_PASSWORD"
             )
         if urlsplit(uri).scheme in ("", "file") and uri != "databricks":  # which MLflow reads from its profile
-            raise ValueError(f"uri={uri} is a folder, which MLflow 3 has given up: name a file, sqlite:///mlflow.db")
+            raise ValueError(
+                f"uri={uri} is a folder, which MLflow 3 does not support: name a file, sqlite:///mlflow.db"
+            )
         if uri.startswith("sqlite:///"):
             uri = f"sqlite:///{(base / uri.removeprefix('sqlite:///')).resolve()}"
         return replace(self, uri=uri)

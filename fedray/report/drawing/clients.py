@@ -89,14 +89,10 @@ def personal(figure: Personal, comparison: Comparison) -> Canvas:
 
 def client_means(runs: Sequence[Run], metric: str) -> dict[str, float]:
     """Client -> mean over runs of its personal score; a client without a score is missing."""
-    _, split, name = metric.split("/")
     found: dict[str, list[float]] = {}
     for run in runs:
-        if run.personal is not None and name in run.personal.column_names:
-            columns = (run.personal[each].to_pylist() for each in ("client", "split", name))
-            for client, where, value in zip(*columns, strict=True):
-                if where == split and value is not None and np.isfinite(value):
-                    found.setdefault(client, []).append(value)
+        for client, value in run.of_clients(metric).items():
+            found.setdefault(client, []).append(value)
     return {client: float(np.mean(values)) for client, values in found.items()}
 
 

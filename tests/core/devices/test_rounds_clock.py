@@ -126,16 +126,16 @@ def test_time_jumps_to_the_next_window_but_not_over_seven_days() -> None:
     player = clock(RoundsClock(), of, size=1)
     (step,) = played(player, 1)
     assert clients(step.arrived) == [0] and step.ended == 101 * SECOND
-    with pytest.raises(ValueError, match=r"no client is available for seven days from day 0\.0 of virtual time on"):
+    with pytest.raises(ValueError, match=r"no client is available for seven days from day 0\.0 of virtual time: see"):
         played(clock(RoundsClock(), devices([20.0, 1.0], windows([(100, 103)], [(8 * 86400, 9 * 86400)]))), 2)
-    with pytest.raises(ValueError, match="never 2 clients at once are available for seven days"):
+    with pytest.raises(ValueError, match="fewer than 2 clients at once are available for seven days"):
         played(clock(RoundsClock(quorum=1.0), of, size=2), 1)
 
 
 def test_seven_days_count_from_the_last_trip_and_not_from_the_last_client_that_came() -> None:
     day = 86400
     of = devices([1.0] * 4, windows([(0, 9)], [(5 * day, 5 * day + 9)], *2 * [[(10 * day, 10 * day + 9)]]))
-    with pytest.raises(ValueError, match="never 2 clients at once are available for seven days from day 0.0"):
+    with pytest.raises(ValueError, match="fewer than 2 clients at once are available for seven days from day 0.0"):
         played(clock(RoundsClock(quorum=1.0), of, size=2), 1)
 
 

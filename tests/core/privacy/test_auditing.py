@@ -194,7 +194,7 @@ def test_delta_of_the_gaussian_mechanism_by_integration() -> None:
 @pytest.mark.parametrize("attack", [auditing.auroc, auditing.true_positives, auditing.separation])
 def test_scores_that_cannot_be_judged_are_refused(attack: object) -> None:
     assert callable(attack)
-    with pytest.raises(ValueError, match="two canaries outside the federation or more, not 1"):
+    with pytest.raises(ValueError, match="at least two canaries outside the federation, not 1"):
         attack(np.zeros(3), np.zeros(1))
     with pytest.raises(ValueError, match="canary inside the federation is not finite"):
         attack(np.array([0.0, np.nan]), np.zeros(3))

@@ -99,7 +99,7 @@ def test_all_at_once_and_what_is_too_short() -> None:
     assert len(values) == len(acoustics.MEASURES) and not any(map(math.isnan, values))
     assert acoustics.measure(waveform) == values
     assert acoustics.mel_statistics(waveform).shape == (80,)
-    with pytest.raises(ValueError, match="50 ms are too short"):
+    with pytest.raises(ValueError, match="50 ms is too short"):
         acoustics.measure(waveform[:800])
 
 

@@ -62,7 +62,7 @@ def test_other_files_are_left_out_and_counted(tmp_path: Path) -> None:
     write(tmp_path / "yes" / "notes.txt", "mine")
     write(tmp_path / "yes" / ".hidden", "mine")
     tone(tmp_path / "loose.wav")
-    words = r"2 of 10 recordings are left out: 1 in no class folder \(loose\.wav\); 1 with .* \(yes/notes\.txt\)"
+    words = r"2 of 10 recordings are left out: 1 in no class folder \(loose\.wav\); 1 whose .* \(yes/notes\.txt\)"
     with pytest.warns(LeftOut, match=words):
         assert len(read("folders", tmp_path)["train"]) == 8
 
@@ -73,7 +73,7 @@ def test_errors_name_the_folder_or_the_file(tmp_path: Path) -> None:
     clips(tmp_path)
     with pytest.raises(ValueError, match=r"has no folder 'maybe', only no, yes"):
         read("folders", tmp_path, classes=["yes", "maybe"])
-    with pytest.raises(ValueError, match=r"data\.options\.speaker: '\(' is no regular expression"):
+    with pytest.raises(ValueError, match=r"data\.options\.speaker: '\(' is not a regular expression"):
         read("folders", tmp_path, speaker="(")
     with pytest.raises(ValueError, match=r"has 0 groups: put one pair of parentheses"):
         read("folders", tmp_path, speaker="[a-z]+")

@@ -58,7 +58,7 @@ def test_speechbrain_json(tmp_path: Path) -> None:
         ("u2,0.5,$data_root/a.wav,,GO", r"train\.csv:3: the speaker is empty"),
         (
             "u2,0.5,$data_root/a.wav,s",
-            r"train\.csv:3: the row has 4 fields, the header names 5 \(ID, duration, wav, spk_id, wrd\)",
+            r"train\.csv:3: the row has 4 fields, but the header names 5 \(ID, duration, wav, spk_id, wrd\)",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_listed_files_make_splits(tmp_path: Path) -> None:
         read("tsv", tmp_path, train=["a.tsv"], dev=["a.tsv"], seconds_column=None)
     with pytest.raises(ValueError, match="names no files"):
         read("tsv", tmp_path)
-    with pytest.raises(ValueError, match=r"z\.tsv does not exist: correct data\.root or dev"):
+    with pytest.raises(ValueError, match=r"z.tsv does not exist: correct data.root, or 'z.tsv' in data.options.dev"):
         read("tsv", tmp_path, dev=["z.tsv"])
     (tmp_path / "a.wav").write_text("not audio")
     with pytest.raises(ValueError, match=r"a\.tsv:2: .*a\.wav: cannot be read as audio"):

@@ -46,7 +46,7 @@ def test_null_means_that_speakers_are_unknown(
     train = read(kind, root, train=[name], **options, **{option: None})["train"]
     assert train.column("speaker") == train.column("utterance") == ["u1"] and train.anonymous
     first, second = unknown_speakers({"train": train}, "speaker")
-    assert "a person may speak in training and in test" in first.text and "by: iid, count: N" in second.text
+    assert "a person may speak both in training and in test" in first.text and "by: iid, count: N" in second.text
     assert len(unknown_speakers({"train": train}, "iid")) == 1
 
 

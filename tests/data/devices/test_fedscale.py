@@ -33,7 +33,7 @@ def test_capacity_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> N
     assert found.table.schema.equals(DEVICES) and not found.windows
     assert found.table.to_pydict() == by_hand | {"latency": [0.2, 0.2], "watts": [3.0, 3.0], "radio": [0.0, 0.0]}
     assert found.notes == (
-        f"{tmp_path / 'trace'} does not say everything: every device gets latency = 0.2, watts = 3, radio = 0",
+        f"{tmp_path / 'trace'} lacks some values: every device gets latency = 0.2, watts = 3, radio = 0",
     )
 
 
@@ -44,7 +44,7 @@ def test_behaviour_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> 
     rows = [("7", 10, 35), ("7", 50, 60), ("9", 2, 8), ("9", 25.5, 30), ("9", 42, 48)]
     assert found.table.schema.equals(WINDOWS) and found.windows
     assert [tuple(row.values()) for row in found.table.to_pylist()] == rows
-    assert found.notes == (f"{tmp_path / 'trace'}: left out, since never available: 1 devices (8)",)
+    assert found.notes == (f"{tmp_path / 'trace'}: left out 1 devices that are never available (8)",)
     assert found.period == 60
 
 

@@ -77,7 +77,7 @@ def test_phones_that_are_never_available_are_counted(tmp_path: Path) -> None:
     }
     found = converted(tmp_path, users)
     assert set(found.table["device"].to_pylist()) == {"ann"}
-    assert found.notes == (f"{tmp_path / 'trace.json'}: left out, since never available: 3 devices (bob, eve, dan)",)
+    assert found.notes == (f"{tmp_path / 'trace.json'}: left out 3 devices that are never available (bob, eve, dan)",)
 
 
 @pytest.mark.parametrize(

@@ -112,14 +112,14 @@ def test_the_clock_takes_the_windows(tmp_path: Path) -> None:
         (PHONES.replace("slow", ""), ":3: the class is missing"),
         (PHONES.replace("fast", "f" * 201), ":2: the class has 201 characters"),
         (PHONES.replace(",0.5", ""), ":3: the row has 7 fields"),
-        (HOURS.replace("bob,1,2", "bob,2,2"), ":5: the window from 7200 to 7200 s must have a length"),
+        (HOURS.replace("bob,1,2", "bob,2,2"), ":5: the window from 7200 to 7200 s must be longer than 0 s"),
         (
             HOURS.replace("22,24,24", "25,26,24"),
-            ":2: the window from 90000 to 93600 s must have a length, begin before",
+            ":2: the window from 90000 to 93600 s must be longer than 0 s, begin before",
         ),
         (
             HOURS.replace("22,24,24", "22,47,24"),
-            ":2: the window from 79200 to 169200 s must have a length, begin before",
+            ":2: the window from 79200 to 169200 s must be longer than 0 s, begin before",
         ),
         (HOURS.replace("5,7,24", "5,7,48"), ":4: ann has the periods 86400 and 172800 s"),
         ("device,start_s,end_s\n", " has no device that is ever available"),
@@ -138,10 +138,11 @@ def test_a_table_is_written_whole_and_never_over_another(tmp_path: Path) -> None
     found, path = converted(tmp_path, PHONES), tmp_path / "new" / "phones.parquet"
     tables.write(found.table, path)
     assert pq.read_table(path).equals(found.table) and [*path.parent.iterdir()] == [path]
-    with pytest.raises(ValueError, match="phones.parquet exists: choose another name for --out"):
+    with pytest.raises(ValueError, match="phones.parquet already exists: choose another name for --out"):
         tables.write(found.table, path)
 
 
 def test_a_window_that_is_too_short_leaves_its_device_without_one(tmp_path: Path) -> None:
     found = converted(tmp_path, "device,start_s,end_s\na,0,1e-9\nb,0,5\n")
-    assert set(found.table["device"].to_pylist()) == {"b"} and "never available: 1 devices (a)" in found.notes[0]
+    assert set(found.table["device"].to_pylist()) == {"b"}
+    assert "left out 1 devices that are never available (a)" in found.notes[0]

@@ -277,7 +277,7 @@ def test_pooled_data_drop_what_the_clients_drop(splits: dict[str, Manifest], tmp
     ],
 )
 def test_the_servers_speech_has_no_settings_of_the_clients(changes: dict[str, Any], section: str) -> None:
-    with pytest.raises(ValueError, match=rf"data.{section} is of the clients' speech, and data.clients.by=server"):
+    with pytest.raises(ValueError, match=rf"data.{section} applies to the clients' speech, but data.clients.by=server"):
         DataSettings(clients=PartitionSettings(by="server"), server=ServerDataSettings(share=0.25), **changes)
 
 

@@ -111,7 +111,7 @@ def test_files_that_hold_no_tokeniser(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="tokens.txt: the first line"):
         load_tokeniser(tmp_path)
     (tmp_path / "tokens.txt").write_text("<blank>\na\na\n")
-    with pytest.raises(ValueError, match="tokens.txt: the token 'a' is there twice"):
+    with pytest.raises(ValueError, match="tokens.txt: the token 'a' is listed twice"):
         load_tokeniser(tmp_path)
     (tmp_path / "tokens.txt").write_bytes(b"<blank>\n\xff\n")
     with pytest.raises(ValueError, match="tokens.txt:2: is not UTF-8"):

@@ -71,7 +71,7 @@ class Folders:
             pattern = re.compile(self.speaker)
         except re.error as problem:
             raise ValueError(
-                f"data.options.speaker: {self.speaker!r} is no regular expression ({problem}): correct it"
+                f"data.options.speaker: {self.speaker!r} is not a regular expression ({problem}): correct it"
             ) from problem
         if pattern.groups != 1:
             raise ValueError(
@@ -126,7 +126,7 @@ class Folders:
                     "data.options.classes"
                 )
         total = sum(map(len, found.values())) + len(outside) + len(others)
-        leave_out(folder, total, {"in no class folder": outside, "with a name that is not of audio": others})
+        leave_out(folder, total, {"in no class folder": outside, "whose name is not that of an audio file": others})
         return found
 
 

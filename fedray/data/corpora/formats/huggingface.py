@@ -236,7 +236,7 @@ def _texts(
     for row, value in enumerate(values, start):
         if value is None or not 0 <= value < len(classes):
             raise ValueError(
-                f"{file}:row {row}: {value} in the column {name!r} is no class: its names are "
+                f"{file}:row {row}: {value} in the column {name!r} is not a class: the classes are "
                 f"{', '.join(classes)}. Drop the row, or name another column in data.options"
             )
     return [classes[value] for value in values]

@@ -62,8 +62,10 @@ class Listed(ABC):
 
     def place(self, root: Path, name: str, split: str) -> Path:
         """Where a name of the options leads. Raises ValueError if nothing is there."""
-        if not name or not (root / name).exists():
-            raise ValueError(f"{root / name} does not exist: correct data.root or {split} in data.options, {name!r}")
+        if not name:
+            raise ValueError(f"data.options.{split} has an empty name: remove it")
+        if not (root / name).exists():
+            raise ValueError(f"{root / name} does not exist: correct data.root, or {name!r} in data.options.{split}")
         return root / name
 
     def stem(self, name: str) -> str:

@@ -47,7 +47,7 @@ class SpeechBrain(Listed):
         folder = Path(root, self.data_root or "")
         variable = VARIABLE[path.suffix]
         columns = {
-            "utterance": table.column("ID", "the column of ids"),
+            "utterance": table.column("ID", None),
             "path": [variable.sub(lambda _: str(folder), wav) for wav in table.column(self.wav_column, "wav_column")],
             "speaker": speakers,
             "seconds": table.optional(self.duration_column, "duration_column"),

@@ -32,7 +32,7 @@ class Tsv(Listed):
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in "\r\n":
             raise ValueError(
-                f"delimiter must be one character that ends no line, such as ',' or a tab, not {self.delimiter!r}"
+                f"delimiter must be one character other than a line end, such as ',' or a tab, not {self.delimiter!r}"
             )
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:

@@ -43,10 +43,8 @@ def find_language(root: Path, language: str | None, option: str = "language") ->
         return next(iter(known.values()))
     if not known:
         raise ValueError(f"{root} holds no folder with clips/: unpack the archive of a language there")
-    wanted = "one language" if language is None else f"the language {language!r}"
-    raise ValueError(
-        f"{root} does not hold {wanted}, but {', '.join(sorted(known))}: choose with data.options.{option}"
-    )
+    wanted = "several languages" if language is None else f"no language {language!r}"
+    raise ValueError(f"{root} holds {wanted} (found: {', '.join(sorted(known))}): set data.options.{option}")
 
 
 def header(path: Path) -> list[str]:

@@ -149,7 +149,7 @@ def _texts(path: Path, count: int, listed: Path) -> list[str]:
     """The lines of a file of texts, one for each of `count` entries of the list `listed`."""
     texts = [line.strip() for line in _read(path)]
     if len(texts) != count:
-        raise ValueError(f"{path} has {len(texts):,} lines, and {listed} {count:,} entries, one for each: {RESTORE}")
+        raise ValueError(f"{path} has {len(texts):,} lines, but {listed} has {count:,} entries: {RESTORE}")
     return texts
 
 

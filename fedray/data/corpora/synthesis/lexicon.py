@@ -68,5 +68,5 @@ def _phrases(path: Path, key: str, values: object) -> tuple[str, ...]:
         raise ValueError(f"{path}: {key} must be a list of phrases, not {values!r}")
     for value in values:
         if not isinstance(value, str) or not value:
-            raise ValueError(f"{path}: {key}: {value!r} is no text: put it in quotation marks")
+            raise ValueError(f"{path}: {key}: {value!r} is not text: put it in quotation marks")
     return tuple(values)

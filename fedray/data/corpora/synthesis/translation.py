@@ -53,7 +53,7 @@ class Translator:
             for end, parts in self._matches(template.split(), words, 0):
                 if end == len(words):
                     return Phrase(template, None, parts)
-        raise ValueError(f"{sentence!r} is no sentence of the commands, so that it has no translation")
+        raise ValueError(f"{sentence!r} is not one of the commands' sentences, so it has no translation")
 
     def _matches(
         self, pattern: Sequence[str], words: Sequence[str], start: int

@@ -136,9 +136,9 @@ def test_what_is_missing_or_strange_is_named(tmp_path: Path) -> None:
         read("common_voice", tmp_path)
     home = corpus(tmp_path / "fr")
     (tmp_path / "it" / "clips").mkdir(parents=True)
-    with pytest.raises(ValueError, match="does not hold one language, but fr, it: choose with data.options.language"):
+    with pytest.raises(ValueError, match=r"holds several languages \(found: fr, it\): set data.options.language"):
         read("common_voice", tmp_path)
-    with pytest.raises(ValueError, match="does not hold the language 'de', but fr, it"):
+    with pytest.raises(ValueError, match=r"holds no language 'de' \(found: fr, it\)"):
         read("common_voice", tmp_path, language="de")
     with pytest.raises(
         ValueError, match=r"validated.tsv is missing: set data.options.train to one of dev, test, train$"

@@ -110,7 +110,7 @@ def test_what_is_missing_or_wrong_is_named(tmp_path: Path) -> None:
     home = covost2(tmp_path) / "en"
     pairs, validated = home / "covost_v2.en_zh-CN.tsv", home / "validated.tsv"
     whole, rows = pairs.read_text("utf-8"), validated.read_text("utf-8")
-    with pytest.raises(ValueError, match=r"does not hold the language 'fr', but en: choose with data.options.source"):
+    with pytest.raises(ValueError, match=r"holds no language 'fr' \(found: en\): set data.options.source"):
         read("covost2", tmp_path, source="fr", target="en")
     with pytest.raises(ValueError, match=r"covost_v2.en_de.tsv is missing: unpack .*\.tar\.gz .*there \(zh-CN\)"):
         read("covost2", tmp_path, target="de")

@@ -77,7 +77,7 @@ def test_what_no_table_names_is_left_out(tree: Path) -> None:
             r"dev\.csv:7: 'Rock' is not in vocabulary\.csv beside it: restore the corpus' files",
         ),
         ('136,"","",train', r"dev\.csv:7: '' is not in vocabulary\.csv"),
-        ("136,Music", r"dev\.csv:7: the row has 2 fields, the header names 4"),
+        ("136,Music", r"dev\.csv:7: the row has 2 fields, but the header names 4"),
     ],
 )
 def test_a_bad_row_is_named(tree: Path, row: str, words: str) -> None:

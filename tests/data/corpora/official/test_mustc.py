@@ -83,7 +83,7 @@ def test_scores_are_of_the_whole_official_sets(tmp_path: Path) -> None:
         ("- {duration: 1.0, offset: 2.0, wav: ted_2.wav}\n", "dev.yaml:2: the entry has no speaker_id; it must read"),
         (must_line(2, "'soon'"), "dev.yaml:2: the offset must be a number of seconds, not 'soon': restore the file"),
         (must_line(2, "nan"), "dev.yaml:2: the offset must be a number of seconds, not 'nan'"),
-        (must_line(2, "-1.0"), "dev.yaml:2: offset must be a number 0 or more, not -1.0"),
+        (must_line(2, "-1.0"), "dev.yaml:2: offset must be a number that is 0 or more, not -1.0"),
         (must_line(2, "[1, 2]"), "dev.yaml:2: the entry must read '- {duration: 3.5, offset: 16.08, "),
         (must_line(2, "*there"), "dev.yaml:2: the entry must read"),
         ("- ted_2.wav\n", "dev.yaml:2: the entry must read"),
@@ -91,7 +91,7 @@ def test_scores_are_of_the_whole_official_sets(tmp_path: Path) -> None:
         ("- {duration: \x07}\n", "dev.yaml: is not YAML .*: restore the file"),
         (f"- {'[' * 20_000}\n", "dev.yaml: a line has 20,002 characters; lines must read"),
         (must_line(9, "1.0"), "dev.yaml:2: .*ted_9.wav: missing. Restore the file"),
-        (must_line(2, "1.0") * 2, r"dev.en has 3 lines, and .*dev.yaml 4 entries, one for each: restore"),
+        (must_line(2, "1.0") * 2, r"dev.en has 3 lines, but .*dev.yaml has 4 entries: restore"),
     ],
 )
 def test_a_bad_entry_is_named(entry: str, words: str, tmp_path: Path) -> None:

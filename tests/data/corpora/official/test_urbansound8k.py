@@ -115,7 +115,7 @@ def test_settings_that_cannot_be(tree: Path, options: dict[str, object], words: 
             urban_line("1001-0-0-0.wav", 2).strip(),
             r"fold1/1001-0-0-0\.wav is not in this fold in .*csv: remove the file",
         ),
-        ("3000-3-0-0.wav,3000", r"csv:42: the row has 2 fields, the header names 8"),
+        ("3000-3-0-0.wav,3000", r"csv:42: the row has 2 fields, but the header names 8"),
     ],
 )
 def test_a_bad_row_is_named_by_file_and_line(tree: Path, row: str, words: str) -> None:

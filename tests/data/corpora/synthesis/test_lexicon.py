@@ -32,7 +32,7 @@ def test_every_slot_is_used(path: Path) -> None:
         ("templates: [go]\n", "the keys must be templates, slots and, optionally, keywords"),
         ("templates: [go]\nslots: [a]\n", "slots must map names to lists of phrases"),
         ("templates: go\nslots: {}\n", "templates must be a list of phrases, not 'go'"),
-        ("templates: [go]\nslots: {switch: [on, off]}\n", "slots.switch: True is no text: put it in quotation marks"),
+        ("templates: [go]\nslots: {switch: [on, off]}\n", "slots.switch: True is not text: put it in quotation marks"),
         ("templates: ['go {place}']\nslots: {}\n", "'go {place}' names the slot 'place', which slots does not define"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_dialect_prefers_words_of_its_own() -> None:
 
 
 def test_a_sentence_of_another_grammar_has_no_translation() -> None:
-    with pytest.raises(ValueError, match="'sand the plank' is no sentence of the commands"):
+    with pytest.raises(ValueError, match="'sand the plank' is not one of the commands' sentences"):
         translation.translated("sand the plank", "zh", None, "u")
 
 
