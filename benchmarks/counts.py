@@ -45,6 +45,6 @@ def packed(counts: Counts) -> str:
 
 
 def unpacked(text: str) -> Counts:
-    """What `packed` packed."""
+    """The counts that `packed` turned into text."""
     parts = (part.partition(" by ") for part in text.split(" | "))
     return {unit: tuple(map(int, reversed(numbers.split(" of ")))) for numbers, _, unit in parts}

@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: runs that resume, the folder of real speech, and the pages of results."""
+"""Helpers for all benchmarks: runs that resume, the folder of real speech, and the pages of results."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ Found = Mapping[str, Sequence[dict[str, Any]]]  # arm -> the results of its runs
 def parser(
     script: str, about: str | None, folder: str, rounds: int | None = None, seeds: Sequence[int] = (0, 1, 2)
 ) -> argparse.ArgumentParser:
-    """The options of a study: --seeds and --runs (default: `folder` below runs/); with `rounds` also that and --actors.
+    """The options of a study: --seeds and --runs (default: `folder` below runs/).
 
-    script: the module's name, `__spec__.name`; about: its docstring.
+    With `rounds` also --rounds and --actors. script: the module's name, `__spec__.name`; about: its docstring.
     """
     form = argparse.RawDescriptionHelpFormatter
     found = argparse.ArgumentParser(f"python -m {script}", description=about, formatter_class=form)
@@ -80,9 +80,9 @@ def parser(
 
 
 def command(parser: argparse.ArgumentParser, chosen: argparse.Namespace, **fixed: object) -> str:
-    """The command that repeats a study: its options that are not at their defaults. `fixed` stand for chosen ones.
+    """The command that repeats a study: its options that are not at their defaults. `fixed` replaces chosen ones.
 
-    Without --seeds, which pages name beside the command, and --runs and --actors, on which no number depends.
+    It leaves out --seeds, which pages name next to it, and --runs and --actors, on which no number depends.
     """
     words = [parser.prog]
     for name, value in {**vars(chosen), **fixed}.items():
@@ -96,7 +96,7 @@ def command(parser: argparse.ArgumentParser, chosen: argparse.Namespace, **fixed
 def speech(corpus: str) -> Path:
     """The folder of a small corpus of real speech (fsdd, arabic-commands, speechocean-mini) below FEDRAY_SPEECH.
 
-    Ends the program with a sentence that says what to set when there is no such folder.
+    If there is no such folder, ends the program with a sentence that says what to set.
     """
     given = os.environ.get("FEDRAY_SPEECH")
     if not given:
@@ -110,20 +110,20 @@ def speech(corpus: str) -> Path:
 def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
     """The results of a run of `config` (relative to the repository) in the folder `out`.
 
-    Starts the run, resumes it, or reads the results of a finished one. Ends the program when Ctrl-C stops the run, or
-    it cannot be resumed; raises ValueError when `out` holds a run with other settings.
+    Starts the run, resumes it, or reads the results of a finished one. Ends the program if Ctrl-C stops the run, or
+    it cannot be resumed; raises ValueError if `out` holds a run with other settings.
     """
     settings = plain(experiment.check(*experiment.load(ROOT / config, overrides)))
     if not (out / "config.yaml").exists():
         results = experiment.run(ROOT / config, overrides, out=out).results
-    elif plain(experiment.load(out / "config.yaml")[0]) != settings:  # new keys are at their defaults
+    elif plain(experiment.load(out / "config.yaml")[0]) != settings:  # keys added since are at their defaults
         raise ValueError(f"{out} holds a run with other settings than {config} {' '.join(overrides)}: move it away")
     elif (out / "results.json").exists():
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     else:
         try:
             results = experiment.resume(out).results
-        except ValueError as error:  # it says what has changed since
+        except ValueError as error:  # its message says what has changed since
             sys.exit(f"{error}\nor move {out} away: the same command repeats it")
     if "stopped" in results:
         sys.exit(f"stopped after round {results['stopped']} of {out}; the same command resumes the run")
@@ -136,7 +136,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def rounds(out: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl, one a round."""
+    """The rows of metrics.jsonl, one per round."""
     return RunFolder(out).rows("metrics.jsonl")
 
 
@@ -155,10 +155,10 @@ def machine() -> dict[str, Any]:
 
 
 def page_before(study: str, **same: Any) -> dict[str, Any]:
-    """The numbers of a study's earlier page: empty without one. A page of other settings ends the program.
+    """The numbers of a study's earlier page, empty without one. A page with other settings ends the program.
 
-    A study takes runs from it whose folders are gone, so that seeds and arms can be added on another machine. A page
-    that does not name its settings is of an earlier version: nothing is taken from it, and the new page replaces it.
+    From it a study takes the runs whose folders are gone, so that seeds and arms can be added on another machine. A
+    page without its settings is from an earlier version: nothing is taken from it, and the new page replaces it.
     """
     path = RESULTS / f"{study}.json"
     page = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
@@ -176,9 +176,10 @@ def gathered(
 ) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
     """The runs of each of a study's arms: those on the page `before`, and those of the chosen seeds and arms.
 
-    `chosen`: --seeds, and --arms, of which one must be an arm's name, or in it. `place` gives the folder of an arm
-    and a seed, and `play` the results of a run there. A run on the page is repeated only where its folder exists. All
-    arms of a seed come first: a study that is cut short has whole seeds. Each run names its processor for `write`.
+    `chosen`: --seeds and --arms; a text of --arms chooses the arm of that name, else all arms with it in their names.
+    `place` gives the folder of an arm and a seed, and `play` the results of a run there. A run on the page is repeated
+    only if its folder exists. All arms of a seed are played before the next seed, so that a study that is cut short has
+    whole seeds. Each run names its processor for `write`.
     """
     arms = list(arms)
     wanted = [arm for arm in arms if any(arm == text if text in arms else text in arm for text in chosen.arms)]
@@ -201,7 +202,7 @@ def choose_arms(parser: argparse.ArgumentParser) -> None:
 
 
 def check_arms(parser: argparse.ArgumentParser, chosen: argparse.Namespace, arms: Iterable[str]) -> None:
-    """End the program where a text of --arms is in the name of none of the study's arms."""
+    """End the program if a text of --arms is in the name of none of the study's arms."""
     arms = list(arms)
     for text in chosen.arms:
         if not any(text in arm for arm in arms):
@@ -209,7 +210,7 @@ def check_arms(parser: argparse.ArgumentParser, chosen: argparse.Namespace, arms
 
 
 def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The runs of each arm whose seeds all of them have."""
+    """The runs of each arm with the seeds that all arms have."""
     seeds = set.intersection(*({run["seed"] for run in runs} for runs in arms))
     return [[run for run in runs if run["seed"] in seeds] for runs in arms]
 
@@ -217,23 +218,23 @@ def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def from_one_start(
     worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of runs of one seed that began from the same model. A seed trains another model on another processor."""
+    """Pairs of runs of one seed that start from the same model: on another processor a seed trains another model."""
     return [pair for pair in zip(*common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]
 
 
 def folder_name(arm: str) -> str:
-    """An arm's name in paths: lower case, with a dash for all but letters and digits."""
+    """An arm's name in paths: lower case, with a dash for each character but letters and digits."""
     return "".join(letter if letter.isalnum() else "-" for letter in arm.lower())
 
 
 def on_page(arms: Iterable[str], *parts: Found) -> list[str]:
-    """--arms of the command that repeats what a page's parts hold: the default where they hold all arms."""
+    """--arms of the command that repeats the runs of a page's parts: the default if they hold all arms."""
     held = dict.fromkeys(arm for found in parts for arm in found)
     return [""] if held.keys() == set(arms) else [*held]
 
 
 def best_rounds(best: Sequence[int], rounds: Sequence[int]) -> str:
-    """The best round of each run, of all its rounds; marked where it lies in the last tenth: more might be better."""
+    """The best round of each run, of all its rounds; marked if in the last tenth, as more rounds might be better."""
     return ", ".join(
         f"{at} of {length}" + (" (still improving)" if 10 * at > 9 * length else "")
         for at, length in zip(best, rounds, strict=True)
@@ -241,7 +242,7 @@ def best_rounds(best: Sequence[int], rounds: Sequence[int]) -> str:
 
 
 def half_and_end(runs: Sequence[dict[str, Any]]) -> str:
-    """A score of "rounds" [(round, score), ...] at half time and after the last round, each a `spread` over runs."""
+    """The score in "rounds" [(round, score), ...] at half time and after the last round, each a `spread` over runs."""
     scores = [[score for _, score in run["rounds"]] for run in runs]
     return f"{spread([each[(len(each) - 1) // 2] for each in scores])}, {spread([each[-1] for each in scores])}"
 
@@ -263,7 +264,7 @@ def _processors(numbers: object) -> set[str]:
 def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds: Sequence[int]) -> None:
     """Write benchmarks/results/<study>.md (`text`, command, seeds, machine, date) and <study>.json.
 
-    The same seeds have other bits on other processors: the page names all that its runs name.
+    The same seeds give other bits on other processors, so the page names all processors of its runs.
     """
     here = machine()
     source = f"`{command}`, seeds {', '.join(map(str, seeds))};\n{here['cpu']}, {here['cores']} cores, "

@@ -1,4 +1,4 @@
-"""Staleness: how much should an update count that started from an old model, with few and with many clients at work?
+"""Staleness: how much should an update from an old model count, with few and with many clients training at a time?
 
 python sweeps/devices_staleness.py
 """

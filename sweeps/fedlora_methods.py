@@ -3,7 +3,7 @@
 python sweeps/fedlora_methods.py
 
 benchmarks/studies/fedlora.py has the rows with a memory and those with clients that join later: its runs start from
-the model of another run, and its central rows have rates of their own, chosen on dev. Here central training has the
+the model of another run, and its central rows have their own rates, chosen on dev. Here central training has the
 federation's constant rate, although its one client takes as many steps a round as all clients together.
 """
 

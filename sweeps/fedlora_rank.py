@@ -3,7 +3,7 @@
     python sweeps/fedlora_rank.py
     python sweeps/fedlora_rank.py algorithm.averaging=product
 
-With one alpha for all ranks, a larger rank would have a smaller scale alpha / r. Runs go on to patience: 5 to 20
+With one alpha for all ranks, a larger rank would have a smaller scale alpha / r. Runs train to patience: 5 to 20
 minutes each on two cores. The figure has a line for each rate; the lowest point at a rank is its best.
 benchmarks/studies/fedlora_long.py chooses the rate of a rank by dev, and compares ranks at equal bytes.
 """

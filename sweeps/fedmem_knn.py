@@ -2,7 +2,7 @@
 
 python sweeps/fedmem_knn.py
 
-Each trial retrieves neighbours once for the largest k, and scores all 135 settings from them. The memory belongs to the
+Each trial retrieves neighbours once for the largest k, and scores all 135 settings on them. The memory comes from the
 server's seed model; `model.init=RUN/model/model.pt algorithm.pretrain.steps=0` takes the model of another run.
 """
 

@@ -3,15 +3,14 @@
     python sweeps/fedmlac_dirichlet.py
 
 Embedded sound events stand in for UrbanSound8K, the corpus on which the paper varies alpha. The paper's other tables
-have the third of its four alphas, whose values the text has lost: 0.1, 0.3, 0.5 and 1 are ours. On UrbanSound8K, an
-alpha at a time and with the paper's settings:
+use the third of its four alphas, whose values its text lacks: 0.1, 0.3, 0.5 and 1 are ours. On UrbanSound8K, one alpha
+at a time and with the paper's settings:
 
     python sweeps/fedmlac_methods.py data.corpus=urbansound8k data.root=/corpora "data.options={test_folds: [3]}" \
         "data.clients={by: dirichlet, count: 50, alpha: 0.1, min_utterances: 5}" task.window=1 rounds=5000 \
         "algorithm.client={lr: 0.01, batch: 16, epochs: 1, clip: null}" evaluation.every=50 evaluation.personal_every=50
 
-Scores are those of `fedmlac_methods.py`; the paper's is macro-F1. Three seeds, of the corpus and of the
-training.
+Scores are those of `fedmlac_methods.py`; the paper's is macro-F1. Three seeds, of the corpus and of the training.
 """
 
 import sys

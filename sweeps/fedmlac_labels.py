@@ -3,7 +3,7 @@
     python sweeps/fedmlac_labels.py
     python sweeps/fedmlac_labels.py data.corruption.sparsity=0.7
 
-In the second command every client confuses few labels, other ones than the next client.
+In the second command each client confuses only a few labels, different from those of the next client.
 """
 
 import sys

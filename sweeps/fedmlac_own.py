@@ -2,8 +2,8 @@
 
     python sweeps/fedmlac_own.py
 
-A client is a speaker, or has skewed classes (Dirichlet, alpha 0.1 to 1). It keeps a quarter of its utterances back. All
-clients have one learning rate, but for FedOpt's. personal/own/accuracy is the mean over the clients: of personal models
+A client is a speaker, or has skewed classes (Dirichlet, alpha 0.1 to 1). It holds out a quarter of its utterances. All
+methods but FedOpt use one learning rate. personal/own/accuracy is the mean over the clients: of personal models
 (FedMLAC, isolated, Ditto), or of the global model after a client's training (the others). Three seeds, of the corpus
 and of the training.
 """

@@ -1,7 +1,7 @@
-"""FedNST, figure 2: true transcripts of some clients, or of some utterances of each; alpha = 0 and 0.3.
+"""FedNST, figure 2: true transcripts for some clients, or for some utterances of each; alpha = 0 and 0.3.
 
     python sweeps/fednst_labelled_share.py
-    python sweeps/fednst_labelled_share.py rounds=100 algorithm.server_scheduled=true   # to where dev levels off
+    python sweeps/fednst_labelled_share.py rounds=100 algorithm.server_scheduled=true   # until dev levels off
 
 Three seeds, of the corpus and of the training.
 """

@@ -6,7 +6,7 @@
     SL       central, true transcripts for all speech       SFL     federated, true transcripts on the clients
     NST      central, pseudo-labels for the clients' speech FedNST  federated, pseudo-labels on the clients
 
-Three seeds, of the corpus and of the training. WER is compared with the language model, as in the paper.
+Three seeds, of the corpus and of the training. The compared WER is that with the language model, as in the paper.
 """
 
 import sys

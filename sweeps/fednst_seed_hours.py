@@ -1,13 +1,13 @@
-"""FedNST, table 3: less labelled speech on the server, thus a worse seed model and worse labels; the same clients.
+"""FedNST, table 3: less labelled speech on the server, hence a worse seed model and worse labels; the same clients.
 
     python sweeps/fednst_seed_hours.py
-    python sweeps/fednst_seed_hours.py rounds=100 algorithm.server_scheduled=true   # to where dev levels off
+    python sweeps/fednst_seed_hours.py rounds=100 algorithm.server_scheduled=true   # until dev levels off
 
 Tokens and language model are the same in all trials, as in the paper: they learn from the transcripts of all labelled
-speakers, which come first, into runs/fednst_seed_hours.txt.
+speakers, which the sweep writes first, into runs/fednst_seed_hours.txt.
 A labelled speaker has 25 utterances: 10, 20, 30 and 40 speakers are a quarter to all of the embedded corpus' labelled
 speech, as the paper's 120 to 480 hours are of LibriSpeech's half. Three training seeds on one corpus: the text of one
-corpus holds sentences that the test of another keeps unseen.
+corpus contains sentences that must stay unseen in the test of another.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """FedNST, section 4: the server's optimiser: plain averaging (FedAvg), momentum (FedAvgM) or Adam (FedAdam).
 
     python sweeps/fednst_server_optimizer.py
-    python sweeps/fednst_server_optimizer.py rounds=100 algorithm.server_scheduled=true   # to where dev levels off
+    python sweeps/fednst_server_optimizer.py rounds=100 algorithm.server_scheduled=true   # until dev levels off
 
 The paper saw little difference, and took plain averaging, the cheapest. Three seeds, of the corpus and of the training.
 """

@@ -1,11 +1,11 @@
 """FedSTAR, table 4 and figure 4: the share of labels, and the number of clients.
 
     python sweeps/fedstar_labels.py
-    python sweeps/fedstar_labels.py rounds=20   # a look: too short to compare
+    python sweeps/fedstar_labels.py rounds=20   # a quick look, too short to compare
 
 The supervised federation has the same labels and ignores unlabelled clips; a round of FedSTAR takes up to ten times as
-many steps. With beta = 0 it takes as many without pseudo-labels. 100 rounds as in the paper. All labels (L = 100 %)
-beside the central model are table 3: python -m benchmarks.studies.fedstar_supervised.
+many steps. With beta = 0 it takes as many without pseudo-labels. 100 rounds as in the paper. Table 3 compares all
+labels (L = 100 %) with the central model: python -m benchmarks.studies.fedstar_supervised.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
     python sweeps/fedstar_pretraining.py
 
-The pre-training comes first, into runs/pretrained; one that is there already is finished and used. Another one:
+The sweep pre-trains first, into runs/pretrained; it finishes and uses a pre-training that is there. For another one:
 fedray pretrain configs/fedstar/pretraining_fsd50k.yaml --out runs/pretrained.
 With all labels a batch has 32 clips; with fewer it has up to 32 labelled and 32 unlabelled ones.
 """

@@ -2,8 +2,8 @@
 
     python sweeps/fedstar_unlabelled.py
 
-From random and from pre-trained weights. The pre-training comes first, into runs/pretrained; one that is there already
-is finished and used. 100 rounds as in the paper.
+From random and from pre-trained weights. The sweep pre-trains first, into runs/pretrained; it finishes and uses a
+pre-training that is there. 100 rounds as in the paper.
 """
 
 import sys

@@ -4,7 +4,7 @@
     python sweeps/gao_rates.py rounds=80
 
 The rate of configs/gao/embedded.yaml was chosen on dev for weights by examples, which give most to the clients with
-most steps, and so the longest updates. Here each weighting is compared at its own best rate. One speaker a client,
+the most steps, and so the longest updates. Here each weighting is compared at its best rate. One speaker per client,
 without fine-tuning on the server, 300 speakers in test.
 """
 

@@ -1,4 +1,4 @@
-"""What privacy costs: WER of FedAvg under epsilon 1 to 8 and without privacy, as if of a million clients.
+"""What privacy costs: WER of FedAvg under epsilon 1 to 8 and without privacy, as if drawn from a million clients.
 
 python sweeps/privacy_epsilon.py
 

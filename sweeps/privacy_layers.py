@@ -1,4 +1,4 @@
-"""What bounds by layers give: WER of FedAvg with one bound and with a bound a layer, with SGD and LAMB on the server.
+"""What bounds by layer gain: WER of FedAvg with one bound and with a bound per layer, with SGD and LAMB on the server.
 
 python sweeps/privacy_layers.py
 

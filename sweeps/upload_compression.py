@@ -1,4 +1,4 @@
-"""What fewer bytes up cost FedNST: WER of each code of the clients' updates, with and without error feedback.
+"""What smaller uploads cost FedNST: WER of each code of the clients' updates, with and without error feedback.
 
 python sweeps/upload_compression.py
 """

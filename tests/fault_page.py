@@ -18,21 +18,21 @@ PREPARATIONS = r"(Looking for audio|features|training the seed model): |starting
 
 POWER = """## Power
 
-When the power goes, a disk loses what it was not told to keep: what a file holds, or its name. fedray tells it (fsync;
-on Linux syncfs, one call for many files):
+When the power fails, a disk loses whatever it was not told to keep: the content of a file, or its name. fedray forces
+these to disk (fsync; on Linux syncfs, one call for many files):
 
-- a client's states when its lane ends, before the lane counts;
+- the states of a lane's clients when the lane ends, before the lane counts;
 - a checkpoint, and the rows of its rounds, before the checkpoint gets its name; then the name, before an older
   checkpoint or an older client state is removed;
-- any other file, and an entry of a cache, before it gets its name.
+- any other file, and a cache entry, before it gets its name.
 
 So a round that fedray has reported with its checkpoint survives, and `fedray resume` goes on from it to the same bits.
-TensorBoard's events of the last rounds may be missing. The promise holds for disks that keep what they say they keep;
-an object store keeps what it has accepted. `tests/power` logs every call that changes a run's folder, and checks what
-the worst disk would hold after each of them. A client's state costs 0.15 ms, a checkpoint 5 to 10 ms (ext4 on an SSD).
+TensorBoard's events of the last rounds may be missing. This holds for disks that keep what they have acknowledged; an
+object store keeps what it has accepted. `tests/power` logs every call that changes a run's folder, and checks what the
+worst disk would hold after each of them. A client's state costs 0.15 ms, a checkpoint 5 to 10 ms (ext4 on an SSD).
 
-`python -m tests.full_disk` lets each of these calls fail, with a full and with a broken disk: the run ends with words,
-or goes on, and resumes to the same bits ([377 of 377](../../benchmarks/results/full_disk.md)).
+`python -m tests.full_disk` makes each of these calls fail, with a full and with a broken disk: the run ends with an
+error message, or goes on, and resumes to the same bits ([377 of 377](../../benchmarks/results/full_disk.md)).
 """
 
 

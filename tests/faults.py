@@ -44,7 +44,9 @@ def dead_actor(page: Page) -> None:
 
 
 def hung_actor(page: Page) -> None:
-    page.add("In round 3 the process that trains client s02 stops (SIGSTOP) and does not go on. Times are set short.")
+    page.add(
+        "In round 3 the process that trains client s02 stops (SIGSTOP) and does not resume. Time limits are short here."
+    )
     short = "engine.hang_warning_s=1 engine.deadline.factor=5 engine.deadline.floor_s=5"
     page.shell("echo hang-once s02 3 > trouble", f"fedray run tones.yaml {short} --out hung")
     page.left("hung")
@@ -52,14 +54,14 @@ def hung_actor(page: Page) -> None:
 
 
 def no_memory(page: Page) -> None:
-    page.add("In round 2 client s02 finds no memory, once (`MemoryError`; errors of torch and CUDA count alike).")
+    page.add("In round 2 client s02 runs out of memory once (`MemoryError`; torch's and CUDA's errors count as well).")
     page.shell("echo memory-once s02 2 > trouble", "fedray run tones.yaml --out memory")
     page.left("memory")
     page.same("The run ended with the bits of the straight run.", "memory")
 
 
 def no_start(page: Page) -> None:
-    page.add("A file that every actor opens at its start is missing.")
+    page.add("A file that every actor opens when it starts is missing.")
     page.shell("echo start actor 0 > trouble", "fedray run tones.yaml --out no-start", status=1)
     page.left("no-start")
     page.shell("rm trouble", "fedray resume no-start")
@@ -78,11 +80,11 @@ def lost_node(page: Page) -> None:
         page.shell("echo slow all 0 > trouble", "fedray run tones.yaml engine.cpus_per_client=1 --out node")
         assert sum(node["Alive"] for node in ray.nodes()) == 1, "no node was lost"
     page.left("node")
-    page.same("One actor trained the rest: the bits of the straight run.", "node")
+    page.same("One actor trained the rest, with the bits of the straight run.", "node")
 
 
 def killer(page: Page) -> None:
-    page.add("Client s02 kills its actor in round 2 at each attempt; after the second it leaves the round.")
+    page.add("Client s02 kills its actor in round 2 at each attempt. After the second it is left out of the round.")
     page.shell("echo die s02 2 > trouble", "fedray run tones.yaml --out killer")
     page.left("killer")
 
@@ -91,7 +93,12 @@ def not_finite(page: Page) -> None:
     page.add("Client s02 sends a NaN in round 2, client s04 an infinite number in round 3.")
     page.shell("printf 'nan s02 2\\ninf s04 3\\n' > trouble", "fedray run tones.yaml --out numbers")
     page.left("numbers")
-    page.same("After round 2 the bits are those of the run above, in which s02 left round 2.", "numbers", "killer", 2)
+    page.same(
+        "After round 2 the bits are those of the run above, in which s02 was left out of round 2.",
+        "numbers",
+        "killer",
+        2,
+    )
 
 
 def empty_client(page: Page) -> None:
@@ -102,7 +109,7 @@ def empty_client(page: Page) -> None:
         "fedray run tones.yaml data.root=emptied --out empty",
         status=2,
     )
-    page.add("Nothing is on disk yet. To run without the client:")
+    page.add("Nothing has been written yet. To run without the client:")
     page.shell("fedray run tones.yaml data.root=emptied data.skip_broken=true --out empty")
     page.left("empty", "broken.tsv")
     cohorts, clients = (
@@ -155,13 +162,13 @@ def second_run(page: Page) -> None:
 
 
 def cut_short(page: Page) -> None:
-    page.add("The newest checkpoint of a finished run lost its end; the run is resumed.")
+    page.add("The newest checkpoint of a finished run is truncated; the run is resumed.")
     page.shell(
         "cp -r straight cut", "truncate -s 1000 cut/checkpoints/round_000003/server.pt", "fedray resume cut", status=2
     )
     page.left("cut")
     page.shell("rm -r cut/checkpoints/round_000003", "fedray resume cut")
-    page.same("Round 3 was played again, to the bits of the straight run.", "cut")
+    page.same("Round 3 ran again, with the bits of the straight run.", "cut")
 
 
 FAULTS: dict[str, tuple[Callable[[Page], None], str, str]] = {
@@ -173,8 +180,8 @@ FAULTS: dict[str, tuple[Callable[[Page], None], str, str]] = {
         "ends the run at once and states the reason",
         "`fedray resume`: the same bits",
     ),
-    "A lost node": (lost_node, "the other nodes take its lanes", "the same bits"),
-    "A client that kills its actor twice": (killer, "leaves the round, counted and named", "the run continues"),
+    "A lost node": (lost_node, "other nodes take over its lanes", "the same bits"),
+    "A client that kills its actor twice": (killer, "is left out of the round, counted and named", "the run continues"),
     "Updates with NaN or Inf": (not_finite, "never reach the mean; counted and named", "the run continues"),
     "An empty client": (empty_client, "is refused, or left out and named", "`data.skip_broken=true`"),
     "More failures than allowed": (too_many, "end the run; all are named", "`fedray resume`: the same bits"),
@@ -238,7 +245,7 @@ def introduction(seconds: float) -> str:
     versions = f"Python {platform.python_version()}, Ray {ray.__version__}, torch {torch.__version__}"
     return f"""# Faults
 
-For each fault: the messages, the files left on disk, and how to resume. All were provoked on real runs through the
+For each fault: the messages, the files left on disk, and how to resume. All were provoked in real runs, from the
 command line. `make faults` writes this page and compares the bits ({time.strftime("%Y-%m-%d")}, {seconds:.0f} s on
 {os.cpu_count()} cores, {versions}).
 
@@ -248,9 +255,9 @@ command line. `make faults` writes this page and compares the bits ({time.strfti
 
 The runs are FedNST with three rounds and five clients, all of them in every round; one may fail
 ([tests/faults.py](../../tests/faults.py)). A file `trouble` names the fault to provoke
-([tests/faulty.py](../../tests/faulty.py)). Nothing happens to the *straight* run. *The same bits* are those of
-parameters, client states and all rows of metrics.jsonl except times. Output is shown with shorter paths, without the
-messages before the first round.
+([tests/faulty.py](../../tests/faulty.py)). The *straight* run has no fault. *The same bits*: equal
+parameters, client states and rows of metrics.jsonl, except for times. Output is shown with shortened paths and without
+the messages before the first round.
 
 """
 

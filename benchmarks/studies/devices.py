@@ -2,13 +2,13 @@
 
     python -m benchmarks.studies.devices [--only modes oort dialect] [--seeds 0 1 2] [--draws 0 1]
 
-`modes`: rounds of six clients; rounds of eight chosen, of whom the six fastest count; FedBuff with eight at work and a
-step at every three arrivals, twice as many steps, each with half of the server's utterances. The seconds of a phone are
-log-normal with sigma = 1. The target is the best dev WER of the synchronous run of the same seed, plus half a point.
-A draw gives other phones to the clients; synchronous rounds train the same model whatever the phones, so that their
-hours at another draw follow from the trips alone. `oort`: Oort's selection against uniform. `dialect`:
-slow phones speak one dialect; who loses. Writes benchmarks/results/devices_<part>.md and .json. The same command
-resumes; finished runs are kept.
+`modes`: rounds of six clients; rounds with eight chosen clients, of whom the six fastest count; FedBuff with eight
+clients training at a time and a step at every third arrival: twice as many steps, each with half of the server's
+utterances. The seconds of a phone are log-normal with sigma = 1. The target is the best dev WER of the synchronous run
+of the same seed, plus half a point. Another draw gives the clients other phones. Synchronous rounds train the same
+model whatever the phones, so their hours at another draw follow from the trips alone. `oort`: Oort's selection against
+uniform. `dialect`: slow phones speak one dialect; the page shows who loses. Writes benchmarks/results/devices_<part>.md
+and .json. The same command resumes; finished runs are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedray.core.devices.table import jain
 from fedray.experiment.devices import build_devices
 from fedray.runs.folder import RunFolder
 
-ABOVE = 0.5  # points of dev WER above the best of the synchronous run: the target
+ABOVE = 0.5  # the target: points of dev WER above the best of the synchronous run
 PHONES = "{seconds: 0.6, down: 20e6, up: 5e6, latency: 2, watts: 3, radio: 1}"
 DEVICES = f"devices={{kind: classes, classes: {{phone: {PHONES}}}, spread: 1.0}}"
 SYNCHRONOUS = "rounds"
@@ -45,7 +45,7 @@ SLOW = "en-gb-scotland"  # the dialect of slow phones
 
 
 def play(name: str, config: str, overrides: Sequence[str], seed: int, draw: int, runs: Path) -> Path:
-    """The folder of a run of a configuration, which is started, resumed or there already."""
+    """The folder of a run of a configuration; starts or resumes the run unless it is finished."""
     out = runs / f"seed-{seed}" / f"draw-{draw}" / study.folder_name(name)
     print(f"seed {seed}, draw {draw}, {name}: {out}", flush=True)
     study.run(config, [f"seed={seed}", f"data.seed={seed}", *BASE, *overrides, f"devices.draw={draw}"], out)
@@ -53,12 +53,12 @@ def play(name: str, config: str, overrides: Sequence[str], seed: int, draw: int,
 
 
 def curve(out: Path) -> list[tuple[float, float]]:
-    """(virtual hours, dev WER) after each round that is scored."""
+    """(virtual hours, dev WER) after each scored round."""
     return [(row["virtual/hours"], row["dev/wer"]) for row in study.rounds(out) if row.get("dev/wer") is not None]
 
 
 def at_draw(out: Path, draw: int) -> tuple[list[tuple[float, float]], float]:
-    """The curve and the energy (Wh) of a synchronous run, had its clients the phones of another draw.
+    """The curve and the energy (Wh) of a synchronous run if its clients had the phones of another draw.
 
     A round lasts as long as its longest trip.
     """
@@ -93,7 +93,7 @@ def fairness(out: Path) -> float:
 
 
 def numbers(out: Path, points: Sequence[tuple[float, float]], target: float) -> dict[str, Any]:
-    """What a run reaches and spends."""
+    """The scores that a run reaches and what it spends."""
     results = RunFolder(out).read_json("results.json")
     stale = [row["virtual/staleness"] for row in study.rounds(out) if row.get("virtual/staleness") is not None]
     return {

@@ -6,13 +6,13 @@
 Each method trains a model; then every client decodes with the model alone and with its memory. P-S2T is the server's
 seed model. C-S2T trains on all clients' speech in one place, with all weights or with adapters; FedAvg and FedLoRA
 train on the clients. `attention` is the dialects with a decoder, `large` the dialects with nine times the parameters,
-`translation` the dialects translated into Chinese. Both C-S2T have learning rates of their own, the best of three on
-dev by greedy search, and a cosine. Six clients of new domains join the domains' models after training, and three of
-new dialects those of translation. Each seed draws new dialects and domains; each split of the digits has three of the
-six speakers as clients. Digits and speechocean need FEDRAY_SPEECH. The pages are
-benchmarks/results/fedlora_<corpus>.md, with plain means over clients and pooled scores. The same command resumes;
-finished runs are kept, and where their folders are gone, the numbers of the page before. P-S2T is always among the
-methods of --arms.
+`translation` the dialects translated into Chinese. Both C-S2T have their own learning rates, the best of three on dev
+by greedy search, with cosine decay. After training, six clients of new domains join the models of `domains`, and three
+of new dialects those of `translation`. Each seed draws new dialects and domains; each split of the digits has three of
+the six speakers as clients. Digits and speechocean need FEDRAY_SPEECH. The pages are
+benchmarks/results/fedlora_<corpus>.md, with plain means over clients and pooled scores. The same command resumes the
+study: it keeps finished runs, and takes runs whose folders are gone from the earlier page. --arms always includes
+P-S2T.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ METHODS: dict[str, tuple[bool, list[str]] | None] = {  # whether the whole model
 
 @dataclass(frozen=True)
 class Corpus:
-    """Configurations of FedLoRA and of FedMem for a corpus, and what differs from the others."""
+    """The configurations of FedLoRA and FedMem for a corpus, and how it differs from other corpora."""
 
     trained: str
     decoded: tuple[str, ...]
     speech: str | None = None  # the folder of real speech
-    rate: str = "1e-3"  # of all weights; that of adapters is in the configuration
-    score: str = "wer"  # of personal.tsv
+    rate: str = "1e-3"  # for all weights; that for adapters is in the configuration
+    score: str = "wer"  # in personal.tsv
 
 
 CORPORA = {
@@ -70,14 +70,14 @@ CORPORA = {
     "digits": Corpus("digits", ("digits",), "fsdd"),
     "speechocean": Corpus("speechocean", ("speechocean",), "speechocean-mini"),
 }
-# A client with all data takes as many steps a round as all clients together. Its rate is another, and falls: the best
-# on dev of these parts of FedAvg's or FedLoRA's.
+# A client with all data takes as many steps a round as all clients together. Its rate falls, and is the best
+# on dev of these parts of FedAvg's or FedLoRA's rate.
 CENTRAL_RATES = (0.25, 0.5, 1.0)
 DECAY = "algorithm.client.decay=cosine"
 
 
 def drawn(corpus: str, seed: int) -> list[str]:
-    """Overrides for a seed: it draws the data or, of the digits, names the server's speakers."""
+    """Overrides for a seed: it draws the data or, for digits, the server's speakers."""
     found, speech = [f"seed={seed}", f"data.seed={seed}"], CORPORA[corpus].speech
     if corpus == "digits":
         return found + of_split(seed)
@@ -95,7 +95,7 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
             # without adapters: FedAvg
             overrides = ["algorithm.lora.rank=0", f"algorithm.client.lr={chosen.rate}", *overrides]
         server = place.with_name(study.folder_name(SERVER))
-        if not (server / chosen.decoded[0] / "results.json").exists():  # the page before has it from another machine
+        if not (server / chosen.decoded[0] / "results.json").exists():  # the earlier page has it from another machine
             play(corpus, SERVER, seed, server)
         model = start_from(server / chosen.decoded[0])
         config, folder = f"configs/fedlora/{chosen.trained}.yaml", place / "training"
@@ -120,11 +120,11 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
         }
         sent = [
             tensor for name, tensor in state.items() if tensor.is_floating_point() and not name.endswith(".pe")
-        ]  # of positions
+        ]  # without tables of positions
         found |= {"parameters": sum(tensor.numel() for tensor in sent)}
         found |= {
             "tuned": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4
-        }  # the clients' report: 4 numbers
+        }  # without the 4 numbers of a client's report
     for config in chosen.decoded:
         predicted = "evaluation.personal_predictions=true"
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model, predicted], place / config)
@@ -144,7 +144,7 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
 
 
 def on_page(corpus: str) -> study.Found:
-    """The runs of the page before, but for those of an earlier version, which lack counts that the new page needs."""
+    """The runs of the earlier page, except those of an earlier version, which lack counts that the new page needs."""
     found: study.Found = study.page_before(f"fedlora_{corpus}").get("found", {})
     needed = set(CORPORA[corpus].decoded)
     whole = {
@@ -162,7 +162,7 @@ def start_from(run: Path) -> list[str]:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedlora")
-    parser.set_defaults(seeds=None)  # three, of digits all splits
+    parser.set_defaults(seeds=None)  # three; for digits, all splits
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
     study.choose_arms(parser)
     chosen = parser.parse_args()

@@ -1,14 +1,14 @@
-"""FedLoRA to patience: WER over rounds and over bytes beside FedAvg, adapters of rank 2 to 16, each at its own rate.
+"""FedLoRA against FedAvg to patience: WER over rounds and bytes, adapters of rank 2 to 16, each at its own rate.
 
     python -m benchmarks.studies.fedlora_long [--only dialects attention domains digits] [--seeds 0 1 2] [--arms FedAvg]
                                               [--rounds 200] [--actors 1] [--runs DIR]
 
-Scaling alpha is twice the rank, as in the paper. "With biases and norms" these are tuned whole beside the adapters.
+Scaling alpha is twice the rank, as in the paper. "With biases and norms" tunes these as a whole, besides the adapters.
 Seed 0 trains every method at three rates or more, until the best by dev has a lower and a higher neighbour. The other
-seeds train at the best. A run ends when dev has not improved for 20 rounds; scores are those of the best round by dev.
-Without a decoder test is decoded greedily, with one (`attention`) by beam search. Digits need FEDRAY_SPEECH. Writes
-benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes; finished runs are kept, and
-where their folders are gone, the numbers of the page before.
+seeds train at the best rate. A run ends when dev has not improved for 20 rounds; scores are those of the best round by
+dev. Models without a decoder decode test greedily, those with one (`attention`) by beam search. Digits need
+FEDRAY_SPEECH. Writes benchmarks/results/fedlora_long_<corpus>.md, .json and .png. The same command resumes the study:
+it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ METHODS = {WHOLE: ["algorithm.lora.rank=0"]} | {
     for also, tuned in (("", []), (" with biases and norms", ["algorithm.lora.whole=['bias$','[Nn]orm']"]))
     for rank in (2, 8, 16)
 }
-# Of the configuration's rate; without adapters, of that of `fedlora`'s study.
+# Factors on the configuration's rate; without adapters, on the rate in `fedlora`'s study.
 PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
-FIRST = slice(3, 6)  # of PARTS, before the neighbours of the best
+FIRST = slice(3, 6)  # of PARTS, tried before the neighbours of the best
 CHOOSES = 0  # the seed that chooses the rates
 PATIENCE = 20
 BUDGETS = (1, 2, 5, 10, 20, 50)  # rounds of FedAvg whose bytes are compared
@@ -60,7 +60,7 @@ def arms(corpus: str) -> dict[str, list[str]]:
 def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: int, place: Path) -> dict[str, Any]:
     """Errors by speaker of the server's model and of the best round, dev by round, and the bytes of rounds.
 
-    dev by round is decoded greedily; "dev of the best", by which rates are chosen, as test is.
+    "dev" by round is decoded greedily; "dev of the best", which chooses the rate, is decoded like test.
     """
     chosen = CORPORA[corpus]
     common = [*drawn(corpus, seed), f"evaluation.patience={PATIENCE}", *settings]
@@ -85,7 +85,7 @@ def play(corpus: str, overrides: Sequence[str], settings: Sequence[str], seed: i
 
 
 def by_method(found: study.Found) -> dict[str, list[str]]:
-    """Method -> its arms of the seed that chooses, the best by dev first."""
+    """Method -> its arms with the seed that chooses the rates, the best by dev first."""
     devs = {arm: run["dev of the best"] for arm, runs in found.items() for run in runs if run["seed"] == CHOOSES}
     named = {method: [arm for arm in devs if arm.startswith(f"{method}, ")] for method in METHODS}
     return {method: sorted(known, key=devs.__getitem__) for method, known in named.items() if known}
@@ -152,12 +152,12 @@ def scores(found: study.Found) -> str:
 
 
 def affords(run: Mapping[str, Any], budget: float) -> int:
-    """The whole rounds that a run can afford for so many MB."""
+    """The number of whole rounds that a run can afford with a budget in MB."""
     return max(0, int((budget - run["MB once"]) / run["MB a round"] + 1e-6))  # 50 rounds of 7.05 MB are not 49.99
 
 
 def equal_bytes(found: study.Found) -> str:
-    """Dev WER of each method's best model so far, after the bytes of some rounds of FedAvg, and the change from it."""
+    """Dev WER of each method's best model so far, at the bytes of some rounds of FedAvg, and the change from FedAvg."""
     chosen = at_best(found)
     whole = chosen[WHOLE]
     rows = []
@@ -233,7 +233,7 @@ def main() -> None:
 
 
 def played(corpus: str, chosen: argparse.Namespace) -> study.Found:
-    """With the seed that chooses each method's rates until dev's best has neighbours; with all the best rate."""
+    """The runs: seed CHOOSES at more rates until the best by dev has neighbours, then all seeds at the best."""
     overrides = arms(corpus)
     settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
 

@@ -1,4 +1,4 @@
-"""Tables of benchmarks.studies.fedlora: scores of each client, their plain mean, all of them together, and traffic."""
+"""Tables of benchmarks.studies.fedlora: scores of each client, their plain mean, the pooled score, and traffic."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedray.data.text.translation_scores import bleu_counts
 from fedray.report.bootstrap import Counts, change, rate
 from fedray.report.predictions import tokenisation
 
-COLUMNS = 12  # tables of more clients show the mean only
+COLUMNS = 12  # tables of more clients show only the mean
 PAIRS = (("P-S2T", "FedAvg"), ("P-S2T", "FedLoRA"), ("FedAvg", "FedLoRA"), ("C-S2T full", "C-S2T LoRA"))
-HOW = {"alone": "_alone", "memory": ""}  # the suffix of what is decoded without and with the memory
+HOW = {"alone": "_alone", "memory": ""}  # suffixes of columns decoded without and with the memory
 Found = Mapping[str, Sequence[dict[str, Any]]]  # method -> the results of each seed
 
 
 def counts_of(run: Path, score: str) -> dict[str, dict[str, Counts]]:
     """Client -> the counts of `score` on test by speaker, alone and with the memory.
 
-    Of wer words and errors, of bleu the parts of `ngram_scores`.
+    The counts are words and errors for wer, and the parts of `ngram_scores` for bleu.
     """
     texts = (run / "personal_predictions.tsv").read_text(encoding="utf-8").splitlines()
     rows = [row for row in csv.DictReader(texts, delimiter="\t", quoting=csv.QUOTE_NONE) if row["split"] == "test"]
@@ -92,7 +92,7 @@ def table(found: Found, config: str, error: bool) -> str:
 
 
 def differences(found: Found, config: str) -> str:
-    """Changes with intervals: a client of a seed is a run of the bootstrap, whose speakers are its units."""
+    """Changes with intervals: each client of a seed is a run of the bootstrap, with speakers as units."""
 
     def of(runs: Sequence[dict[str, Any]], how: str) -> list[Counts]:
         parts = [one["counts"][config] for one in runs]

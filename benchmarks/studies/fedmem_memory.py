@@ -1,12 +1,12 @@
-"""FedMem's memory: decoding speed, word error rate by lists searched, a million keys, and 135 settings beside one.
+"""FedMem's memory: decoding speed, word error rate by lists searched, a million keys, and 135 settings against one.
 
     python -m benchmarks.studies.fedmem_memory [--keys 1000000]
 
 Runs in this process on one thread. Decoding with and without memory is timed in turns, 16 utterances a batch, on the
 embedded dialects: greedy CTC with frames as keys, and SpeechBrain's beam search with decoder states as keys. Each of
 the four clients decodes utterances of its own test at the k, lambda and T that it chose on its dev. WER is the mean
-over the four test sets; by lists at one setting. Seed models come from the cache or are trained first. The million keys
-are drawn around a thousand centres.
+over the four test sets; WER by lists is at one setting. Seed models come from the cache or are trained first. The
+million keys are drawn around a thousand centres.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fedray.training.knn.selection import setting_costs
 
 BATCH, REPEATS = 16, 9
 UTTERANCES = 48  # of each client
-LOUD, PROBES = Retrieval(8, 0.6, 10.0), (4, 8, 16, 32)  # enough weight that mistakes show; numbers of lists searched
+LOUD, PROBES = Retrieval(8, 0.6, 10.0), (4, 8, 16, 32)  # a weight at which mistakes show; numbers of lists searched
 GRID = [
     Retrieval(k, share / 10, t) for k in (4, 8, 16) for share in range(1, 10) for t in (10.0, 20.0, 50.0, 100.0, 200.0)
 ]
@@ -113,7 +113,7 @@ def build(task: Any, params: Vector, data: Any, settings: MemorySettings) -> dic
 def by_lists(task: Any, received: Received, data: Any, memories: dict[str, Memory], search: Search) -> dict[str, float]:
     """WER in percent, mean over the clients: without memory, with exact search, and by number of lists searched.
 
-    Leaves the memories at the last number.
+    Leaves the memories at the last number of lists.
     """
     found: dict[str, list[float]] = {}
     for name, listed in memories.items():

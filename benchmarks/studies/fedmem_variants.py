@@ -4,11 +4,11 @@
                                                  [--runs DIR]
 
 The four embedded dialects with the server's model, in this process on one thread. Each client builds its memory and
-chooses k, lambda, T and the radius on its dev; WER is that of all clients' test sets together, at the chosen settings,
-beside it the plain mean over the clients. Speed is the CPU time of decoding one client's test with its memory at the
-settings that it chose, and without, by turns. A seed draws new dialects. States are keys in a beam search by decoder
-and CTC, or by the decoder alone. Writes benchmarks/results/fedmem_variants_<way>.md and .json. The same command
-resumes; finished arms are kept, and where their folders are gone, the numbers of the page before.
+chooses k, lambda, T and the radius on its dev; WER is that of all clients' test sets together, at the chosen settings;
+next to it is the plain mean over the clients. Speed is the CPU time of decoding one client's test in turns with its
+memory, at the settings that it chose, and without. A seed draws new dialects. States are keys in a beam search by
+decoder and CTC, or by the decoder alone. Writes benchmarks/results/fedmem_variants_<way>.md and .json. The same command
+resumes; finished arms are kept, and arms whose folders are gone are taken from the earlier page.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ KEYS = {
     "states_alone": "decoder states as keys, beam search by the decoder alone",
 }
 TIMED = {"frames": 160, "states": 24, "states_alone": 24}  # utterances
-RADII = [3.0, 10.0, 30.0, 100.0, 300.0, 1e9]  # the last: the same lambda at any distance
+RADII = [3.0, 10.0, 30.0, 100.0, 300.0, 1e9]  # the last one: the same lambda at any distance
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs from the paper's memory."""
+    """The differences from the paper's memory."""
 
     memory: Mapping[str, Any] = field(default_factory=dict)
     radii: tuple[float | None, ...] = (None,)
@@ -106,7 +106,7 @@ class Federation:
         self.grid = self.algorithm.settings.retrievals()
 
     def play(self, variant: Variant, utterances: int) -> dict[str, Any]:
-        """Pairs, the chosen settings and errors by speaker of each client; speed of the first one."""
+        """Pairs, chosen settings and errors by speaker of each client; speed for the first client."""
         found: dict[str, Any] = {"pairs": [], "chosen": []}
         counts: dict[str, tuple[int, ...]] = {}
         settings = replace(self.algorithm.settings.memory, **variant.memory)
@@ -210,12 +210,12 @@ def main() -> None:
 
 
 def arms_of(way: str) -> list[str]:
-    """No memory, and each variant of it. The settings of frames are chosen by the search itself, always."""
+    """No memory, and each variant of it. For frames the search itself always chooses the settings."""
     return [NONE, *(name for name, variant in VARIANTS.items() if way != "frames" or not variant.searched)]
 
 
 def play(way: str, arm: str, seed: int) -> dict[str, Any]:
-    """The errors of an arm; of a memory also its pairs, its settings and its speed."""
+    """The errors of an arm; with a memory also its pairs, its settings and its speed."""
     here = federation(way, seed)
     return {"seed": seed, **(here.alone() if arm == NONE else here.play(VARIANTS[arm], TIMED[way]))}
 
@@ -226,7 +226,7 @@ def federation(way: str, seed: int) -> Federation:
 
 
 def kept(place: Path, way: str, arm: str, seed: int) -> dict[str, Any]:
-    """What `play` finds, from its file in the folder `place` if it is there. Ends the program if settings differ."""
+    """The result of `play`, from its file in the folder `place` if it is there. Ends the program if settings differ."""
     file = place / "found.json"
     settings = {"config": plain(loaded(WAYS[way], seed)[0]), "variant": repr(VARIANTS.get(arm)), "timed": TIMED[way]}
     if file.exists():

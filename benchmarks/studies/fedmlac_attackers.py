@@ -3,9 +3,9 @@
     python -m benchmarks.studies.fedmlac_attackers [--shares 0.3] [--only "LPA, 10 %"] [--seeds 0 1 2] [--rounds 60]
                                                    [--actors 1] [--runs DIR]
 
-A share of the clients has no right label. In `each its own confusion` a client puts one or two wrong words in place of
-a true one, other ones than the next client. In `one confusion for all` every attacker puts the same word in its place.
-Rules are compared by the plug-in, the model that they aggregate, on new speakers in the best round by dev. Writes
+A share of the clients has only wrong labels. In `each its own confusion` a client replaces a true word with one or two
+wrong ones, different from those of the next client. In `one confusion for all` every attacker replaces it with the same
+word. Rules are compared by the plug-in, the model that they aggregate, on new speakers in the best round by dev. Writes
 benchmarks/results/fedmlac_attackers.md and .json. The same command resumes; finished runs are kept.
 """
 

@@ -1,4 +1,4 @@
-"""FedMLAC on embedded keywords beside FedAvg, FedProx and FedOpt: clean, noise, wrong labels, ablations; three seeds.
+"""FedMLAC against FedAvg, FedProx and FedOpt on embedded keywords: clean, noise, wrong labels, ablations; three seeds.
 
     python -m benchmarks.studies.fedmlac_keywords [--seeds 0 1 2] [--runs runs/study-fedmlac]
                                                   [--only clean noise labels ablation ...]
@@ -30,7 +30,7 @@ Arm = tuple[str, list[str]]  # configuration, overrides
 
 
 def arms() -> dict[str, dict[str, Arm]]:
-    """Part -> arm -> what is run."""
+    """Part -> arm -> configuration and overrides."""
     methods: dict[str, Arm] = {name: (file, []) for name, file in METHODS.items()}
     some = ["data.corruption={label_errors: 1.0, clients: 0.3}"]
     worse = {"noise": "data.corruption.snr_db=10", "labels": "data.corruption.label_errors=0.5"}
@@ -44,7 +44,7 @@ def arms() -> dict[str, dict[str, Arm]]:
             "w/o LPA": ("ablations/without_lpa", []),
             "w/o LPA, 50 % wrong labels": ("ablations/without_lpa", [worse["labels"]]),
         },
-        "some-clients": {  # 30 % of them have wrong labels only
+        "some-clients": {  # 30 % of the clients have only wrong labels
             "FedMLAC": ("embedded", some),
             "w/o LPA": ("ablations/without_lpa", some),
         },
@@ -62,7 +62,7 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
 
 
 def table(found: dict[str, dict[str, list[dict[str, Any]]]], part: str) -> str:
-    """Accuracy in percent; a drop is a difference to the same seed without noise or wrong labels."""
+    """Accuracy in percent; a drop is the difference from the same seed without noise or wrong labels."""
     rows = []
     for arm, results in found[part].items():
         personal = [one["personal"]["test/accuracy"] for one in results]

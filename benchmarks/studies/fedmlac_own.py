@@ -1,14 +1,14 @@
-"""FedMLAC's personal models where they belong: on what each client holds out, beside the common test of new speakers.
+"""FedMLAC's personal models scored on what each client holds out, and on the common test of new speakers.
 
     python -m benchmarks.studies.fedmlac_own [--seeds 0 1 2] [--rounds 100] [--clips 40] [--actors 1] [--runs DIR]
                                              [--clients speakers "Dirichlet 0.1"] [--arms FedAvg FedMLAC]
 
-A client is a speaker, or has skewed classes (Dirichlet). It keeps a quarter of its clips back. All clients have one
+A client is a speaker, or has skewed classes (Dirichlet). It holds out a quarter of its clips. All clients have one
 learning rate. FedAvg's personal score is that of the global model after the client's training; FedMLAC's plug-in is
-scored after it too, alone and together with the personal model. Writes
-benchmarks/results/fedmlac_own.md and .json; a choice of rounds, clips and clients is part of the name
-(fedmlac_own_400_speakers, fedmlac_own_300-clips). The same command resumes; finished runs are kept, and where their
-folders are gone, the numbers of the page before. Methods and seeds that were not chosen stay on the page.
+scored after it too, alone and together with the personal model. Writes benchmarks/results/fedmlac_own.md and .json;
+other rounds, clips or clients become part of the name (fedmlac_own_400_speakers, fedmlac_own_300-clips). The same
+command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page. Methods
+and seeds that were not chosen stay on the page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLIENTS = {"speakers": "{by: speaker}"} | {
     for alpha in (0.1, 0.3, 0.5, 1.0)
 }
 ROUNDS, CLIPS = 100, 40
-WHOLE = 100_000  # the parts of a client's accuracy in its count
+WHOLE = 100_000  # the items of a client's count; its accuracy says how many are right
 REFERENCE, OWN, COMMON = "FedAvg", "own", "test"
 ALSO = {"plugin": "plug-in, own clips", "both": "both, own clips"}  # scored for methods with a plug-in
 TWO_MODELS = ("isolated", "FedMLAC")
@@ -64,7 +64,7 @@ def play(clients: str, method: str, seed: int, place: Path, chosen: argparse.Nam
 
 
 def packed(scores: Mapping[str, float]) -> str:
-    """The clients' accuracies in percent as counts, in which every client weighs the same."""
+    """The clients' accuracies in percent as counts, in which all clients have equal weight."""
     return study.packed({client: (WHOLE, round(WHOLE * score / 100)) for client, score in scores.items()})
 
 
@@ -74,7 +74,7 @@ def folder(clients: str) -> str:
 
 
 def counts(results: Sequence[dict[str, Any]], split: str) -> list[Counts]:
-    """What `packed` packed of each run."""
+    """The counts of each run, unpacked: those that `packed` made."""
     return [study.unpacked(one["personal"][split]) for one in results]
 
 
@@ -97,7 +97,7 @@ def table(found: study.Found) -> str:
         for name, title in ALSO.items():
             there = all(name in one["personal"] for one in results)
             row[title] = study.spread([average(one, name) for one in results]) if there else ""
-        # As it is broadcast, without training on the client.
+        # The model as it is broadcast, without training on the client.
         row["shared model, own clips"] = study.spread([one["shared"]["own/accuracy"] for one in results])
         row["shared model, common test"] = study.spread([one["shared"]["test/accuracy"] for one in results])
         row["own clips of cohorts, half time and end"] = study.half_and_end(results)

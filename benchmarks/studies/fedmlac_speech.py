@@ -1,4 +1,4 @@
-"""FedMLAC beside FedAvg, FedProx and FedOpt on real speech: arabic-commands (24 speakers) and FSDD (six), three seeds.
+"""FedMLAC against FedAvg, FedProx and FedOpt on real speech: arabic-commands (24 speakers) and FSDD (six), three seeds.
 
     python -m benchmarks.studies.fedmlac_speech [--seeds 0 1 2] [--runs runs/study-fedmlac-speech]
 

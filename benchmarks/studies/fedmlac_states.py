@@ -2,8 +2,8 @@
 
     python -m benchmarks.studies.fedmlac_states [--clients 2618] [--rounds 20] [--runs runs/fedmlac-states]
 
-Each client is one speaker. The run is done twice: straight, and killed with all its processes after half of its
-rounds and resumed. Rows, parameters and all client states must be the same bytes.
+Each client is one speaker. The study plays the run twice: once without a break, and once killed with all its processes
+after half of its rounds and resumed. Rows, parameters and all client states must be the same bytes.
 """
 
 from __future__ import annotations

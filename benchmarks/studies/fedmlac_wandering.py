@@ -1,12 +1,12 @@
-"""FedMLAC with 1, 4 and 8 personal models that wander from client to client, beside FedMLAC and FedAvg.
+"""FedMLAC with 1, 4 and 8 personal models that wander from client to client, against FedMLAC and FedAvg.
 
     python -m benchmarks.studies.fedmlac_wandering [--seeds 0 1 2] [--rounds 200] [--arms FedAvg] [--runs DIR]
 
 A simulation that keeps personal models in its processes, not with their clients, passes them on by mistake. Each of N
 models then learns from all clients, in 1 / N of the steps. Scores are those of personal models on half of test, new
-speakers, after the last round. Models that are passed on have a learning rate of 0.1, the better of 0.1 and 0.3 on
-dev; the others have 0.3, FedAvg also 0.1. The same command resumes; finished runs are kept, and where their folders
-are gone, the numbers of the page before; a wandering run that was cut short must be removed.
+speakers, after the last round. Models that are passed on have a learning rate of 0.1, the better of 0.1 and 0.3 on dev;
+the others have 0.3, FedAvg also 0.1. The same command resumes the study: it keeps finished runs, and takes runs whose
+folders are gone from the earlier page. A wandering run that was cut short must be removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ARMS: dict[str, tuple[str, list[str]]] = {
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The scores of the personal models and of the shared one, and the personal accuracy by round."""
     config, overrides = ARMS[arm]
-    actors = [f"engine.actors={chosen.actors}"]  # wandering models have theirs
+    actors = [f"engine.actors={chosen.actors}"]  # wandering models override this
     own = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", *SCORING]
     results = study.run(f"configs/fedmlac/{config}.yaml", [*own, *actors, *overrides], place)
     in_rounds = [

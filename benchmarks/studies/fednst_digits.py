@@ -3,12 +3,12 @@
     python -m benchmarks.studies.fednst_digits [--seeds 0 1 2 3 4 5] [--arms NST] [--rounds 60] [--actors N]
 
 A seed is a split. Every arm starts from its split's seed model. The federated arms train on 1,500 strings a round, and
-the server's rate follows the clients'; the central ones on 1,110, half of all, in more rounds, so that all train on as
-many. "The surest first" drops labels in early rounds: 1,140 strings a round on average. The server's speech alone has
-60 strings a round, as in FedNST. Needs FEDRAY_SPEECH, the folder that holds fsdd/.
-Test strings are joined from the official test takes 0-4 of the clients' speakers; strings of the server's speakers
-show forgetting. Settings and the round were chosen on takes 5-9. The same command resumes; finished runs are kept, and
-where their folders are gone, the numbers of the page before.
+the server's rate follows the clients'. The central arms train on 1,110 strings a round, half of all, in more rounds, so
+that all arms train on as many. "The surest first" drops labels in early rounds: 1,140 strings a round on average. The
+server's speech alone has 60 strings a round, as in FedNST. Needs FEDRAY_SPEECH, the folder that holds fsdd/. Test
+strings are joined from the official test takes 0-4 of the clients' speakers; strings of the server's speakers show
+forgetting. Settings and the round were chosen on takes 5-9. The same command resumes the study: it keeps finished runs,
+and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedray import experiment
 from fedray.report.bootstrap import Counts, rate, recovered
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
-# Three of the ways to halve the speakers, each half once as server: every speaker is a client in three splits.
+# Three of the ways to halve the speakers, with each half once as server: every speaker is a client in three splits.
 HALVES = (("george", "jackson", "lucas"), ("george", "nicolas", "theo"), ("jackson", "nicolas", "yweweler"))
 SERVERS = [side for half in HALVES for side in (half, tuple(name for name in SPEAKERS if name not in half))]
 SCHEDULED = ["algorithm.server_scheduled=true"]
@@ -122,7 +122,7 @@ def counts(runs: Sequence[Mapping[str, Any]], model: str, part: str, search: str
 def table(found: study.Found, part: str, rounds: int) -> str:
     """A row for each arm: its WER by each search, the change from the seed model, and its share of SFL's gain.
 
-    `rounds`: of the federations.
+    `rounds`: those of the federations.
     """
     rows = []
     for arm, runs in found.items():

@@ -1,4 +1,4 @@
-"""FedNST on the embedded corpus beside SFL (true labels) and server-only, three seeds of corpus and training.
+"""FedNST on the embedded corpus against SFL (true labels) and server-only, three seeds of corpus and training.
 
     python -m benchmarks.studies.fednst_embedded [--seeds 0 1 2] [--runs runs/study-fednst]
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def play(seed: int, runs: Path) -> dict[str, Any]:
-    """All methods from one seed: scores by model, and errors an utterance for the intervals."""
+    """All methods from one seed: scores by model, and errors per utterance for the intervals."""
     played: dict[str, Any] = {"scores": {}, "counts": {}}
     for method, (config, overrides) in METHODS.items():
         out = runs / f"seed-{seed}" / method.split(" (")[0].replace(" ", "-").lower()

@@ -2,11 +2,11 @@
 
     python -m benchmarks.studies.fednst_long [--arms SFL FedNST] [--seeds 0 1 2] [--rounds 200] [--actors 1]
 
-Every arm starts from the same seed model and trains on 780 utterances a round, central ones on 767. Test is scored
-with the language model, as in the paper, and greedily; the round is chosen on dev by greedy WER. The server's rate
-follows the clients'. The seeds draw the corpus and the training. Writes benchmarks/results/fednst_long.md, .json and
-.png. The same command resumes; finished runs are kept. Several processes with --seeds of their own share the work;
-without --seeds the page is written from their runs.
+Every arm starts from the same seed model and trains on 780 utterances a round, central ones on 767. Test is scored with
+the language model, as in the paper, and greedily; the round is chosen on dev by greedy WER. The server's rate follows
+the clients'. The seeds draw the corpus and the training. Writes benchmarks/results/fednst_long.md, .json and .png. The
+same command resumes; finished runs are kept. Several processes, each with its own --seeds, can share the work; the
+command without --seeds then writes the page from their runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FedSTAR on other classes and on real speech: what pseudo-labels are worth beside as many steps, 100 rounds.
+"""FedSTAR on other classes and on real speech: what pseudo-labels are worth at equal steps, 100 rounds.
 
     python -m benchmarks.studies.fedstar_corpora [--only languages events digits arabic_commands] [--seeds 0 1 2]
                                                  [--arms beta] [--rounds 100] [--actors 1] [--runs DIR]
@@ -6,8 +6,8 @@
 Six embedded languages and ten embedded sounds have 3 % of the clips labelled; arabic-commands (12 training speakers,
 dealt to 5 clients) and FSDD (six speakers' takes, dealt to 15) have 10 %. Real speech needs FEDRAY_SPEECH, the folder
 that holds arabic-commands/ and fsdd/. Arms and settings are those of `fedstar_long`, on embedded keywords; nothing was
-chosen on these sets. Writes benchmarks/results/fedstar_corpora.md, .json and .png. The same command resumes; finished
-runs are kept, and where their folders are gone, the numbers of the page before.
+chosen on these sets. Writes benchmarks/results/fedstar_corpora.md, .json and .png. The same command resumes the study:
+it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.studies.fedstar_long import arms, draw, play, table
 
 @dataclass(frozen=True)
 class Corpus:
-    """What a corpus brings: its labelled share, a folder of real speech, and what its intervals are drawn over."""
+    """A corpus: its labelled share, its folder of real speech, and the unit that its intervals are drawn over."""
 
     labels: float
     folder: str | None = None

@@ -1,4 +1,4 @@
-"""FedSTAR on embedded keywords beside the supervised federation with the same labels: three trials, 5 to 30 clients.
+"""FedSTAR on embedded keywords against the supervised federation with the same labels: three trials, 5 to 30 clients.
 
     python -m benchmarks.studies.fedstar_keywords [--seeds 0 1 2] [--only labels half threshold]
                                                   [--runs runs/study-fedstar]
@@ -41,7 +41,7 @@ LITTLE, HALF = "data.labelled.share=0.03", "data.labelled.share=0.5"
 
 
 def arms() -> dict[str, dict[str, Arm]]:
-    """Part -> arm -> what is run."""
+    """Part -> arm -> configuration and overrides."""
     each: dict[str, Arm] = {}
     for count in CLIENTS:
         each |= {
@@ -82,7 +82,7 @@ def score(results: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def by_clients(found: dict[str, list[dict[str, Any]]], share: str) -> str:
-    """One row a number of clients; the gain is over the same trial of the supervised federation."""
+    """One row per number of clients; the gain is over the same trial of the supervised federation."""
     rows = []
     for count in dict.fromkeys(arm.partition(",")[0] for arm in found):
         scores = {name: score(found[f"{count}, {name}"]) for name in FEDERATIONS}
@@ -93,7 +93,7 @@ def by_clients(found: dict[str, list[dict[str, Any]]], share: str) -> str:
 
 
 def thresholds(found: dict[str, list[dict[str, Any]]]) -> str:
-    """One row a threshold: the shares of pseudo-labels kept and right in the first and the last five rounds."""
+    """One row per threshold: the shares of pseudo-labels kept and right in the first and the last five rounds."""
     rows = []
     for arm, results in found.items():
         row = {"threshold": arm, "test accuracy": study.spread(score(results))}

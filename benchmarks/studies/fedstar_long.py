@@ -1,16 +1,16 @@
-"""FedSTAR at the length where its effects show: what pseudo-labels are worth beside as many steps, 100 rounds.
+"""FedSTAR at the length where its effects show: what pseudo-labels are worth at equal steps, 100 rounds.
 
     python -m benchmarks.studies.fedstar_long [--clients 5 30] [--labels 0.03 0.2] [--seeds 0 1 2] [--arms beta]
                                               [--rounds 100] [--actors 1] [--runs DIR]
 
 Embedded keywords, temperature 1, batches of four clips in all arms. Each step of FedSTAR has as many labelled clips as
-unlabelled ones, if a client has so many; `beta = 0` takes the same steps without pseudo-labels. "As many steps" is the
-supervised federation with 1/L - 1 passes a round, and so with as many labelled clips. Its steps are 2 % more with N = 5
-and 25 to 33 % more with N = 30, since each of its passes ends with a smaller batch. Scores are those of the best round
-by dev, on new speakers. Writes benchmarks/results/fedstar_long.md, .json and .png. The same command resumes; finished
-runs are kept, and where their folders are gone, the numbers of the page before. Settings, arms and seeds that were not
-chosen stay on the page. Several processes with --seeds of their own share the work; the last command writes the page
-from their runs.
+unlabelled ones, if a client has that many; `beta = 0` takes the same steps without pseudo-labels. "As many steps" is
+the supervised federation with 1/L - 1 passes a round, and so with as many labelled clips. It takes 2 % more steps with
+N = 5 and 25 to 33 % more with N = 30, since each of its passes ends with a smaller batch. Scores are those of the best
+round by dev, on new speakers. Writes benchmarks/results/fedstar_long.md, .json and .png. The same command resumes the
+study: it keeps finished runs, and takes runs whose folders are gone from the earlier page. Settings, arms and seeds
+that were not chosen stay on the page. Several processes, each with its own --seeds, can share the work; the last
+command writes the page from their runs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def play(place: Path, config: str, settings: Sequence[str], seed: int, unit: str
 
 
 def table(found: study.Found) -> str:
-    """One row an arm: its accuracy, its gains, what it kept of its pseudo-labels."""
+    """One row per arm: its accuracy, its gains, and the shares of pseudo-labels kept and right."""
     rows = []
     for arm, runs in found.items():
         row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
@@ -102,7 +102,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def draw(parts: Mapping[str, study.Found], path: Path) -> None:
-    """Dev accuracy by round, mean over the seeds, one panel a setting."""
+    """Dev accuracy by round, mean over the seeds, one panel per setting."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(7, 5 * len(parts)), 4.2), layout="constrained")
         for place, (title, found) in enumerate(parts.items(), 1):

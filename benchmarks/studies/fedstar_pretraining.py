@@ -3,12 +3,12 @@
     python -m benchmarks.studies.fedstar_pretraining [--only keywords events] [--labels 0.03 0.5] [--seeds 0 1 2]
                                                      [--arms random] [--rounds 50] [--actors 1] [--runs DIR]
 
-Five clients and the settings of `fedstar_long`. Keywords start from weights trained on unlabelled embedded sentences
-by other speakers (configs/fedstar/pretraining.yaml), sound events from weights trained on unlabelled sounds of other
+Five clients and the settings of `fedstar_long`. Keywords start from weights trained on unlabelled embedded sentences by
+other speakers (configs/fedstar/pretraining.yaml), sound events from weights trained on unlabelled sounds of other
 sources (pretraining_events.yaml), once for all trials. Scores are those of the best round by dev. A linear classifier
 on the network's features shows what each start knows of classes and speakers before any federation. Writes
-benchmarks/results/fedstar_pretraining.md, .json and .png. The same command resumes; finished runs are kept, and where
-their folders are gone, the numbers of the page before.
+benchmarks/results/fedstar_pretraining.md, .json and .png. The same command resumes the study: it keeps finished runs,
+and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def probe(corpus: Corpus, weights: Path | None) -> dict[str, float]:
 
 
 def table(found: study.Found) -> str:
-    """A row an arm: dev after the paper's ten rounds, test of the best round, and what the pre-trained start gains."""
+    """A row per arm: dev after the paper's ten rounds, test of the best round, and what the pre-trained start gains."""
     rows = []
     for arm, runs in found.items():
         start, beta = ARMS[arm]
@@ -138,7 +138,7 @@ def main() -> None:
         for labels in chosen.labels:
             title = f"{name}, L = {100 * labels:g} %"
             parts[title] = played(name, labels, folder, parts.get(title, {}), chosen)
-        if folder.exists():  # a run here started from it; runs of the page before keep its numbers
+        if folder.exists():  # a run here started from it; runs on the earlier page keep its numbers
             weights, losses[name] = pretrained(corpus, folder)
             read[name] = {RANDOM: probe(corpus, None), TRAINED: probe(corpus, weights)}
     text = f"""# FedSTAR from random and pre-trained weights, {chosen.rounds} rounds

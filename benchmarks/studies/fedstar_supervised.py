@@ -4,8 +4,8 @@
                                                     [--runs DIR]
 
 Embedded keywords. Scores are those of the best round by dev, on new speakers. The central model trains as many rounds,
-each of which is one pass over all clips, with the federations' optimiser. The same command resumes; finished runs are
-kept, and where their folders are gone, the numbers of the page before.
+each of which is one pass over all clips, with the federations' optimiser. The same command resumes the study: it keeps
+finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def arms(rounds: int) -> dict[str, tuple[str, list[str]]]:
 
 
 def table(found: study.Found) -> str:
-    """A row an arm: its accuracy, and the change from central training with an interval over speakers."""
+    """A row per arm: its accuracy, and the change from central training with an interval over speakers."""
     rows = []
     for arm, runs in found.items():
         row = {"trained": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}

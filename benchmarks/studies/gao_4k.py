@@ -2,9 +2,10 @@
 
     python -m benchmarks.studies.gao_4k [--rounds 4] [--runs runs/study-gao-4k]
 
-Three runs of a few rounds, one a weighting, start from the same warmed-up model. Memory is the proportional set size of
-all processes of a run, sampled every second. Then this process measures the CPU seconds of a client's training and of
-scoring its model on 100 central utterances: for a client with 40 utterances, and for drawn clients of the 4,085 (mean).
+Three runs of a few rounds, one per weighting, start from the same warmed-up model. Memory is the proportional set size
+of all processes of a run, sampled every second. Then this process measures the CPU seconds of a client's training and
+of scoring its model on 100 central utterances: for a client with 40 utterances, and for drawn clients of the 4,085
+(mean).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def play(kind: str, rounds: int, runs: Path) -> dict[str, Any]:
 
 
 def costs() -> dict[str, dict[str, float]]:
-    """CPU seconds of training and of measuring, medians, for a client of 40 utterances and for drawn clients."""
+    """Median CPU seconds of training and of measuring, for a client of 40 utterances and for drawn clients."""
     config, source = experiment.load(study.ROOT / CONFIG, ["strategy.kind=by_wer", "algorithm.pretrain.steps=50"])
     data, _ = experiment.build_data(config, source)
     algorithm = experiment.build_algorithm(config, data)

@@ -16,11 +16,11 @@ from benchmarks import study
 
 Arm = tuple[str, list[str]]  # configuration, overrides
 WEIGHTS = {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}
-SPEAKERS, UTTERANCES, ROUNDS = 10, 11.6, 8  # of a cross-device round, of a speaker: all regimes train on as much speech
+SPEAKERS, UTTERANCES, ROUNDS = 10, 11.6, 8  # per cross-device round, per speaker; all regimes hear as much speech
 GREEDY = "task.decode.search=greedy"  # a beam search takes minutes with a model from scratch
 CROSS_DEVICE = [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS}"]
 FEDERATED = {
-    # 2,256 utterances once are four rounds' worth
+    # One pass over 2,256 utterances is worth four rounds.
     "ten silos": ("ablations/silos", [f"rounds={ROUNDS // 4}", "algorithm.client.epochs=1"]),
     "two speakers a client": ("ablations/pairs", [f"rounds={ROUNDS}", f"cohort.size={SPEAKERS // 2}"]),
     "one speaker a client": ("embedded", CROSS_DEVICE),
@@ -69,7 +69,7 @@ def play(part: str, arm: str, seed: int, runs: Path) -> dict[str, Any]:
 
 
 def page(part: str, found: dict[str, list[dict[str, Any]]]) -> str:
-    """One row an arm: WER of the best model, change from the warm-up, effective clients, seconds a round."""
+    """One row per arm: WER of the best model, change from the warm-up, effective clients, seconds a round."""
     rows = [
         {
             "trained on": "warm-up alone",

@@ -4,15 +4,15 @@
     python -m benchmarks.studies.gao_table1 --corpus digits   # or embedded_it, embedded_attention: with a decoder
     python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
 
-One corpus, several seeds of training; as in the paper five local epochs in all regimes. The twin has 20 rounds of 20
-clients, or of ten silos, and 300 speakers in test. Central training sees as much speech as 20 clients a round do, or
-as much as ten silos do, which is more. Every arm starts from the same warmed-up model but those from scratch. Scores
-are those of the best round by dev; intervals come from paired bootstrap over speakers. Digits are real speech on which
-none of these settings was chosen. A seed is a split of the six people; three of them are clients, and a "speaker" is
-one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings, which strings
-share. Digits need FEDRAY_SPEECH. `--set` overrides the configurations of all arms; other `--rounds` have a page of
-their own. The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the page
-before.
+One corpus, several seeds of training; as in the paper, five local epochs in all regimes. The embedded twin has 20
+rounds of 20 clients, or of ten silos, and 300 speakers in test. Central training sees as much speech as 20 clients a
+round do, or as much as ten silos do, which is more. All arms but those from scratch start from the same warmed-up
+model. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. Digits are real
+speech on which none of these settings was chosen. A seed is a split of the six people; three of them are clients, and a
+"speaker" is one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings,
+which strings share. Digits need FEDRAY_SPEECH. `--set` overrides the configurations of all arms; other `--rounds` have
+their own page. The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from
+the earlier page.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from fedray.report.bootstrap import change, rate
 class Arm(NamedTuple):
     """A row of the table."""
 
-    config: str  # of `Corpus.config`
+    config: str  # a name that `Corpus.config` takes
     overrides: list[str]
     as_silos: bool = False  # central training on as much speech as ten silos hear
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where a corpus' configurations are, and what all arms add."""
+    """The folders of a corpus' configurations, and the overrides that all arms add."""
 
-    one: str  # the configuration with one speaker a client
+    one: str  # the configuration with one speaker per client
     regimes: str  # the folder of the other federations
     central: str  # the folder of central training
     overrides: tuple[str, ...] = ()
     of_adamw: tuple[str, ...] = ()  # for central AdamW alone
-    rounds: int | None = None  # of the federations; None: as configured
-    silos: int = 1  # how many times as much speech ten silos hear as central training is configured to
+    rounds: int | None = None  # those of the federations; None: as configured
+    silos: int = 1  # factor from the speech that central training hears as configured to that of ten silos
     errors: str = "errors"  # the column of predictions.tsv
     digits: bool = False
 
@@ -62,7 +62,7 @@ class Corpus:
         return [*self.overrides, f"seed={seed}", *(drawn(seed) if self.digits else [])]
 
     def length(self, arm: Arm) -> int:
-        """The rounds of an arm. Those of central training are configured to be as long as the federation's."""
+        """The rounds of an arm. Central training is configured to last as long as the federation."""
         usual, own = (experiment.load(study.ROOT / self.config(one))[0].rounds for one in ("one", arm.config))
         return max(1, round(own * (self.rounds or usual) / usual)) * (self.silos if arm.as_silos else 1)
 
@@ -71,7 +71,7 @@ TWIN = Corpus(
     "embedded", "ablations", "baselines",
     ("data.options.test_speakers=300", "data.options.test_utterances=4", "data.seed=0"), rounds=20, silos=10,
 )  # fmt: skip
-# The paper's recogniser, as in ablations/attention.yaml: a decoder, whose beams test is searched with.
+# The paper's recogniser, as in ablations/attention.yaml: a decoder; test is decoded by beam search.
 ATTENTION = (
     "task.ctc_weight=0.5", "task.label_smoothing=0.1", "model.decoder_layers=1", "model.decoder_neurons=128",
     "task.decode={search: attention, beam: 4, ctc_weight: 0, lm_weight: 0}",
@@ -117,12 +117,12 @@ def arms() -> dict[str, Arm]:
             name, weighted = f"{words}, {weight}", f"strategy={strategy}"
             found[name] = Arm(regime, [weighted])
             found[f"{name}, no fine-tuning"] = Arm(regime, [weighted, ALONE])
-            found[f"{name}, falling rate"] = Arm(regime, [weighted, FALLING])  # of fine-tuning, too
+            found[f"{name}, falling rate"] = Arm(regime, [weighted, FALLING])  # that of fine-tuning, too
     return found | {words: Arm(name, [EXAMPLES]) for name, words in SCRATCH.items()}
 
 
 def compared() -> list[tuple[str, str]]:
-    """Pairs of arms, of which the page has the change from the first to the second."""
+    """Pairs of arms: the page has the change from the first to the second."""
     silos, pairs, one = REGIMES.values()
     by_regime = [
         (f"{worse}, {weight}", f"{better}, {weight}")
@@ -177,7 +177,7 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
 
 
 def page(found: study.Found, rounds: Mapping[str, int]) -> str:
-    """A row for each arm, and the changes between those that the paper orders. `rounds`: of a run of each arm."""
+    """A row for each arm, and the changes between those that the paper orders. `rounds`: those of a run of each arm."""
     rows = []
     for arm, runs in found.items():
         before, after = of(runs, "before"), of(runs, "best")
@@ -205,7 +205,7 @@ def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[in
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-gao-table1")
-    parser.set_defaults(seeds=None)  # five, of digits all splits
+    parser.set_defaults(seeds=None)  # five; for digits, all splits
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
     study.choose_arms(parser)
     parser.add_argument("--rounds", type=int, help="of a run (default: 20, or as configured)")

@@ -1,4 +1,4 @@
-"""FedMLAC with a few personal models for all clients, passed from client to client: a likely mistake of a simulation.
+"""FedMLAC with a few personal models for all clients, passed from client to client: a likely mistake in a simulation.
 
 This is not FedMLAC, since private weights go from client to client. `fedmlac_keywords` and `fedmlac_wandering` run it
 on one actor to see where the paper's order of methods may come from. A simulation that keeps a personal model in each
@@ -24,16 +24,16 @@ from fedray.core.types import Client, Evaluation, Received, State, Update
 
 @dataclass(frozen=True)
 class PassedOnSettings(FedMLACSettings):
-    models: Count = 1  # clients take them by turns
+    models: Count = 1  # clients take them in turn
 
 
 class PassedOn(FedMLAC):
     Settings = PassedOnSettings
     settings: PassedOnSettings
 
-    # Attributes of an actor's copy. Actors get the class by value, and a cached_property cannot be pickled so.
-    carried: Mapping[int, State] = {}  # the models that have been trained, by their number
-    trained = scored = 0  # clients
+    # Attributes of an actor's copy. Actors get the class by value, and a cached_property cannot be pickled that way.
+    carried: Mapping[int, State] = {}  # the trained models by number
+    trained = scored = 0  # numbers of clients
 
     def client_update(self, client: Client, received: Received) -> Update:
         model = self.trained % self.settings.models
@@ -58,10 +58,10 @@ ALGORITHMS["passed_on"] = PassedOn
 
 
 def overrides(models: int) -> list[str]:
-    """What makes this algorithm of configs/fedmlac/embedded.yaml."""
+    """The overrides that turn configs/fedmlac/embedded.yaml into this algorithm."""
     text = (study.ROOT / "configs/fedmlac/embedded.yaml").read_text(encoding="utf-8")
     given = yaml.safe_load(text)["algorithm"]
-    # Of 0.1 and 0.3 the better rate of one model on dev.
+    # The better of 0.1 and 0.3 on dev, for one model.
     algorithm = given | {"kind": "passed_on", "models": models, "client": given["client"] | {"lr": 0.1}}
     return [
         f"imports=[{__name__}]", "engine.vectorise=never", "engine.lanes=1", "engine.actors=1",

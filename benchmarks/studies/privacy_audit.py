@@ -2,10 +2,10 @@
 
     python -m benchmarks.studies.privacy_audit [--seeds 0 1 2] [--arms canaries] [--rounds 60] [--actors N] [--runs DIR]
 
-Keywords, a few clients and many steps, so that the model learns its clients by heart: the hardest case for privacy.
+Keywords, a few clients and many steps, so that the model memorises its clients: the hardest case for privacy.
 `canaries`: made-up clients with random labels, in federations of 8, 20 and 100 other clients. `speakers`: the corpus'
-own speakers, of whom half train. `directions`: canaries without data, whose bound is compared with the claim.
-The same command resumes; finished runs are kept, and where their folders are gone, the numbers of the page before.
+own speakers, of whom half train. `directions`: canaries without data, whose bound is compared with the claim. The same
+command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DRAWS = 2000
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """What the run says of its audit, the scores of the candidates, and the last model's accuracy on dev."""
+    """The run's results of its audit, the scores of the candidates, and the last model's accuracy on dev."""
     overrides = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
     audit = study.run(CONFIG, [*ARMS[arm], *overrides], place)["audit"]
     candidates = pd.read_csv(place / "audit.tsv", sep="\t")
@@ -82,7 +82,7 @@ def told_apart(runs: Sequence[dict[str, Any]]) -> Interval:
 
 
 def table(found: study.Found) -> str:
-    """One row an arm: what an attacker knows, and what the account claims."""
+    """One row per arm: what an attacker knows, and what the account claims."""
     rows = []
     for arm, runs in found.items():
         area, sides = told_apart(runs), [[len(scores(run, side)) for side in ("inside", "outside")] for run in runs]
@@ -103,7 +103,7 @@ def table(found: study.Found) -> str:
 
 
 def draw(found: study.Found, path: Path) -> None:
-    """The scores of the first seed's candidates, a panel an arm: those inside in the upper row."""
+    """The scores of the first seed's candidates, a panel per arm: those inside in the upper row."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.1 * len(found) + 0.6), layout="constrained")
         for place, (arm, runs) in enumerate(found.items(), 1):

@@ -1,15 +1,16 @@
-"""What privacy costs on the embedded corpus: epsilon against WER over 4,000 clients, and what the bounds' layers give.
+"""What privacy costs on the embedded corpus: epsilon against WER over 4,000 clients, and what bounds by layer gain.
 
     python -m benchmarks.studies.privacy_embedded [--only epsilon layers cohorts] [--seeds 0 1 2] [--arms FedAvg]
                                                   [--rounds 60] [--actors N] [--small] [--runs DIR]
 
 `epsilon`: FedAvg and FedLoRA with 100 of 4,000 clients a round; no privacy, and epsilon 1, 2, 4, 8, as if a round had
 25,000 of 1,000,000 clients and as simulated. `layers`: one bound against bounds by dimension, with SGD and LAMB on the
-server, at the noise of epsilon 2; momentum, to tell LAMB from larger steps; far more noise. `cohorts`: 100 clients with
-the noise of 400 and of 1,600, against real cohorts of these sizes; a real cohort has 4 and 16 times the clients, so
-this part takes longest. The server trains the seed model on its labelled speech. `--small` trains a few clients, to see
-that all works, and writes no page. The same command resumes; finished runs are kept, and where their folders are gone,
-the numbers of the page before. Parts, arms and seeds that were not chosen stay on the page.
+server, at the noise of epsilon 2; momentum, to tell LAMB's effect from that of larger steps; and far more noise.
+`cohorts`: 100 clients with the noise of 400 and of 1,600, against real cohorts of these sizes; a real cohort has 4 and
+16 times the clients, so this part takes longest. The server trains the seed model on its labelled speech. `--small`
+trains a few clients, to check that everything works, and writes no page. The same command resumes the study: it keeps
+finished runs, and takes runs whose folders are gone from the earlier page. Parts, arms and seeds that were not chosen
+stay on the page.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ EPSILONS = (8.0, 4.0, 2.0, 1.0)
 SIMULATED = ("privacy.as_if={cohort: null, population: null}", "privacy.delta=1e-5")
 COUNTED = ("privacy.clip.count_noise=20",)  # with the default the counts of all layers spend more than epsilon 1
 LAYERS_EPSILON = 2
-# The multiplier z of all cohorts, from which their means have the noise z C / n.
+# One multiplier z for all cohorts, whose means then have the noise z C / n.
 FIXED = ("privacy.epsilon=null", "privacy.noise=1.0", "privacy.clip={kind: fixed, norm: 1.0}")
 COHORTS, CLIENTS = (400, 1600), 4000
 LAMB = "server_optimizer={kind: lamb, lr: 0.006}"
@@ -46,7 +47,7 @@ SMALL = [
 
 @dataclass(frozen=True)
 class Arm:
-    """A method of a part: its configuration, and what differs from it."""
+    """A method of a part: its configuration and overrides."""
 
     config: str
     overrides: tuple[str, ...]
@@ -70,7 +71,7 @@ def arms(part: str) -> dict[str, Arm]:
             for optimiser, more in {"SGD": (), "LAMB": (LAMB,)}.items()
             for layers in ("global", "uniform", "dim")
         }
-        # Is it LAMB, or larger steps alone? Do bounds matter where noise is far above the signal?
+        # Is it LAMB, or only larger steps? Do bounds matter if noise is far above the signal?
         found["global, momentum"] = Arm(FEDAVG, (given, bounds + "global", MOMENTUM))
         for layers in ("global", "dim"):
             noisy = ("privacy.epsilon=8", *SIMULATED, *COUNTED, bounds + layers, LAMB)
@@ -134,7 +135,7 @@ def _mean(results: Sequence[dict[str, Any]], name: str, digits: int) -> str:
 
 
 def pairs(part: str) -> dict[str, tuple[str, str]]:
-    """What a part compares: words -> (before, after)."""
+    """The comparisons of a part: words -> (before, after)."""
     if part == "layers":
         return {
             "one bound with SGD -> by dimension with LAMB": ("global, SGD", "dim, LAMB"),

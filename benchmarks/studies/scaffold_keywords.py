@@ -3,7 +3,7 @@
     python -m benchmarks.studies.scaffold_keywords [--seeds 0 1 2] [--runs runs/study-scaffold] [key=value ...]
 
 Both methods take the same steps on the same clients with the same weights, first with 10 of 50 clients a round, then
-with all of them, when no control variate is out of date. Each method's learning rate is chosen on dev of seed 0 from
+with all of them, so that no control variate is out of date. Each method's learning rate is chosen on dev of seed 0 from
 LRS. Further overrides hold for every run.
 """
 
@@ -22,9 +22,9 @@ LRS = (0.1, 0.3, 0.6)
 
 @dataclass(frozen=True)
 class Part:
-    """Runs of both methods with the same clients a round. All parts train as many clients in all."""
+    """Runs of both methods with the same clients per round. All parts train as many clients in total."""
 
-    clients: int  # a round, of 50
+    clients: int  # per round, of 50
     rounds: int
 
     @property
@@ -57,7 +57,7 @@ def dev(out: Path, last: int) -> float:
 
 
 def played(part: Part, chosen: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Two tables of a part, and what they are made of."""
+    """Two tables of a part, and the numbers behind them."""
     tuning, rows, kept = [], [], {}
     for method in CONFIGS:
         outs = {lr: play(part, method, lr, 0, chosen.runs, chosen.overrides)[1] for lr in LRS}

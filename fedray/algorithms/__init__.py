@@ -1,4 +1,4 @@
-"""Algorithms by the name that `algorithm.kind` calls them."""
+"""The algorithms, by their names in `algorithm.kind`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the papers share: seed model, learning rate of the round, local model, server's pass, ServerOpt, scores.
+"""Code that the papers share: seed model, round's learning rate, local model, server's pass, ServerOpt, scores.
 
-A new algorithm derives from `FederatedSGD` and writes `client_train`; `scaffold.py` is a short example.
+A new algorithm derives from `FederatedSGD` and implements `client_train`; `scaffold.py` is a short example.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ServerPassSettings:
     """One epoch of SGD over the server's labelled data."""
 
     lr: Positive = 0.1  # eta_S, the learning rate
-    batch: Count = 6  # utterances of a step
-    utterances: Count | None = None  # utterances of a pass, drawn anew each round; null: all
+    batch: Count = 6  # utterances in a step
+    utterances: Count | None = None  # utterances in a pass, drawn anew each round; null: all
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class ServerSGDSettings(SGDSettings):
 
 @dataclass(frozen=True)
 class MixedSettings(ServerSGDSettings):
-    """Settings of the algorithms whose server trains beside the clients."""
+    """Settings of the algorithms whose server trains alongside the clients."""
 
     alpha: Share = 0.0  # the server's share of a round's change
 
@@ -95,14 +95,14 @@ class MixedSettings(ServerSGDSettings):
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained client: its model, and the update that it sends."""
+    """A trained client: its model and the update that it sends."""
 
     model: LocalModel
     update: Update
 
 
 class TaskAlgorithm(Algorithm):
-    """An algorithm that starts from the task's seed model, and leaves scoring and exporting to the task. Abstract."""
+    """An algorithm that starts from the task's seed model and leaves scoring and export to the task. Abstract."""
 
     settings: TaskSettings
     task: Task
@@ -130,7 +130,7 @@ class TaskAlgorithm(Algorithm):
         return self.server_step(state, mixed(change, 0.0))
 
     def server_step(self, state: ServerState, delta: Vector) -> ServerState:
-        """theta_{t+1} = ServerOpt(theta_t, Delta) on the trainable parameters; averaged buffers take Delta as it is."""
+        """theta_{t+1} = ServerOpt(theta_t, Delta) for the trainable parameters; averaged buffers add Delta as it is."""
         if not delta.ndim:  # no client answered, and the server trained nothing
             return state
         return self.server_optimizer.apply(state, delta, self.task.layout.trainable, self.layers())
@@ -142,7 +142,7 @@ class TaskAlgorithm(Algorithm):
 
     @property
     def init_depends(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the seed model depends on, besides the server's data."""
+        """The configuration keys that the seed model depends on, besides the server's data."""
         return ("seed", "features", "model", "algorithm.pretrain", *self.seed_task.init_depends)
 
     def init(self, server: Server) -> ServerState:
@@ -153,7 +153,7 @@ class TaskAlgorithm(Algorithm):
 
     @property
     def constant(self) -> int:
-        """Numbers at the end of the parameters that no round changes: frozen parameters and running statistics."""
+        """How many values at the vector's end no round changes: frozen parameters and frozen running statistics."""
         layout = self.task.layout
         return layout.size - (layout.trainable if getattr(self.settings, "buffers", "") == "frozen" else layout.moving)
 
@@ -169,7 +169,7 @@ class TaskAlgorithm(Algorithm):
         return self.task.signatures
 
     def layers(self) -> tuple[Layer, ...]:
-        """One layer a module of the model: its parameters, and at another place of the vector its float buffers."""
+        """One layer for each module's parameters, and another for its float buffers, elsewhere in the vector."""
         layout = self.task.layout
         modules = groupby(
             layout.entries, lambda entry: (entry.start >= layout.trainable, entry.name.rpartition(".")[0])
@@ -192,7 +192,7 @@ class TaskAlgorithm(Algorithm):
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
-        """Scores of the global model after the client's training, which is repeated for it [ours]."""
+        """Score the global model after the client has trained it; the training is repeated for this [ours]."""
         return personal_scores(self.task, self.client_train(client, received).model.params(), received, data, final)
 
     def export(self, state: ServerState, folder: Path) -> None:
@@ -205,7 +205,7 @@ class FederatedSGD(TaskAlgorithm):
     settings: SGDSettings
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        """theta_t and eta_C^t, the clients' learning rate, which is constant within the round."""
+        """Send theta_t and eta_C^t, the clients' learning rate, which is constant within the round."""
         rate = self.settings.client.lr * self.settings.schedule.factor(round, self.rounds)
         return Broadcast(state.params, {"lr/client": rate}, self.constant)
 
@@ -246,7 +246,7 @@ def trained(
     report: Mapping[str, float] | None = None,
     state: State | None = None,
 ) -> Trained:
-    """The model with its update: Delta_i; for the strategy n_i, the mean training loss and what `report` adds.
+    """The model with its update: Delta_i and, for the strategy, n_i, the mean training loss and `report`.
 
     `losses` holds `loss`. `scores` are further metrics: Metrics(norm=(sum, count)) logs `train/norm`. `state` replaces
     the client's state (None: the old one stays). The metric `steps` is the number of gradient steps that the model has
@@ -262,12 +262,12 @@ def trained(
 def personal_scores(
     task: Task, params: Vector, received: Received, data: Mapping[str, Any], final: bool
 ) -> dict[str, Evaluation]:
-    """The task's scores of a personal model on each of these data sets."""
+    """Score a personal model on each of these data sets by the task's metrics."""
     return {split: task.evaluate(params, part, received.assets, received.device, final) for split, part in data.items()}
 
 
 def server_pass(task: Task, server: Server, received: Received, settings: ServerSGDSettings, rounds: int) -> Update:
-    """Delta_S: in a round of `rounds`, one epoch over the server's labelled data D_L, or over a part drawn anew."""
+    """Compute Delta_S by one epoch over the server's labelled data D_L, or over a part drawn anew each round."""
     own, frozen = settings.server, settings.buffers == "frozen"
     factor = settings.schedule.factor(received.round, rounds) if settings.server_scheduled else 1.0
     data: Utterances = server.data
@@ -293,6 +293,6 @@ def mixed(change: Change, alpha: float) -> Vector:
 
 
 def check_buffers(buffers: str) -> None:
-    """Raise ValueError for an unknown rule of batch norm's running statistics."""
+    """Raise ValueError for an unknown rule for batch norm's running statistics."""
     if buffers not in ("frozen", "averaged"):
         raise ValueError(f"buffers (running statistics of batch norm) are frozen or averaged, not {buffers!r}")

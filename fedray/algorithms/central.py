@@ -1,4 +1,4 @@
-"""SL and NST: central training on all data, supervised and as a noisy student. Both stand in FedNST's table 2.
+"""SL and NST: central training on all data, supervised and as a noisy student. Both are in FedNST's table 2.
 
 Park, Zhang, Jia, Han, Chiu, Li, Wu, Le. Improved Noisy Student Training for Automatic Speech Recognition. Interspeech
 2020; one generation without filtering, as in Mehmood et al., Interspeech 2022 (fednst.py), section 2.
@@ -11,8 +11,8 @@ Park, Zhang, Jia, Han, Chiu, Li, Wu, Le. Improved Noisy Student Training for Aut
         every K rounds: P_0 .. P_{K-1} <- D_L and D_U shuffled together and cut into K parts   # an epoch
         theta_{t+1} <- AdamW(theta_t, (x, y) of P_{t mod K}, eta)  # the noise is SpecAugment and dropout
 
-One client holds the data of all (`data.clients.by: pooled`, `cohort.size: 1`) and keeps AdamW's moments between rounds.
-One actor labels and trains while the others evaluate: a bound to compare with, not a fast way to train centrally.
+One client holds all the data (`data.clients.by: pooled`, `cohort.size: 1`) and keeps AdamW's moments between rounds.
+One actor labels and trains while the others evaluate. This gives a bound to compare with, not fast central training.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from fedray.training.warm_up import no_later
 class CentralSettings(TaskSettings):
     """Settings of SL and NST."""
 
-    utterances: int | None = None  # utterances of a round, at most: an epoch is cut into equal parts; null: all
+    utterances: int | None = None  # utterances in a round, at most: an epoch is cut into equal parts; null: all
     adamw: AdamWSettings = field(default_factory=AdamWSettings)  # the optimiser, whose rate falls over all rounds
-    buffers: str = "averaged"  # running statistics of batch norm: averaged (here: of all batches) | frozen
+    buffers: str = "averaged"  # running statistics of batch norm: averaged (here: over all batches) | frozen
 
     def __post_init__(self) -> None:
         positive(utterances=self.utterances)
@@ -51,7 +51,7 @@ class CentralSettings(TaskSettings):
 
 
 class Central(TaskAlgorithm):
-    """The rounds that SL and NST share. Abstract: a subclass chooses y."""
+    """The training that SL and NST share. Abstract: a subclass provides the targets y."""
 
     Settings = CentralSettings
     settings: CentralSettings
@@ -59,10 +59,10 @@ class Central(TaskAlgorithm):
 
     @abstractmethod
     def targets(self, client: Client, part: npt.NDArray[np.int64]) -> Targets:
-        """y of the client's utterances at these positions."""
+        """The targets y of the client's utterances at these positions."""
 
     def quality(self, client: Client) -> Metrics:
-        """Scores of y against the transcripts."""
+        """Score y against the transcripts."""
         return Metrics()
 
     def paced_by(self) -> str | None:
@@ -73,7 +73,7 @@ class Central(TaskAlgorithm):
         size = len(client.data)
         parts = math.ceil(size / (self.settings.utterances or size))  # K
         epoch, turn = divmod(received.round, parts)
-        seed = kept.get("seed", client.seed)  # of the first round, so that all rounds of an epoch shuffle alike
+        seed = kept.get("seed", client.seed)  # the first round's, so that all rounds of an epoch cut one shuffle
         part = np.array_split(numpy_generator(seed, "epoch", epoch).permutation(size), parts)[turn]
         data, targets = client.data.take(part), self.targets(client, part)
         a_round = math.ceil(math.ceil(size / parts) / self.settings.adamw.batch)

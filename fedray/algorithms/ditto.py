@@ -11,8 +11,8 @@ Li, Hu, Beirami, Smith. Ditto: Fair and Robust Federated Learning Through Person
         theta_{t+1} <- ServerOpt(theta_t, -sum_i n_i / n Delta_i, eta_g)
 
 The score is the mean over the personal models v_i (`evaluation.personal_every`, `personal_final`). `client.clip` bounds
-the gradient of F_i alone. A client's first v_i is the theta_t of its first cohort [ours], so that no state exists
-before.
+the gradient of F_i alone. A client's first v_i is the theta_t of its first cohort [ours]; before that it
+has no state.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ditto(FederatedSGD):
         losses = w.fit(client.data, targets, settings, client.seed)
         done = trained(w, client.data, losses)
         start = received.params if client.state is None else client.state["v"]
-        v = LocalModel(  # in place of w
+        v = LocalModel(  # overwrites w: a process holds one model for each task and device
             self.task, start, received.device, self.settings.buffers == "frozen", received.work
         )
         theta_t = torch.tensor(received.params[: self.task.layout.trainable], device=received.device)
@@ -78,6 +78,6 @@ class Ditto(FederatedSGD):
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
-        """Scores of v_i."""
+        """Score v_i."""
         assert client.state is not None
         return personal_scores(self.task, client.state["v"], received, data, final)

@@ -13,9 +13,9 @@ AISTATS 2017.
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
 With an adaptive server optimiser (`server_optimizer.kind` adam, yogi, adagrad) this is FedOpt (Reddi et al., ICLR
-2021). With `labelled_only` D_i is the labelled part of a client's data (`data.labelled`): the supervised federation of
-FedSTAR's paper. On recognition, from a seed model and with alpha > 0, this is SFL, the supervised federation of
-FedNST's paper.
+2021). With `labelled_only`, D_i is the labelled part of a client's data (`data.labelled`), as in the supervised
+federation of FedSTAR's paper. For recognition, from a seed model and with alpha > 0, this is SFL, the supervised
+federation of FedNST's paper.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedray.training.labelled import check_labelled, labelled_part
 class FedAvgSettings(MixedSettings):
     """Settings of FedAvg."""
 
-    labelled_only: bool = False  # train on what `data.labelled` labels, instead of on every client's true labels
+    labelled_only: bool = False  # train only on the utterances that `data.labelled` labels; false: on all
 
 
 class FedAvg(MixedSGD):

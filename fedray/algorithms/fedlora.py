@@ -1,4 +1,4 @@
-"""FedLoRA: federated tuning of low-rank adapters on a frozen recogniser; the adapters alone travel.
+"""FedLoRA: federated tuning of low-rank adapters on a frozen recogniser; only the adapters travel.
 
 Du, Zhang, Yue, Huang, Zhang, Xu, Xu, Chen. Communication-Efficient Personalized Federated Learning for Speech-to-Text
 Tasks. ICASSP 2024.
@@ -15,9 +15,10 @@ Tasks. ICASSP 2024.
     theta_g <- theta^0 + alpha / r B A
 
 `averaging: factors` averages A and B separately, as in the paper. The mean of the products is not the product of the
-means; from a common delta^t they differ in second-order terms only. With `product` the server averages B A, and takes
+means; from a common delta^t they differ in second-order terms only. With `product` the server averages B A and takes
 the nearest A and B of the same rank for the next round [ours]. With `lora.rank` 0 there are no adapters: the whole
-model is trained and travels, the paper's FedAvg. On one client with all data either is the paper's central model.
+model is trained and travels, as in the paper's FedAvg. With one client that has all data, the adapters and
+the whole model are the paper's two central models.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class FedLoRASettings(TaskSettings):
     """Settings of FedLoRA."""
 
     lora: LoRASettings = field(default_factory=LoRASettings)
-    averaging: str = "factors"  # factors: A and B separately | product: B A, as large as the weights; one SVD a weight
+    averaging: str = "factors"  # factors: A and B separately | product: B A, as large as the weights; an SVD per weight
     client: WarmUpSettings = field(default_factory=WarmUpSettings)
 
     def __post_init__(self) -> None:
@@ -78,7 +79,7 @@ class FedLoRA(TaskAlgorithm):
         self.backbone = self.task  # without adapters
         if settings.lora.rank:
             self.task = self.backbone.with_adapters(settings.lora)
-        self.tuned = self.task.layout.trainable  # raises ValueError where `lora.targets` name no weight
+        self.tuned = self.task.layout.trainable  # raises ValueError when `lora.targets` match no weight
         ratio = settings.client.b_factor
         self.factors = rate_factors(self.task.layout, ratio) if ratio != 1 else None
 
@@ -87,7 +88,7 @@ class FedLoRA(TaskAlgorithm):
         return self.backbone
 
     def begin(self, theta_0: ServerState, seed: int) -> ServerState:
-        """theta^0 with delta^0, which changes no output."""
+        """Attach delta^0 to theta^0, which changes no output."""
         if not self.settings.lora.rank:
             return theta_0
         return ServerState(adaptation.attach(self.backbone, self.task, theta_0.params, seed))
@@ -112,7 +113,7 @@ class FedLoRA(TaskAlgorithm):
         return trained(delta_c, client.data, losses, state={"moments": moments} if settings.keep else None)
 
     def server_receive(self, delta: Vector, received: Received) -> Vector:
-        """What the server averages: the change of A and B, or of B A, which the server computes from it."""
+        """The vector that the server averages: the change in A and B or, computed from it, the change in B A."""
         if self.settings.averaging == "factors":
             return delta
         return adaptation.product_change(delta, received.params, self.task.layout)
@@ -132,7 +133,7 @@ class FedLoRA(TaskAlgorithm):
         return cost(self.backbone.layout.size, self.tuned, clients, updates / max(1, clients))
 
     def merged(self, params: Vector) -> Vector:
-        """theta_g, the parameters of a model without adapters."""
+        """theta_g, the parameters with the adapters merged into the backbone."""
         return adaptation.merge(self.backbone, self.task, params) if self.settings.lora.rank else params
 
     def export(self, state: ServerState, folder: Path) -> None:
@@ -140,9 +141,9 @@ class FedLoRA(TaskAlgorithm):
 
 
 def cost(backbone: float, tuned: float, clients: int, rounds: float) -> float:
-    """Bytes by the paper's formula, H |C| + 2 h |C| r.
+    """The traffic in bytes by the paper's formula, H |C| + 2 h |C| r.
 
     `backbone` parameters travel to each client once, `tuned` ones both ways in each round, four bytes each. FedAvg
-    tunes the whole backbone. The counted traffic holds scalars besides, and less where updates are compressed.
+    tunes the whole backbone. The traffic that a run counts also includes scalars, and is lower with compressed updates.
     """
     return 4.0 * clients * (backbone + 2 * tuned * rounds)

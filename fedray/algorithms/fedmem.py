@@ -1,4 +1,4 @@
-"""FedMem: each client decodes with a memory of its speech beside one shared model.
+"""FedMem: each client decodes with one shared model and a memory of its own speech.
 
 Du, Zhang, Yue, Huang, Zhang, Xu, Xu, Chen. Communication-Efficient Personalized Federated Learning for Speech-to-Text
 Tasks. ICASSP 2024.
@@ -12,18 +12,18 @@ Tasks. ICASSP 2024.
         p_mem <- softmax(-d / T) over R, summed by token
         p     <- lambda p_mem + (1 - lambda) p_model
 
-The paper leaves variants for later. Here are some that need no training: `memory.prune_above` does not store pairs that
-the model already predicts with a higher probability, `skip_above` skips the look-up where the model's best token has a
-higher probability, and `radius` makes k and lambda depend on the distances (fedray/training/knn/decoding.py has the
-formulas and their sources).
+The paper leaves variants for later. Those here need no training: `memory.prune_above` leaves out pairs that the model
+already predicts with a higher probability, `skip_above` skips the look-up where the model's best token has a higher
+probability, and `radius` makes k and lambda depend on the distances (fedray/training/knn/decoding.py has the formulas
+and their sources).
 
-`memory.keys: states` are the paper's: decoder states, with the token that follows each. `frames` need no decoder
-[ours]: encoder frames with CTC's aligned labels, blanks included. A run plays one round with all clients and scores the
-personal models at its end (`evaluation.personal_final`): on the client's part of dev and test where clients are labels
-(`data.clients.by: label`), else on the common sets. Beside each score stands the score without the memory; wer and bleu
-are greedy, wer_lm and bleu_beam by beam search. On dev, settings of `frames` are chosen by the word errors of greedy
-search, of `states` by likelihood; then the last search decides between the best `searched`. Translation has memories of
-states alone.
+`memory.keys: states` is the paper's choice: decoder states, each with the token that follows it. `frames` needs no
+decoder [ours]: it stores encoder frames with CTC's aligned labels, blanks included. A run has one round with all
+clients and scores the personal models at its end (`evaluation.personal_final`): on the client's part of dev and test
+if clients are labels (`data.clients.by: label`), else on the common sets. Each score comes with the score without the
+memory; wer and bleu are from greedy search, wer_lm and bleu_beam from beam search. On dev, settings for `frames` are
+chosen by the word errors of greedy search, settings for `states` by likelihood; then the last search decides between
+the best `searched`. Translation supports memories of states only.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from fedray.training.translation import Translation
 
 @dataclass(frozen=True)
 class FedMemSettings(TaskSettings):
-    """Settings of FedMem. Of several values each client chooses on its dev.
+    """Settings of FedMem. Given several values, each client chooses on its dev set.
 
     The paper's values are k 4, 8, 16, share 0.1 to 0.9, temperature 10, 20, 50, 100, 200.
     """
 
     k: list[int] = field(default_factory=lambda: [8])  # neighbours that a query looks up
-    share: list[float] = field(default_factory=lambda: [0.3])  # lambda, the weight of the memory beside the model
-    # divides the neighbours' squared distances in the softmax that weighs them
+    share: list[float] = field(default_factory=lambda: [0.3])  # lambda, the memory's weight; the model's is 1 - lambda
+    # T, which divides the neighbours' squared distances in the softmax that weights them
     temperature: list[float] = field(default_factory=lambda: [10.0])
-    # Squared distance at which lambda, falling linearly from distance 0, is 0. Neighbours beyond do not count. Empty:
-    # all k neighbours count, with the same lambda at any distance.
+    # Squared distance at which lambda, falling linearly from distance 0, reaches 0. Neighbours beyond it do not count.
+    # Empty: all k neighbours count, with the same lambda at any distance.
     radius: list[float] = field(default_factory=list)
-    skip_above: Share = 1.0  # no look-up where the model gives its best token a higher probability; 1: none is skipped
-    # Of the settings that cost least on dev, so many, of different lambdas, are tried by the search that decodes. 0:
-    # the one that costs least is taken.
+    skip_above: Share = 1.0  # skip the look-up where the model gives its best token a higher probability; 1: never skip
+    # How many of the settings that cost least on dev, with different lambdas, the final search tries. 0: none; the one
+    # that costs least is taken.
     searched: Natural = 0
     memory: MemorySettings = field(default_factory=MemorySettings)
     costs: bool = False  # write the cost of each setting on dev to personal.tsv
@@ -115,11 +115,11 @@ class FedMem(TaskAlgorithm):
             raise ValueError(f"algorithm.kind fedmem trains nothing: set rounds=1, not {setup.rounds}")
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
-        """theta_g, which travels to each client once."""
+        """Send theta_g, which travels to each client once."""
         return Broadcast(state.params, constant=state.params.size)
 
     def client_train(self, client: Client, received: Received) -> Trained:
-        """(K, V)_c; the model stays theta_g, and nothing travels."""
+        """Build (K, V)_c; the model stays theta_g, and the client sends nothing."""
         theta_g, settings = LocalModel(self.task, received.params, received.device), self.settings.memory
         built = build_memory(self.task, received.params, client.data, settings, received.device)
         metrics = Metrics(pairs=(len(built.memory), 1), left_out=(built.left_out, 1), pruned=(built.pruned, 1))
@@ -131,14 +131,14 @@ class FedMem(TaskAlgorithm):
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
-        """Scores with the client's memory, and without it under names that end in `_alone`."""
+        """Score with the client's memory, and without it under names that end in `_alone`."""
         assert client.state is not None
         memory = Memory.of(client.state, fingerprint(received.params), self.settings.memory)
         settings, alone = self.settings.retrievals(), self.searches(received.assets)
         costs, chosen = Metrics(), settings[0]
         if len(settings) > 1 and "dev" in data and len(data["dev"]):
             found = setting_costs(self.task, received.params, data["dev"], memory, settings, received.device)
-            chosen = settings[int(found.argmin())]  # the first of equals
+            chosen = settings[int(found.argmin())]  # the first in a tie
             if self.settings.searched:
                 count, search = self.settings.searched, list(alone.values())[-1]
                 chosen = best_by_search(self.task, received, data["dev"], memory, settings, found, count, search)

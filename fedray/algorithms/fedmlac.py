@@ -1,4 +1,4 @@
-"""FedMLAC: every client keeps a personal model, which learns with a small plug-in; the plug-in alone travels.
+"""FedMLAC: every client keeps a personal model that learns with a small plug-in; only the plug-in travels.
 
 FedMLAC: Mutual Learning Driven Heterogeneous Federated Audio Classification. 2025.
 
@@ -16,8 +16,9 @@ FedMLAC: Mutual Learning Driven Heterogeneous Federated Audio Classification. 20
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
 The score is the mean over the personal models w_i on common data (`evaluation.personal_every`, `personal_final`), or on
-what each client holds out (`data.own_share`); `also_score` adds the plug-in v_i after the client's training, and the
-mean of both models' logits. A first w_i is random on each client, or one for all (`common`, `init`) [ours].
+the clips that each client holds out (`data.own_share`); `also_score` adds the scores of the plug-in v_i after the
+client's training, and of the mean of both models' logits. The first w_i is random on each client, or the same on all
+(`common`, `init`) [ours].
 Ablations: with mutual weights of 0 both models train alone; strategy by_examples is FedMLAC without LPA; FedAvg with
 layerwise_pruning has one shared model instead of two.
 """
@@ -53,13 +54,13 @@ ORDERS = ("together", "personal_first")
 
 @dataclass(frozen=True)
 class MutualSettings:
-    """How personal model and plug-in learn from each other."""
+    """How the personal model and the plug-in learn from each other."""
 
     # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
     personal: Amount = 1.0
     plugin: Amount = 1.0  # lambda_v, weight of KL(personal || plug-in)
     temperature: Positive = 1.0  # temperature of both models' softmax in the two KL terms
-    order: str = "together"  # together: both answer before either steps | personal_first: v learns from the stepped w
+    order: str = "together"  # together: both predict before either steps | personal_first: v learns from the updated w
 
     def __post_init__(self) -> None:
         positive(temperature=self.temperature)
@@ -73,13 +74,13 @@ class MutualSettings:
 class FedMLACSettings(SGDSettings):
     """Settings of FedMLAC."""
 
-    # of the personal models; of several, each client draws one
+    # sizes of the personal models; from several, each client draws one
     sizes: list[str] = field(default_factory=lambda: ["base"])
     mutual: MutualSettings = field(default_factory=MutualSettings)
     common: bool = False  # all personal models of a size start from the same random weights
     init: str | None = None  # a file with the weights that all personal models start from; for a single size
-    # Personal scores beside w_i's: plugin (of v_i after the client's training, which is repeated for it) | both (of the
-    # mean of the logits of w_i and this v_i).
+    # Personal scores besides w_i's: plugin (of v_i after the client's training, which is repeated for this) | both (of
+    # the mean of the logits of w_i and this v_i).
     also_score: list[str] = field(default_factory=list)
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.01, batch=16))
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
@@ -132,11 +133,12 @@ class FedMLAC(FederatedSGD):
             raise ValueError(f"algorithm.init: {error}") from error
 
     def passes(self) -> float:
-        return 2 * super().passes()  # of two models
+        return 2 * super().passes()  # two models are trained
 
     def client_prepare(self, client: Client, received: Received) -> State:
         size = self.settings.sizes[np.random.randint(len(self.settings.sizes))]
-        if self.settings.common:  # the same draw on all clients: theta_0 follows the run's seed, unless it is given
+        if self.settings.common:
+            # theta_0 seeds the same draw on all clients. It follows from the run's seed, unless `model.init` is set.
             torch.manual_seed(derive(zlib.crc32(received.params.tobytes()), "personal", size))
         return {"size": size, "params": self.personal[size].initial()}
 
@@ -171,7 +173,7 @@ class FedMLAC(FederatedSGD):
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
-        """Scores of w_i, and those of `also_score` as `plugin_accuracy`, `both_accuracy` and the like."""
+        """Score w_i, and the models of `also_score` as `plugin_accuracy`, `both_accuracy` and so on."""
         assert client.state is not None
         task, w = self.personal[client.state["size"]], client.state["params"]
         scores = personal_scores(task, w, received, data, final)
@@ -188,7 +190,7 @@ class FedMLAC(FederatedSGD):
 
 
 def mutual_loss(logits: Tensor, teacher: Tensor, classes: Tensor, weight: float, temperature: float) -> Tensor:
-    """CE(logits, classes) + weight T^2 KL(softmax(teacher / T) || softmax(logits / T)), batch means.
+    """CE(logits, classes) + weight T^2 KL(softmax(teacher / T) || softmax(logits / T)), means over the batch.
 
     Logits are [batch, classes]; the teacher is a constant. Deep mutual learning: Zhang et al., CVPR 2018.
     """

@@ -17,11 +17,11 @@ Interspeech 2022.
         Delta   <- alpha Delta_S + (1 - alpha) Delta_C
         theta_{t+1} <- ServerOpt(theta_t, -Delta, eta)
 
-y_j of a labelled utterance (`data.labelled`, the paper's figure 2) is its transcript, with the highest confidence.
-Batch norm is the paper's modified sBN (`buffers: frozen`): batch statistics while training, running statistics of
-theta_0. It concerns CRDNNs: Conformers have layer norm. Ours: with `relabel: N` a client labels its speech with the
-model that it receives, and again when the labels are N rounds old; `confidence` trains on the most confident labels
-only. Both are off in the paper.
+For a labelled utterance (`data.labelled`, the paper's figure 2), y_j is its transcript, with the highest confidence.
+Batch norm is the paper's modified sBN (`buffers: frozen`): batch statistics in training, theta_0's running statistics
+in evaluation. Only CRDNNs are concerned: Conformers have layer norm. Ours: with `relabel: N`, a client labels its
+speech with the model that it receives, and again when the labels are N rounds old; `confidence` trains on the most
+confident labels only. Both are off in the paper.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from fedray.core.types import Client, Received, State
 from fedray.training.pseudo_labels import ConfidenceSettings, check_labels, label, most_confident, quality
 from fedray.training.speech_to_text import SpeechToText
 
-LABELLING = 1.0  # passes of training that take as long: the encoder once, and the search
+LABELLING = 1.0  # training passes that take as long as labelling: one encoder pass and the search
 
 
 @dataclass(frozen=True)
 class FedNSTSettings(MixedSettings):
     """Settings of FedNST."""
 
-    alpha: Share = 0.5  # the server's share of a change; 0: clients only
+    alpha: Share = 0.5  # the server's share of a round's change; 0: clients only
     relabel: str | int = "once"  # once | every_round | N rounds
     schedule: Any = kinds(SCHEDULES, "exponential")  # schedule of eta_C, the clients' learning rate
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
@@ -76,7 +76,7 @@ class FedNST(MixedSGD):
         return LABELLING if self.settings.relabel == "once" else 0.0
 
     def passes(self) -> float:
-        """With `relabel: N` those of a client that takes part in every round."""
+        """Passes of a round; with `relabel: N`, those of a client that takes part in every round."""
         relabel = self.settings.relabel
         every = relabel if isinstance(relabel, int) else {"once": math.inf, "every_round": 1}[relabel]
         return super().passes() + LABELLING / every

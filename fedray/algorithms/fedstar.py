@@ -17,10 +17,10 @@ Tsouvalas, Saeed, Ozcelebi. Federated Self-Training for Semi-Supervised Audio Re
         theta_{t+1} <- ServerOpt(theta_t, -sum_i n_i / n  Delta_i, eta)
 
 Adam starts afresh each round. A client without unlabelled clips makes E passes over its labelled ones; a client without
-labelled clips trains on its pseudo-labels alone. A fixed threshold: first = last. beta = 0 keeps the steps without the
-pseudo-labels. Ours: l is no larger than D_L^i, and `labelled_batch` sets its size. `weights: authors` weighs the two
-losses by 1 - beta and beta, as the authors' code does, which also runs at temperature 1.
-Baselines: the supervised federation is FedAvg with `labelled_only`, the central model `sl`.
+labelled clips trains on its pseudo-labels alone. With first = last the threshold is fixed. beta = 0 keeps the steps but
+ignores the pseudo-labels. Ours: l is no larger than D_L^i, and `labelled_batch` sets its size. `weights: authors`
+weights the two losses by 1 - beta and beta, as the authors' code does, which also runs at temperature 1.
+Baselines: FedAvg with `labelled_only` is the supervised federation, `sl` the central model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ThresholdSettings:
-    """tau: how probable a pseudo-label must be, in the first round and, half a cosine later, after the last."""
+    """tau, the probability that a pseudo-label must exceed: it follows half a cosine from `first` to `last`."""
 
     first: float = 0.5  # a probability, in the first round
     last: float = 0.9  # a probability, after the last round
@@ -63,7 +63,7 @@ class ThresholdSettings:
                 raise ValueError(f"threshold.{name}: {getattr(self, name)} is a probability, from 0 to 1")
 
     def at(self, round: int, rounds: int) -> float:
-        """tau in round t of `rounds`."""
+        """tau in round `round` of `rounds`."""
         return self.last - (self.last - self.first) / 2 * (1 + math.cos(math.pi * round / rounds))
 
 
@@ -72,12 +72,12 @@ class FedSTARSettings(SGDSettings):
     """Settings of FedSTAR."""
 
     beta: Amount = 0.5  # weight of the pseudo-labels' loss
-    # Weight of the labelled clips' loss in a step with both: paper (1, equation 7) | authors (1 - beta, their code).
+    # Weight of the labelled clips' loss in a step with both: paper (1, equation 7) | authors (1 - beta, in their code).
     weights: str = "paper"
-    # T, the temperature of the softmax that makes pseudo-labels: the paper's 4; the authors' code runs at 1.
+    # T, the temperature of the softmax that makes pseudo-labels: 4 in the paper, 1 in the authors' code.
     temperature: Positive = 4.0
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
-    # Labelled clips of a step; null: as many as unlabelled ones, as in the paper, and at most all that the client has.
+    # Labelled clips in a step; null: as many as unlabelled ones, as in the paper, but no more than the client has.
     labelled_batch: int | None = None
     # `batch` counts unlabelled clips.
     client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))
@@ -128,7 +128,7 @@ class FedSTAR(FederatedSGD):
         labels, truth = self.labels(data), self.task.known(data)
         pairs = list(paired_batches(data, local, self.settings.labelled_batch, client.seed))
         with theta_i.training():
-            for l, u in pairs[: theta_i.time_left(len(pairs))]:  # noqa: E741 - the paper's
+            for l, u in pairs[: theta_i.time_left(len(pairs))]:  # noqa: E741 - the paper's name
                 batch = theta_i.augmented(collate(data, np.concatenate([l, u])))
                 z_l, z_u = torch.split(theta_i.logits(batch), [len(l), len(u)])
                 loss = z_l.new_zeros(())
@@ -142,7 +142,7 @@ class FedSTAR(FederatedSGD):
         return trained(theta_i, data, Metrics(loss=total.pair()), scores=scores.metrics())
 
     def labels(self, data: Utterances) -> Positions:
-        """Class numbers of the labelled clips, -1 elsewhere, [len(data)]."""
+        """The class number of each labelled clip, -1 for the others, [len(data)]."""
         labels, labelled = np.full(len(data), -1), data.labelled_positions
         labels[labelled] = self.task.targets(data.take(labelled))
         return labels
@@ -158,7 +158,7 @@ def pseudo_labels(logits: Tensor, temperature: float, threshold: float) -> tuple
 
 
 def pseudo_loss(logits: Tensor, labels: Tensor, kept: Tensor) -> Tensor:
-    """Cross-entropy with the kept pseudo-labels, a mean over the whole batch: the others count as 0."""
+    """Cross-entropy with the kept pseudo-labels, a mean over the whole batch: the other clips count as 0."""
     losses = cross_entropy(logits, labels, reduction="none")
     return torch.where(kept, losses, torch.zeros_like(losses)).sum() / len(losses)
 
@@ -166,9 +166,9 @@ def pseudo_loss(logits: Tensor, labels: Tensor, kept: Tensor) -> Tensor:
 def paired_batches(
     data: Utterances, settings: ClientSettings, labelled_batch: int | None, seed: int
 ) -> Iterator[tuple[Positions, Positions]]:
-    """The positions l of labelled and u of unlabelled clips of each step, for `settings.epochs` passes over u.
+    """Yield for each step the positions l of labelled and u of unlabelled clips, in `settings.epochs` passes over u.
 
-    Labelled clips repeat: all in a random order, then all in another. Without unlabelled clips a pass is over the
+    Labelled clips repeat: all in a random order, then all in another. Without unlabelled clips, each pass goes over the
     labelled ones.
     """
     generator = np.random.default_rng(seed)
@@ -191,16 +191,16 @@ def _repeated(positions: Positions, generator: np.random.Generator) -> Iterator[
 
 
 class LabelScores:
-    """`labels_kept`, percent of all pseudo-labels, and `label_accuracy`, percent of those kept whose truth is known.
+    """Counts `labels_kept`, percent of all pseudo-labels, and `label_accuracy`, percent of kept ones with known truth.
 
-    No training uses the truth; a simulation knows it.
+    Training never uses the truth; a simulation knows it.
     """
 
     def __init__(self) -> None:
         self._made = self._kept = self._known = self._right = 0
 
     def add(self, labels: Tensor, kept: Tensor, truth: Positions) -> None:
-        """`truth`: class numbers, -1 where unknown, [batch]."""
+        """Add the pseudo-labels of a batch. `truth`: class numbers, -1 where unknown, [batch]."""
         chosen, answers = kept.cpu().numpy(), labels.cpu().numpy()
         known = chosen & (truth >= 0)
         self._made += len(answers)
@@ -209,5 +209,5 @@ class LabelScores:
         self._right += int((answers == truth)[known].sum())
 
     def metrics(self) -> Metrics:
-        """Percent: the share of pseudo-labels that are kept, and of known labels that they hit."""
+        """Both scores, in percent."""
         return Metrics(labels_kept=(100.0 * self._kept, self._made), label_accuracy=(100.0 * self._right, self._known))

@@ -16,11 +16,11 @@ Models. ICASSP 2022.
         theta   <- ServerOpt(theta_t, -Delta, eta_s)
         theta_{t+1} <- SGD(theta, a few utterances of the server)  # server_finetune
 
-wer_i is a fraction, loss_i the mean over local training. The central set is a part of dev, evenly spread [ours]; no
-part of test. The paper's server fine-tunes on held-out data, here on its own [ours]. From scratch: `pretrain: {steps:
-0}`. The authors' code anneals a client's rate between its epochs (`client.newbob`), by the loss on held-out data; here
-by the loss of training [ours]. Running statistics of batch norm (the CRDNN's) are averaged as parameters are, or frozen
-(`buffers`).
+wer_i is a fraction, loss_i the mean over local training. The central set is an evenly spread part of dev [ours], never
+of test. The paper's server fine-tunes on held-out data, the server here on its own data [ours]. `pretrain: {steps: 0}`
+trains from scratch. The authors' code anneals a client's rate between its epochs (`client.newbob`) by the loss on
+held-out data, the code here by the training loss [ours]. Running statistics of batch norm (in the CRDNN) are averaged
+like parameters, or frozen (`buffers`).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class GaoClientSettings(ClientSettings):
 
     epochs: Count = 5  # passes over the client's data in a round
     # NewBob: after an epoch whose mean loss is less than 0.25 % below that of the epoch before, the rate is multiplied
-    # by this. The next round starts from the round's rate. null: the same rate in all epochs.
+    # by this. Each round starts from its own rate again. null: the same rate in all epochs.
     newbob: SomeShare | None = None
 
     def annealer(self) -> Anneal | None:
-        """SpeechBrain's scheduler of the rates of a client's epochs."""
+        """SpeechBrain's scheduler for the rates of a client's epochs; None without `newbob`."""
         if self.newbob is None:
             return None
-        from speechbrain.nnet.schedulers import NewBobScheduler  # here: importing SpeechBrain takes most of a second
+        from speechbrain.nnet.schedulers import NewBobScheduler  # lazy: importing SpeechBrain takes most of a second
 
         scheduler = NewBobScheduler(self.lr, self.newbob)
         return lambda loss: float(scheduler(loss)[1])
@@ -71,10 +71,10 @@ class GaoClientSettings(ClientSettings):
 class GaoSettings(ServerSGDSettings):
     """Settings of Gao et al."""
 
-    central_utterances: int = 100  # utterances of dev that measure wer_i, about so many
+    central_utterances: int = 100  # utterances of dev that wer_i is measured on, roughly
     client: GaoClientSettings = field(default_factory=GaoClientSettings)
     server_finetune: bool = True  # fine-tune on the server's labelled data after each round
-    # fine-tuning after each round; its rate may follow the clients': server_scheduled
+    # the fine-tuning; `server_scheduled` makes its rate follow the clients'
     server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Gao(FederatedSGD):
             )
 
     def assets(self, data: FederatedData) -> Mapping[str, Any]:
-        """With the central set, where wer_i is measured."""
+        """Add the central set that wer_i is measured on, for strategy by_wer."""
         assets = super().assets(data)
         if not isinstance(self.strategy, ByWer):
             return assets
@@ -130,6 +130,6 @@ class Gao(FederatedSGD):
         received = Received(state.params, {}, server.round, server.assets, server.device)
         update = server_pass(self.task, server, received, self.settings, self.rounds)
         params = state.params.copy()
-        # frozen buffers, which lie behind the parameters, are not part of it
+        # the delta has no frozen buffers, which follow the parameters
         params[: update.delta.size] += update.delta
         return ServerState(params, state.extra)

@@ -14,7 +14,7 @@ ICML 2020, algorithm 1, option II.
         theta_{t+1} <- ServerOpt(theta_t, -mean_i Delta_i, eta_g)
         c           <- c + |S_t| / N  mean_i dc_i
 
-The means are the strategy's: `uniform` in the paper. `client.clip` bounds g_i alone. Control variates cover the
+The strategy computes the means: `uniform` in the paper. `client.clip` bounds g_i alone. Control variates cover the
 trainable parameters; averaged running statistics of batch norm have none.
 """
 

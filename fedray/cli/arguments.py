@@ -9,12 +9,12 @@ import fedray
 from fedray.cli import caches, completion, device_options, starting
 from fedray.cli.parsing import Commands, add_config, command
 
-# Options of `fedray data` and the options of which they need one.
+# Options of `fedray data`, each with the options of which it needs one.
 NEEDED = {"out": ("study",), "clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show")}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The parsed arguments; ends the process with status 2 and a usage line where they are wrong."""
+    """The parsed arguments; ends the process with status 2 and a usage line if they are wrong."""
     parser = command_line()
     options, rest = parser.parse_known_args(arguments)
     _check(parser, options, rest)
@@ -249,8 +249,8 @@ def _add_doctor(commands: Commands) -> None:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: list[str]) -> None:
-    """Add the overrides that stand behind an option, and refuse options that do not go together."""
-    # argparse takes positional arguments from one place only: overrides behind an option are left over.
+    """Add the overrides that follow an option, and refuse options that cannot be combined."""
+    # argparse takes positional arguments from one place only: overrides after an option are left over.
     if unknown := [
         argument for argument in rest if argument.startswith("-") or "=" not in argument or "overrides" not in options
     ]:

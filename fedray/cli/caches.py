@@ -1,4 +1,4 @@
-"""`fedray cache`: what the cache holds, and what of it is removed."""
+"""`fedray cache`: shows, checks and prunes the cache."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _number(text: str, units: dict[str, float], examples: str) -> float:
 
 
 def show(options: argparse.Namespace, root: Path, console: Console) -> int:
-    """Print the entries by kind, and those that are chosen; the exit status: 1 if an entry is damaged and stays."""
+    """Print the entries by kind and those selected; returns the exit status, 1 if a damaged entry is kept."""
     from fedray.doctor.checks import size
     from fedray.storage import cache_entries as cache
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status: 0 success, 1 failed or unfinished, 2 bad input, 130 interrupted."""
+    """Run a command; returns the exit status: 0 success, 1 failed or unfinished, 2 bad input, 130 interrupted."""
     options = parse(arguments)
     show_token()
     try:
         return COMMANDS[options.command](options)
-    except BrokenPipeError:  # of `fedray ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can be said there
+    except BrokenPipeError:  # as with `fedray ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can be printed there
         return 1
     except (ValueError, OSError) as error:
         print(f"fedray: {words(error)}", file=sys.stderr)
@@ -90,7 +90,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _leave_running(arguments: list[str], where: Path | str) -> int:
-    """Start the command without --detach in the background, where it starts its own Ray."""
+    """Start the command without --detach in the background, with its own Ray."""
     from fedray.engine import attach
     from fedray.runs.folder import RunFolder
 
@@ -228,7 +228,7 @@ def _sweep(options: argparse.Namespace) -> int:
     file = str(shipped.locate("sweeps", options.file))
     sys.argv = [file, *options.arguments]
     try:
-        runpy.run_path(file, run_name="__main__")  # a sweep's file ends by sys.exit
+        runpy.run_path(file, run_name="__main__")  # a sweep's file ends with sys.exit
     except SyntaxError as error:
         raise ValueError(f"{error.filename}:{error.lineno}: is not Python: {error.msg}") from error
     return 0

@@ -17,7 +17,7 @@ from fedray.storage.local import LocalStorage, on_disk
 
 
 def show(options: argparse.Namespace) -> int:
-    """Do what the options ask for, tables by default; the exit status: 1 if a problem stops a run."""
+    """Do what the options ask for, by default print tables; returns the exit status, 1 if a problem stops a run."""
     if options.study is not None:
         print(f"report: {_study(options)}")
     elif options.show is not None:

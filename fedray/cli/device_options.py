@@ -46,7 +46,7 @@ def add_to(commands: Commands) -> None:
 
 
 def problem(options: argparse.Namespace) -> str | None:
-    """Why the options do not go together; None: they do."""
+    """Why the options cannot be combined; None: they can."""
     if (options.config is None) == (options.convert is None):
         return "devices takes either CONFIG or --convert KIND FILE"
     given = [name for name, *_ in CONVERTED if getattr(options, name) is not None]

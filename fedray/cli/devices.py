@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def show(options: argparse.Namespace, console: Console) -> int:
-    """Print the tables, and with --out draw them. ValueError: the configuration has no devices."""
+    """Print the tables; with --out also draw them. ValueError: the configuration has no devices."""
     if options.out is not None:
         claim(LocalStorage(on_disk(options.out)), WHAT)
     config, source = experiment.load(options.config, options.overrides)
@@ -106,7 +106,7 @@ def round_table(found: Rehearsal) -> Table:
 
 
 def part_table(found: Rehearsal) -> Table:
-    """The share of each class in the clients and in the arrivals."""
+    """The share of each class among the clients and among the arrivals."""
     table = _table("Who takes part", "class", "of the clients", "of the arrivals")
     arrived = np.zeros(len(found.devices))
     for step in found.steps:
@@ -120,7 +120,7 @@ def part_table(found: Rehearsal) -> Table:
 
 
 def draw(found: Rehearsal) -> Drawing:
-    """How long trips take, and who is available over a day, of the largest classes."""
+    """Draw how long trips take and how many are available over a day, for the largest classes."""
     with canvas.style():
         drawn = Canvas(figsize=(2 * canvas.WIDTH, canvas.HEIGHT), layout="constrained")
         left, right = drawn.subplots(1, 2)
@@ -162,7 +162,7 @@ def _spread(values: Floats) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits that count, without a power of ten."""
+    """Three significant digits, without a power of ten."""
     return f"{float(f'{value:.3g}'):,.10g}"
 
 

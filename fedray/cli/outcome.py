@@ -1,4 +1,4 @@
-"""What the command line prints of a run that has ended, or that goes on without the command."""
+"""Prints how a run ended, or how to follow one that continues without the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERRUPTED = 130  # exit status
 
 
 def show_end(result: Result) -> int:
-    """Print how a run ended that this process started. The exit status."""
+    """Print how a run of this process ended; returns the exit status."""
     from fedray.runs.folder import RunFolder
 
     place, results = RunFolder(result.folder).place, result.results
@@ -37,7 +37,7 @@ def show_end(result: Result) -> int:
 
 
 def show_standing(folder: RunFolder, standing: Standing) -> None:
-    """Print the state of a run that no driver is playing."""
+    """Print the state of a run without a driver."""
     done, again = _after(standing.round), f"Go on with: fedray resume {quote(folder.place)}"
     if standing.state == "finished":
         show_results(folder.place, standing.results, Console())
@@ -49,7 +49,7 @@ def show_standing(folder: RunFolder, standing: Standing) -> None:
 
 
 def detached(place: str, log: Path | None = None) -> int:
-    """Print how to watch and to stop a run that goes on without this command. The exit status."""
+    """Print how to watch and stop a run that continues without this command; returns the exit status."""
     print(f"run folder: {place}")
     if log is not None:
         print(f"its output: {log}")
@@ -59,7 +59,7 @@ def detached(place: str, log: Path | None = None) -> int:
 
 
 def show_results(place: str, results: Mapping[str, Any], console: Console) -> None:
-    """A table of results.json: the seed model's scores beside those of the best round."""
+    """Print results.json: a table of the scores of the seed model and of the best round, and the totals."""
     table = Table(title=f"{rich_text(results['name'])}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")
     for title in ("seed model", f"best round ({results['best']['round']})", "change"):
@@ -80,7 +80,7 @@ def show_results(place: str, results: Mapping[str, Any], console: Console) -> No
 
 
 def personal_table(personal: Mapping[str, Any]) -> Table:
-    """Mean and standard deviation of the clients' scores; two columns where the shared model was scored alone too."""
+    """Mean and standard deviation of the clients' scores; two columns if the shared model was scored alone too."""
     table = Table(title=f"personal models of {rich_text(str(personal['clients']))} clients", title_justify="left")
     names = [name for name in personal if f"{name}_sd" in personal and not name.endswith(ALONE)]
     both = any(name + ALONE in personal for name in names)

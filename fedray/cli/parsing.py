@@ -1,4 +1,4 @@
-"""What the parsers of all commands share."""
+"""Helpers for the parsers of all commands."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import textwrap
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-WIDTH = 78  # of descriptions, which argparse does not wrap where it keeps the lines of an example
+WIDTH = 78  # of descriptions: argparse keeps the lines of an example, and so does not wrap descriptions
 
 
 def command(commands: Commands, name: str, says: str, description: str, example: str) -> argparse.ArgumentParser:
-    """A command, with one line in `fedray --help`, and with a description and an example in its own help."""
+    """Add a command, with a line in `fedray --help`, and a description and an example in its own help."""
     return commands.add_parser(
         name,
         help=says,
@@ -22,7 +22,7 @@ def command(commands: Commands, name: str, says: str, description: str, example:
 
 
 def add_config(command: argparse.ArgumentParser, example: str, overrides: str) -> None:
-    """The arguments of the commands that read a configuration."""
+    """Add the arguments of a command that reads a configuration."""
     command.add_argument(
         "config",
         metavar="CONFIG",

@@ -42,7 +42,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         with collected() as left_out:
             splits = experiment.read_corpus(config.data, source)
         problems += map(Problem, left_out)
-        parts = splits  # shown undivided when dividing them fails
+        parts = splits  # shown undivided if dividing them fails
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSpeakers)  # listed with the problems
             server, mine, scored = divide(splits, config.data)
@@ -93,7 +93,7 @@ def split_table(parts: Mapping[str, Manifest]) -> Table:
 
 
 def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
-    """Words and characters of the transcripts, and the share of words that training transcripts lack."""
+    """Words and characters of the transcripts, and the share of words that the training transcripts lack."""
     source = token_source(parts)
     table = Table(title="Transcripts", title_justify="left", caption_justify="left")
     table.caption = f"new: share of the words that do not occur in the transcripts of {source}"
@@ -156,9 +156,9 @@ def client_table(
 
 
 def histogram(counts: np.ndarray) -> Padding:
-    """Clients by number of utterances, in bins of equal width.
+    """A histogram of clients by number of utterances, in bins of equal width.
 
-    Bins of equal ratio where the largest client has more than 20 times the median.
+    The bins have equal ratios if the largest client has more than 20 times the median.
     """
     least, most = int(counts.min()), int(counts.max())
     if most > 20 * np.median(counts):
@@ -193,7 +193,7 @@ def cohort_problems(config: Config, population: int) -> list[Problem]:
 
 
 def seed_problems(config: Config, parts: Mapping[str, Manifest]) -> list[Problem]:
-    """The problem of an algorithm that trains a seed model where the server has no data."""
+    """The problem of an algorithm that trains a seed model although the server has no data."""
     pretraining = getattr(config.algorithm.settings, "pretrain", None)
     if pretraining is None or not pretraining.steps or "server" in parts:
         return []

@@ -30,11 +30,11 @@ from fedray.report.canvas import Drawing
 from fedray.storage.files import write_atomically
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-POINTS = 40  # of a curve over rounds
+POINTS = 40  # per curve over rounds
 
 
 def show(options: argparse.Namespace, console: Console) -> int:
-    """Print the tables. ValueError: the configuration is not private, or --out is no picture."""
+    """Print the tables. ValueError: the configuration is not private, or --out is not a picture file."""
     out = Path(options.out) if options.out is not None else None
     if out is not None and out.suffix not in (".png", ".svg"):
         raise ValueError(f"--out {out}: the picture's name must end with .png or .svg")
@@ -60,7 +60,7 @@ def show(options: argparse.Namespace, console: Console) -> int:
 
 def _population(config: Config, source: Source) -> int:
     most = most_clients(config.data, corpus_reader(config.data, source))
-    # Who is audited takes no part, and Dirichlet's shares may leave a client without speech.
+    # Audited clients take no part, and Dirichlet's shares may leave a client without speech.
     if most is None or isinstance(config.audit, Audit) or config.data.clients.by == "dirichlet":
         most = len(experiment.read_federation(config, source)[1])
     return population(config, most)
@@ -78,7 +78,7 @@ def _number(value: float | None) -> str:
 
 
 def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
-    """Epsilon of the claimed federation by both accounts, and where it differs that of the simulated one."""
+    """Epsilon of the claimed federation by both accounts and, where it differs, that of the simulated one."""
     scaled = guarantee.claimed.sampling != guarantee.simulated.sampling
     names = ("as if, tight", "as if, Renyi", "as simulated") if scaled else ("tight", "Renyi")
     table = _table("Epsilon by rounds", "rounds", *names)
@@ -90,19 +90,19 @@ def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
 
 
 def _by_epsilon(account: Account) -> Table:
-    """The noise multiplier of other epsilons."""
+    """The noise multipliers that other epsilons need."""
     table = _table("Noise by epsilon", "epsilon", "noise multiplier z")
     for epsilon in EPSILONS:
         try:
             noise = noise_for(replace(account.settings, epsilon=epsilon, noise=None), account.sampling, account.rounds)
-        except ValueError:  # no noise gives it
+        except ValueError:  # no noise reaches this epsilon
             noise = None
         table.add_row(f"{epsilon:g}", _number(noise))
     return table
 
 
 def by_cohort(account: Account) -> list[tuple[int, float, float]]:
-    """(cohort, z, Renyi epsilon) of cohorts twice as large as the last, whose means have the noise of the account's."""
+    """(cohort, z, Renyi epsilon) of cohorts that double in size, all with the account's noise in their means."""
     sampling, found = account.sampling, []
     size = max(1, round(sampling.cohort / 4))
     while size <= sampling.population:
@@ -134,7 +134,7 @@ def _by_kind(kinds: Sequence[NoiseByKind]) -> Table:
 
 
 def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], kinds: Sequence[NoiseByKind]) -> Drawing:
-    """Epsilon over rounds for a few noise multipliers, and by cohort; the kinds of noise by epsilon."""
+    """Draw epsilon over rounds for a few noise multipliers, epsilon by cohort, and the kinds of noise by epsilon."""
     with canvas.style():
         panels = 3 if kinds else 2
         drawn = Canvas(figsize=(panels * canvas.WIDTH, canvas.HEIGHT), layout="constrained")

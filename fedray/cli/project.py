@@ -1,4 +1,4 @@
-"""`fedray new`: a project with an algorithm of one's own, which starts from a configuration that comes with fedray."""
+"""`fedray new`: a project with an algorithm of your own, which starts from a configuration that comes with fedray."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fedray.experiment import Config
 from fedray.storage.files import write_atomically
 from fedray.training.tasks import TASKS
 
-ROUNDS, STEPS = 2, 400  # of a new project's run and its seed model
+ROUNDS, STEPS = 2, 400  # of a new project's run, and of its seed model
 SMALL = {"kind": "conformer", "d_model": 16, "ffn": 32, "layers": 1, "kernel": 7}
 FILES = ("README.md", "config.yaml", "my_algorithm.py", "run.py", "sweep.py", "test_my_algorithm.py")
 
 
 def write(folder: Path, name: str) -> str:
-    """Write the project; returns what to type next.
+    """Write the project; returns the commands to type next, in words.
 
-    ValueError: the folder is not empty, or nothing shipped that `fedray run` takes has the name.
+    ValueError: the folder is a file or not empty, or no shipped configuration of a run has the name.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: name a new folder")
@@ -63,7 +63,7 @@ def write(folder: Path, name: str) -> str:
 
 
 def described(folder: Path, name: str, path: Path, values: source.Values) -> dict[str, Any]:
-    """The words of the templates."""
+    """The values of the templates' variables."""
     config, _ = experiment.load(path)
     parent = ALGORITHMS[config.algorithm.kind]
     metric, mode = TASKS[config.task.kind].best
@@ -75,7 +75,7 @@ def described(folder: Path, name: str, path: Path, values: source.Values) -> dic
     title = re.sub(r"[^\w-]+", "-", folder.resolve().name).strip("-") or "mine"
     return {
         "name": title,
-        "value": source.as_value(title),  # a folder may be called `true` or `1e5`
+        "value": source.as_value(title),  # a folder may be named `true` or `1e5`
         "config": name,
         "summary": shipped.summary(path),
         "parent": parent.__name__,
@@ -94,7 +94,7 @@ def described(folder: Path, name: str, path: Path, values: source.Values) -> dic
 
 
 def toy(config: Config, rounds: int) -> dict[str, Any]:
-    """Sections with which the algorithm of a configuration runs on the toy speech of the project's test."""
+    """The sections with which a configuration's algorithm runs on the toy speech of the project's test."""
     columns = {"text_column": "text", "label_column": "label", "speaker_column": "speaker", "split_column": "split"}
     data: dict[str, Any] = {
         "corpus": "tsv",
@@ -115,7 +115,7 @@ def toy(config: Config, rounds: int) -> dict[str, Any]:
         if config.task.settings.ctc_weight < 1:
             model["decoder_layers"] = 1
             task |= {"ctc_weight": 0.5, "decode": {"search": "attention", "beam": 2, "lm_weight": 0}}
-    if config.task.kind == "translation":  # of what is said into the same words
+    if config.task.kind == "translation":  # the translation of a sentence is its transcript
         data["options"]["translation_column"] = "text"
         task["decode"], model = {"beam": 2}, {**SMALL, "decoder_layers": 1}
     return {
@@ -133,7 +133,7 @@ def toy(config: Config, rounds: int) -> dict[str, Any]:
 
 
 def dumped(values: dict[str, Any]) -> str:
-    """YAML with the innermost sections in one line each."""
+    """YAML with the innermost sections on one line each."""
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True).rstrip()
 
 

@@ -15,7 +15,7 @@ DATA = "Embedded corpora need no data. Another corpus needs its folder: data.roo
 
 
 def add_to(commands: Commands) -> None:
-    """Commands about the configurations and sweeps that come with fedray, and about a project that uses them."""
+    """Add the commands for the configurations and sweeps that come with fedray, and for a project that uses them."""
     for kind, what in (("configs", "configurations"), ("sweeps", "sweeps")):
         listing = command(
             commands,
@@ -44,13 +44,13 @@ def add_to(commands: Commands) -> None:
 
 
 def show(kind: str, word: str, console: Console) -> int:
-    """Print the shipped `configs` or `sweeps` that have the word in their name or summary; the exit status."""
+    """Print the shipped `configs` or `sweeps` whose name or summary contains the word; returns the exit status."""
     found = {name: shipped.summary(path) for name, path in shipped.files(kind).items()}
     found = {name: text for name, text in found.items() if word.lower() in f"{name} {text}".lower()}
     if not found:
         raise ValueError(f"no name or description contains {word!r}: `fedray {kind}` lists all")
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=2 + max(map(len, found)))  # a narrow terminal cuts what stands behind
+    table.add_column(no_wrap=True, min_width=2 + max(map(len, found)))  # a narrow terminal cuts the next column
     table.add_column(no_wrap=True, overflow="ellipsis")
     for paper, names in groupby(found, key=paper_of):
         table.add_row(f"[bold]{paper}[/bold]")
@@ -63,5 +63,5 @@ def show(kind: str, word: str, console: Console) -> int:
 
 
 def paper_of(name: str) -> str:
-    """`fednst` of `fednst/baselines/sl` and of `fednst_lambda`."""
+    """The paper in a name: `fednst` in `fednst/baselines/sl` and in `fednst_lambda`."""
     return name.partition("/")[0].partition("_")[0]

@@ -1,4 +1,4 @@
-"""`fedray devices --convert`: from a trace of devices to the Parquet files that a configuration names."""
+"""`fedray devices --convert`: converts a trace of devices to the Parquet files that a configuration names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedray.data.devices.tables import Converted, Missing
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Write the tables. ValueError: an unknown kind, no file or too many, a file of --out that exists."""
+    """Write the tables. ValueError: the kind is unknown, there is no file or too many, or a file of --out exists."""
     kind, *files = options.convert
     if kind not in CONVERTERS:
         raise ValueError(f"--convert {kind}: unknown kind: choose one of {', '.join(CONVERTERS)}")
@@ -29,7 +29,7 @@ def convert(options: argparse.Namespace) -> int:
     if len(found) == 2 and found[0].windows == found[1].windows:
         what = "when devices are available" if found[0].windows else "what devices can do"
         raise ValueError(f"{files[0]} and {files[1]} both say {what}: convert one at a time")
-    if len(found) == 2 and kind == "fedscale":  # whose two files name other devices: FedScale pairs them in this way
+    if len(found) == 2 and kind == "fedscale":  # its two files name different devices: FedScale pairs them like this
         found[1] = replace(found[1], table=tables.paired(found[0].table, found[1].table))
     settings = []
     for one, place in zip(found, places, strict=False):
@@ -49,7 +49,7 @@ def _setting(converted: Converted, place: Path) -> str:
 
 
 def _places(out: Path) -> tuple[Path, Path]:
-    """The file of the first table, and that of the second: phones.parquet, phones-windows.parquet."""
+    """The files of the first and the second table: phones.parquet, phones-windows.parquet."""
     if out.suffix != ".parquet":
         raise ValueError(f"--out {out}: the table's name must end with .parquet")
     return out, out.with_name(f"{out.stem}-windows.parquet")

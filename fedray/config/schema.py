@@ -2,7 +2,7 @@
 
 An unknown key or a wrong type is an error that names the key and its place. A field made by `choice` or `kinds`
 (fedray.core.settings) is a section whose `kind` picks the dataclass that the section's other keys are checked against.
-A field of type `dict[str, SomeDataclass]` is a section whose keys are names that the user gives, each of a section.
+A field of type `dict[str, SomeDataclass]` is a section whose keys are names that the user gives, each for a section.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def build(cls: type[T], source: Source) -> T:
 
 
 def build_section(cls: type[T], source: Source, prefix: str, values: object) -> T:
-    """The same from the values of a section; `prefix` is the section's dotted key."""
+    """An instance of a frozen dataclass from the values of a section; `prefix` is the section's dotted key."""
     if values is None:
         values = {}
     if not isinstance(values, Mapping):
@@ -133,14 +133,14 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> object:
         if type(value) is int and float in get_args(hint) and int not in get_args(hint):
             value = float(value)  # OmegaConf converts for `float`, but not for a union with float
         return converted(hint, value)
-    except (OmegaConfBaseException, TypeError, ValueError) as error:  # the last two: of a list for a mapping
+    except (OmegaConfBaseException, TypeError, ValueError) as error:  # the last two come from a list for a mapping
         name = getattr(hint, "__name__", None) if get_origin(hint) is None else None
         wanted = name or str(hint).replace("typing.", "")
         raise ConfigError(f"{source.where(dotted)}: {dotted}: {value!r} is not of type {wanted}") from error
 
 
 def _check_numbers(value: object, limits: Range | None, dotted: str, source: Source) -> None:
-    """ConfigError for nan and infinity, for integers of more than 64 bits, and for numbers out of their range."""
+    """Raise ConfigError for nan and infinity, for integers of more than 64 bits, and for numbers out of their range."""
     for number in value if isinstance(value, list | tuple) else [value]:
         if isinstance(number, bool) or not isinstance(number, int | float):
             continue
@@ -156,7 +156,7 @@ def _check_numbers(value: object, limits: Range | None, dotted: str, source: Sou
 
 
 def plain(instance: object) -> Values:
-    """The plain data that `build` makes an equal instance from, every default written out."""
+    """The plain data from which `build` makes an equal instance, with every default written out."""
     assert is_dataclass(instance)
     result: Values = {}
     for f in dataclasses.fields(instance):
@@ -187,7 +187,7 @@ def pick(values: Mapping[str, Any], keys: Iterable[str]) -> Values:
 
 
 def has(values: Mapping[str, Any], key: str) -> bool:
-    """Whether a dotted key is there, null included."""
+    """Whether a dotted key is there, even if its value is null."""
     for part in key.split("."):
         if not isinstance(values, Mapping) or part not in values:
             return False

@@ -1,6 +1,6 @@
 """The configurations and sweeps that come with fedray, found by name.
 
-A wheel holds them in the package; in a clone they lie beside the package. A name is the path in `configs/` or
+A wheel holds them in the package; in a clone they are next to the package. A name is the path in `configs/` or
 `sweeps/` without its ending: `fednst/embedded`, `fednst_lambda`.
 """
 
@@ -17,7 +17,7 @@ ENDINGS = {"configs": ".yaml", "sweeps": ".py"}
 
 
 def folder(kind: str) -> Path:
-    """Where the shipped `configs` or `sweeps` lie."""
+    """The folder of the shipped `configs` or `sweeps`."""
     inside = PACKAGE / "shipped" / kind
     return inside if inside.is_dir() else PACKAGE.parent / kind
 
@@ -45,7 +45,7 @@ def locate(kind: str, given: str | os.PathLike[str]) -> Path:
 
 
 def unknown(kind: str, given: str | os.PathLike[str]) -> str:
-    """The message about a name that neither a file nor anything shipped has, with the nearest names."""
+    """The message for a name that no file and nothing shipped has, with the nearest names."""
     if not os.fspath(given):
         return f"the name is empty: `fedray {kind}` lists all names"
     short = Path(given).as_posix().removeprefix(f"{kind}/").removesuffix(ENDINGS[kind])
@@ -59,7 +59,7 @@ def unknown(kind: str, given: str | os.PathLike[str]) -> str:
 
 
 def summary(path: Path) -> str:
-    """What a configuration or a sweep is: the first sentence of its first comment, or of its docstring."""
+    """What a configuration or a sweep is for: the first sentence of its first comment, or of its docstring."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         comment = ast.get_docstring(ast.parse(text)) or ""

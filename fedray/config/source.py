@@ -53,15 +53,15 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Source:
 
 
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
-    """The same for a mapping in Python."""
+    """Read a mapping in Python, and apply dotted overrides."""
     top, names = _from_overrides(overrides)
     return _resolved(merged(_plain(OmegaConf.create(dict(values))), top), dict.fromkeys(names, "command line"))
 
 
 def merged(base: Values, top: Values) -> Values:
-    """`top` over `base`, section by section.
+    """Merge `top` over `base`, section by section.
 
-    A section of another kind replaces the whole section in `base`, keys that both kinds know included. Another
+    A section of another kind replaces the whole section in `base`, including keys that both kinds know. Another
     `corpus` likewise drops the `options` and the `root` of the corpus in `base`. A word where the other side has a
     section (`strategy: by_loss` and `strategy.temperature=2`) stands for that section's kind.
     """
@@ -109,14 +109,14 @@ def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
 
 
 def as_value(text: str) -> str:
-    """A text as an override has it, `key=VALUE`: quoted where YAML or an interpolation would read it otherwise."""
+    """A text as the VALUE of an override `key=VALUE`: quoted if YAML or an interpolation would read it otherwise."""
     if re.fullmatch(r"[\w./~@%+=:-]*[\w./]", text) and OmegaConf.from_dotlist([f"key={text}"]).key == text:
         return text
     return json.dumps(_escaped(text), ensure_ascii=False)
 
 
 def as_yaml(values: Mapping[str, Any]) -> str:
-    """A configuration as the text of a file that is read back with the same values.
+    """A configuration as YAML text that reads back with the same values.
 
     OmegaConf reads more words as numbers than YAML does, such as 1e3, and `${` as the beginning of an interpolation.
     """
@@ -124,7 +124,7 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """The value with each text as OmegaConf has it that stands for itself."""
+    """The value with `${` escaped in each text, so that OmegaConf reads it literally."""
     if isinstance(value, Mapping):
         return {key: _escaped(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -173,7 +173,7 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, st
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: is not valid YAML: {_problem(error)}") from error
-    except ValueError as error:  # of read_text: another encoding
+    except ValueError as error:  # from read_text: another encoding
         raise ConfigError(str(error)) from error
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deep for a configuration") from error

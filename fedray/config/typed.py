@@ -1,4 +1,4 @@
-"""Values converted and checked by OmegaConf against type hints.
+"""Convert values and check them against type hints, with OmegaConf.
 
 Results are cached: a sweep loads a hundred similar configurations.
 """
@@ -29,7 +29,7 @@ def named_sections(hint: Any) -> type | None:
 
 
 def converted(hint: Any, value: object) -> object:
-    """The value converted to its hint's type. OmegaConfBaseException: it cannot be converted."""
+    """The value converted to the type of the hint. OmegaConfBaseException: it cannot be converted."""
     return _scalar(hint, value) if isinstance(value, str | int | float | None) else _converted(hint, value)
 
 

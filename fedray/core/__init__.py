@@ -1,1 +1,1 @@
-"""Types, metrics, sums, strategies, schedules and optimisers: what all other rooms build on."""
+"""Types, metrics, sums, strategies, schedules and optimisers: what all other packages build on."""

@@ -31,7 +31,7 @@ from fedray.core.types import (
 
 @dataclass(frozen=True)
 class Setup:
-    """The rest of a configuration, as an algorithm judges it before any data is read."""
+    """The rest of a configuration, which an algorithm checks before any data is read."""
 
     task_class: type
     task: Any  # settings of the task
@@ -55,7 +55,7 @@ class Parts:
 
 
 class Algorithm(ABC):
-    """State in, state out: an instance holds settings only, and is copied to every actor.
+    """The base class of algorithms: state in, state out. An instance holds only settings; every actor has a copy.
 
     Round t counts from 0, as in the papers. All randomness comes from `client.seed` or from the global generators of
     torch, numpy and Python, which the engine seeds by name before each client: an update depends on broadcast, client
@@ -66,18 +66,18 @@ class Algorithm(ABC):
     """
 
     Settings: ClassVar[type]  # a frozen dataclass: the section `algorithm` of a configuration, without its kind
-    # configuration keys that init depends on: its cache key; () = no cache
+    # configuration keys that init depends on, which make its cache key; (): no cache
     init_depends: ClassVar[tuple[str, ...]] = ()
-    init_name: ClassVar[str | None] = None  # algorithms of one init_name share the cache of init
+    init_name: ClassVar[str | None] = None  # algorithms with the same init_name share the cache of init
     prepare_depends: ClassVar[tuple[str, ...]] = ()  # the same for client_prepare, besides init's keys
     # client_prepare reads the broadcast or the assets, which then count as traffic
     prepare_reads: ClassVar[bool] = True
-    prepare_passes: ClassVar[float] = 0.0  # passes of training that take as long on a device as client_prepare, about
+    prepare_passes: ClassVar[float] = 0.0  # passes of training that take about as long on a device as client_prepare
     central: ClassVar[bool] = False  # trains in one place, on a population of one client
     personal_only: ClassVar[bool] = False  # trains no shared model: only personal scores of all clients show its effect
-    sends_more: ClassVar[bool] = False  # clients send vectors beside their updates, which `privacy` does not cover
+    sends_more: ClassVar[bool] = False  # clients send vectors besides their deltas, which `privacy` does not cover
     makes_labels: ClassVar[bool] = False  # clients train on labels that the algorithm makes
-    reports_wer: ClassVar[bool] = False  # clients report a word error rate, by which strategy by_wer weighs
+    reports_wer: ClassVar[bool] = False  # clients report a word error rate, which strategy by_wer needs
     files: ClassVar[tuple[str, ...]] = ()  # names of settings that hold the path of a file, or None
     best: tuple[str, str] = ("dev/loss", "min")  # the metric that picks the best round; "min" or "max"
 
@@ -90,40 +90,40 @@ class Algorithm(ABC):
 
     @classmethod
     def check_setup(cls, settings: Any, setup: Setup) -> None:
-        """Raise ValueError when the rest of the configuration does not fit; called before any data is read."""
+        """Raise ValueError if the rest of the configuration does not fit; called before any data is read."""
         return None
 
     def check(self, data: FederatedData) -> None:
-        """Raise ValueError when the federation's data do not fit; called before anything is trained."""
+        """Raise ValueError if the federation's data do not fit; called before anything is trained."""
         return None
 
     def paced_by(self) -> str | None:
-        """What follows the number of all rounds, in words: with another number, finished rounds would differ.
+        """What depends on the total number of rounds, in words: with another number, finished rounds would differ.
 
-        None: nothing does, and a run may be prolonged.
+        None: nothing does, and a run may be extended.
         """
         return None
 
     @abstractmethod
     def init(self, server: Server) -> ServerState:
-        """theta_0, pre-training included. Runs on a client actor."""
+        """Compute theta_0, including pre-training. Runs on a client actor."""
 
     def init_part(self, server: Server, params: Vector, part: Any) -> Any:
-        """A part of `init`'s work, which `server.spread` may give to any client actor.
+        """Do a part of `init`'s work; `server.spread` may give it to any client actor.
 
-        It depends on `server.seed`, `params` and `part` alone.
+        The result depends on `server.seed`, `params` and `part` alone.
         """
         raise NotImplementedError(f"{type(self).__name__} has no init_part, which server.spread calls")
 
     def begin(self, theta_0: ServerState, seed: int) -> ServerState:
-        """The state before round 0: theta_0 with what no cache needs to keep, such as adapters.
+        """The state before round 0: theta_0, and what the cache of `init` need not hold, such as adapters.
 
-        Same seed, same bits.
+        The same seed gives the same bits.
         """
         return theta_0
 
     def client_prepare(self, client: Client, received: Received) -> State | None:
-        """A client's first state (pseudo-labels, ...), made at its first cohort from the broadcast of round 0."""
+        """Make a client's first state (pseudo-labels, ...) from the broadcast of round 0, before it first trains."""
         return None
 
     @abstractmethod
@@ -135,7 +135,7 @@ class Algorithm(ABC):
         """Train on one client. Runs on a client actor."""
 
     def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update | Exception]:
-        """Train a lane: for each client, in the clients' order, its update, or the error of a client that failed.
+        """Train a lane: yield each client's update, or its error if it failed, in the order of the clients.
 
         The engine calls this hook. Up to `received.together` clients may be trained side by side.
         """
@@ -143,14 +143,14 @@ class Algorithm(ABC):
             yield self.client_update(client, received)
 
     def server_receive(self, delta: Vector, received: Received) -> Vector:
-        """What the server sums of a client's delta, which has travelled: `upload` may have rounded it.
+        """The delta that the server sums, from a client's delta as it arrives: `upload` may have rounded it.
 
         `received`: what the client got. Runs on the client actor.
         """
         return delta
 
     def server_train(self, server: Server, received: Received) -> Update | None:
-        """Train on the server's data beside the clients' lanes; the update arrives as `change.server`."""
+        """Train on the server's data while the clients train; the update arrives as `change.server`."""
         return None
 
     def server_finish(self, server: Server, state: ServerState) -> ServerState:
@@ -159,23 +159,23 @@ class Algorithm(ABC):
 
     @abstractmethod
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
-        """theta_{t+1} from theta_t and the round's change. Runs on the driver: keep it cheap."""
+        """Compute theta_{t+1} from theta_t and the round's change. Runs on the driver: keep it cheap."""
 
     def assets(self, data: FederatedData) -> Mapping[str, Any]:
-        """Read-only things that every actor needs (language model, ...): `received.assets` and `server.assets`.
+        """Read-only objects that every actor needs (a language model, ...): `received.assets` and `server.assets`.
 
         Called once, in the process that starts the run. A client receives them once; their `nbytes` count as traffic.
         """
         return {}
 
     def layers(self) -> Sequence[Layer]:
-        """The layers of the exchanged vector, for strategies that judge layers: stretches that cover it in order."""
+        """The layers of the exchanged vector, for layer-wise strategies: stretches that cover it in order."""
         return (Layer("all", 0, sys.maxsize),)
 
     def tensors(self) -> Shape | None:
         """The sizes of the tensors, in order, at the start of a client's delta and of the broadcast's parameters.
 
-        `upload` and `download` encode these; what follows (running statistics) travels as it is. None: one tensor.
+        `upload` and `download` encode these tensors; the rest (running statistics) travels as it is. None: one tensor.
         """
         return None
 
@@ -184,7 +184,7 @@ class Algorithm(ABC):
         return Evaluation(Metrics())
 
     def losses(self, data: Any, received: Received) -> Sequence[float]:
-        """The loss of the global model on each item of a client's data, by which an audit guesses who took part."""
+        """The loss of the global model on each item of a client's data, from which an audit guesses who took part."""
         raise NotImplementedError(f"{type(self).__name__} has no losses, which audits need")
 
     def evaluate_personal(
@@ -192,25 +192,25 @@ class Algorithm(ABC):
     ) -> Mapping[str, Evaluation]:
         """Score a client's personal model on each of these data sets; `client.state` is the client's newest state.
 
-        The engine calls it where `evaluation.personal_every` or `personal_final` asks for it. `final`: as `evaluate`.
+        The engine calls it if `evaluation.personal_every` or `personal_final` asks for it. `final`: as in `evaluate`.
         """
         return {}
 
     def passes(self) -> float:
-        """How often a client's utterances go through training in a round, by which `devices` times the client."""
+        """Training passes over a client's utterances in a round, from which `devices` computes the time of a trip."""
         return float(getattr(getattr(self.settings, "client", None), "epochs", 1))
 
     def sends(self, broadcast: Broadcast) -> Sequence[int]:
-        """The sizes of the vectors that a client sends: its delta, and those beside it. `devices` times the upload."""
+        """The sizes of the delta and vectors that a client sends, from which `devices` computes the upload's time."""
         return (broadcast.params.size - broadcast.constant,)
 
     @property
     def signatures(self) -> Mapping[str, str]:
-        """Score -> how it is computed, where papers report it with a signature; results.json holds them."""
+        """Score -> how it is computed, for scores that papers report with a signature; results.json holds these."""
         return {}
 
     def formula_bytes(self, clients: int, updates: int) -> float | None:
-        """The traffic by the paper's formula, if it has one: `clients` took part and sent `updates` updates in all."""
+        """Bytes by the paper's formula; None: it has none. `clients` took part and sent `updates` updates in all."""
         return None
 
     def export(self, state: ServerState, folder: Path) -> None:
@@ -218,5 +218,5 @@ class Algorithm(ABC):
         return None
 
     def overrides(self, hook: str) -> bool:
-        """Whether the algorithm has its version of a hook: the engine skips hooks that do nothing."""
+        """Whether the algorithm overrides a hook: the engine skips hooks that do nothing."""
         return getattr(type(self), hook) is not getattr(Algorithm, hook)

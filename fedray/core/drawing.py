@@ -1,4 +1,4 @@
-"""The draw of a cohort: so many of a population, without replacement."""
+"""Draw a cohort from a population, without replacement."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Clients = npt.NDArray[np.int64]
 def drawn(
     generator: np.random.Generator, among: int | Clients, count: int, costs: npt.NDArray[np.float64] | None = None
 ) -> Clients:
-    """At most `count` of the clients `among` (a number: of the first so many), in the order of the draw.
+    """Draw at most `count` of the clients `among` (a number n: the first n clients), in the order of the draw.
 
-    `costs` of each of them: a client is drawn with a probability in proportion to its cost, never at a cost of 0.
+    `costs`: the cost of each of them. A client is drawn with probability proportional to its cost, never at cost 0.
     """
     weights = None
     if costs is not None:

@@ -1,4 +1,4 @@
-"""What bits depend on besides code, data and settings: the versions of libraries, and the type of processor."""
+"""What a run's bits depend on besides code, data and settings: versions of libraries, and the type of processor."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-AUDIO = ("numpy", "scipy", "soundfile", "torch", "torchaudio")  # what features are computed with
+AUDIO = ("numpy", "scipy", "soundfile", "torch", "torchaudio")  # the packages that compute features
 LEARNING = (*AUDIO, "faiss-cpu", "faiss-gpu", "numba", "sentencepiece", "speechbrain", "transformers")
 
 
 @functools.cache
 def versions(names: tuple[str, ...]) -> dict[str, str]:
-    """Package -> version, of those that are installed."""
+    """Package -> version, for the packages that are installed."""
     found = {}
     for name in names:
         try:
@@ -26,13 +26,13 @@ def versions(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def python() -> str:
-    """Major and minor version: a release that only mends faults changes no bit."""
+    """Python's major and minor version: a release that only fixes bugs changes no bit."""
     return ".".join(platform.python_version_tuple()[:2])
 
 
 @functools.cache
 def processor() -> str:
-    """The type of CPU and the instructions that torch uses on it: libraries choose their loops by both."""
+    """The type of CPU and the instruction set that torch uses on it: libraries choose their loops by both."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

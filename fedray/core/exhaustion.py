@@ -1,4 +1,4 @@
-"""Errors after which a process cannot go on: its memory or its GPU's is full, or its GPU is broken."""
+"""Errors after which a process cannot go on: its memory or its GPU's memory is full, or its GPU is broken."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ NO_MEMORY = ("can't allocate memory", "DefaultCPUAllocator")
 NO_GPU_MEMORY = (
     "CUDA error: out of memory",
     "ALLOC_FAILED",
-    # Libraries that find no room for their own state.
+    # From libraries that find no room for their own state.
     "CUBLAS_STATUS_NOT_INITIALIZED",
     "CUDNN_STATUS_NOT_INITIALIZED",
     "CUDNN_STATUS_INTERNAL_ERROR",
-    "NVML_SUCCESS == r INTERNAL ASSERT",  # on a part of a GPU (MIG), where torch cannot ask how much is free
+    "NVML_SUCCESS == r INTERNAL ASSERT",  # on a part of a GPU (MIG), where torch cannot ask how much memory is free
 )
 NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTION_FAILED")
 
 
 def exhausted(error: BaseException) -> str | None:
-    """`memory`, `gpu memory` or `gpu`, if that is what an error says."""
+    """What an error says is full or broken: `memory`, `gpu memory` or `gpu`; None: it is another error."""
     told = str(error) if isinstance(error, RuntimeError) else ""
     if isinstance(error, torch.OutOfMemoryError) or any(words in told for words in NO_GPU_MEMORY):
         return "gpu memory"

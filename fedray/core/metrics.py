@@ -1,4 +1,4 @@
-"""Metrics as pairs of a sum and a count. Pairs add, so any division of the data gives the same pooled value."""
+"""Metrics as pairs of a sum and a count. Pairs add up, so any division of the data gives the same pooled value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedray.core.ngram_scores import Parts
 # The suffix of a personal score that was measured without the personal part of the model, such as the client's memory.
 ALONE = "_alone"
 
-# A word in a metric's name -> how its value follows from its pooled parts. Without one it is their plain mean.
+# A word in a metric's name -> the rule that computes the value from the pooled parts; without a rule, their plain mean.
 RULES: Mapping[str, Callable[[Parts], float]] = {"bleu": ngram_scores.bleu, "chrf": ngram_scores.chrf}
 
 
@@ -20,8 +20,8 @@ class Metrics(Mapping[str, float]):
 
     The federated WER is sum(errors) / sum(words). A ratio in percent has 100 * errors as its sum. A name `name|part` is
     a part of `name`: each part is pooled separately, and `name` is the plain mean of its parts' ratios, without parts
-    of count 0. Macro-F1 has one part for each class. Of the metrics in `RULES` a rule computes the value from the
-    parts: BLEU (`bleu`, `dev/bleu_beam`) from counts of n-grams.
+    of count 0. Macro-F1 has one part for each class. For a metric in `RULES`, a rule computes the value from the parts:
+    BLEU (`bleu`, `dev/bleu_beam`) from counts of n-grams.
     """
 
     def __init__(self, /, **values: tuple[float, float]) -> None:
@@ -52,10 +52,9 @@ class Metrics(Mapping[str, float]):
         return Metrics.of(merged)
 
     def total(self, name: str) -> tuple[float, float]:
-        """(sum, count).
+        """The (sum, count) of a metric. KeyError: there is no such metric.
 
-        For a metric with parts: the sum of the parts' ratios, and the number of parts; (value, 1) by a rule. Raises
-        KeyError.
+        With parts: the sum of the parts' ratios, and the number of parts with a count above 0. With a rule: (value, 1).
         """
         if name in self.values_:
             return self.values_[name]
@@ -69,11 +68,11 @@ class Metrics(Mapping[str, float]):
         return math.fsum(total / count for total, count in parts), len(parts)
 
     def prefixed(self, prefix: str) -> Metrics:
-        """Put a prefix before all names: `wer` becomes `dev/wer`."""
+        """The same metrics with a prefix and a slash before their names: `wer` becomes `dev/wer`."""
         return self.renamed(f"{prefix}/")
 
     def renamed(self, before: str) -> Metrics:
-        """The same metrics with letters before their names."""
+        """The same metrics with `before` in front of their names."""
         return Metrics.of({f"{before}{name}": value for name, value in self.values_.items()})
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""BLEU and chrF of pooled counts, by sacreBLEU's own formulas.
+"""BLEU and chrF from pooled counts, by sacreBLEU's own formulas.
 
-The counts are integers that add, so any division of the sentences gives the score of all of them, bit for bit.
+The counts are integers that add up, so any division of the sentences gives the same pooled score, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 Parts = Mapping[str, tuple[float, float]]  # part of a metric -> its pooled pair
 
-BLEU_ORDERS = range(1, 5)  # of n-grams of tokens
+BLEU_ORDERS = range(1, 5)  # n of the n-grams of tokens
 BLEU_PARTS = 10  # tokens of the references, of the hypotheses, matches by order, n-grams of the hypotheses by order
-CHRF_ORDERS = range(1, 7)  # of n-grams of characters
+CHRF_ORDERS = range(1, 7)  # n of the n-grams of characters
 
 
 def bleu(parts: Parts) -> float:
@@ -22,7 +22,7 @@ def bleu(parts: Parts) -> float:
 
     `parts`: "1" to "4": (matches, n-grams of the hypotheses), "length": (tokens of the hypotheses, of the references).
     """
-    from sacrebleu.metrics.bleu import BLEU  # here: only translation needs it
+    from sacrebleu.metrics.bleu import BLEU  # imported here: only translation needs it
 
     length, of_references = map(int, parts["length"])
     if not of_references:
@@ -33,13 +33,13 @@ def bleu(parts: Parts) -> float:
 
 
 def bleu_of(counts: np.ndarray) -> np.ndarray:
-    """The same of many counts [..., BLEU_PARTS] at once, as floats: [...]; 0 where nothing matches.
+    """BLEU of many counts [..., BLEU_PARTS] at once, float [...]; 0 where nothing matches.
 
-    Equal to `bleu` but for rounding (tests/properties/test_translation_scores.py).
+    Equal to `bleu` up to rounding (tests/properties/test_translation_scores.py).
     """
     of_references, of_hypotheses = counts[..., 0], counts[..., 1]
     matches, totals = counts[..., 2:6], counts[..., 6:]
-    # smooth:exp halves a precision without matches once more for each such order before it.
+    # For the k-th order without matches, smooth:exp counts 1 / 2^k matches.
     halvings = np.cumsum((matches == 0) & (totals > 0), axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         precisions = np.where(matches > 0, matches, 0.5**halvings) / totals

@@ -1,6 +1,6 @@
 """The interface of parallel work.
 
-Rooms below the engine receive such a function from their caller; the engine's runs on Ray.
+Packages below the engine receive a `Parallel` from their caller; the engine's runs on Ray.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model's parameters as one flat float32 vector, fast to send and to add, which is the memory of the model itself."""
+"""A model's parameters as one flat float32 vector, fast to send and to add; the model's tensors are views of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layout:
 
     Trainable parameters come first, then float buffers, then frozen parameters. Integer buffers are never sent.
     `trainable` is the length of the first part, the only one that server optimisers change. `moving` is the length of
-    the first two parts. Frozen parameters, which adapters leave many of, are the same in every round.
+    the first two parts. Frozen parameters, most of a model with adapters, are the same in every round.
     """
 
     entries: tuple[Entry, ...]
@@ -48,7 +48,7 @@ class Layout:
     def of(cls, model: nn.Module, keep: Callable[[str], bool] = lambda name: True) -> Layout:
         """The layout of the parameters and persistent float buffers whose names `keep` accepts."""
         tensors = model.state_dict(keep_vars=True)
-        # Tied parameters once, under their first name.
+        # named_parameters lists tied parameters once, under their first name.
         named = {n: p.requires_grad for n, p in model.named_parameters() if keep(n)}
         parameters, frozen = ([n for n, trains in named.items() if trains is wanted] for wanted in (True, False))
         buffers = [
@@ -93,8 +93,8 @@ class Layout:
 class FlatModel:
     """A model whose parameters and float buffers are views of one flat tensor.
 
-    The gradients are views of another. The order is that of the layout. So loading a broadcast, subtracting it,
-    clipping and plain SGD take one operation each, however many tensors the model has.
+    The gradients are views of another flat tensor. Both have the order of the layout. So loading a broadcast,
+    subtracting it, clipping and plain SGD take one operation each, however many tensors the model has.
     """
 
     def __init__(self, model: nn.Module, keep: Callable[[str], bool] = lambda name: True) -> None:
@@ -124,7 +124,7 @@ class FlatModel:
         return self.values[: self.layout.trainable]
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Set `gradient` to that of a loss."""
+        """Set `gradient` to the gradient of a loss."""
         self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
 
@@ -143,7 +143,7 @@ class FlatModel:
         return self.values.detach().cpu().numpy().copy()
 
     def difference(self, vector: Vector, buffers: bool = False) -> Vector:
-        """The change since `load(vector)`: of the trainable parameters, or with `buffers` of the float buffers too."""
+        """The change since `load(vector)` in the trainable parameters and, with `buffers`, in the float buffers too."""
         length = self.layout.moving if buffers else self.layout.trainable
         delta: Vector = self.values[:length].detach().cpu().numpy() - vector[:length]
         return delta

@@ -1,7 +1,7 @@
 """The range of a number in settings, as part of its type: `dropout: Part = 0.1`.
 
-The schema refuses a number outside, and the configuration reference shows the range. Relations between settings are
-checked in the `__post_init__` of their dataclass.
+The schema refuses a number outside its range, and the configuration reference shows the range. Relations between
+settings are checked in the `__post_init__` of their dataclass.
 """
 
 from __future__ import annotations

@@ -13,14 +13,14 @@ from fedray.core.settings import positive
 
 
 class Schedule(ABC):
-    """A factor of the initial learning rate for each round."""
+    """A factor on the initial learning rate for each round."""
 
     @abstractmethod
     def factor(self, round: int, rounds: int) -> float:
-        """The factor of the initial learning rate in round t of `rounds`."""
+        """The factor on the initial learning rate in round t of `rounds`."""
 
     def check(self, rounds: int) -> None:
-        """ValueError when the last of these rounds would have no learning rate. A schedule may also warn."""
+        """Raise ValueError if the learning rate of the last round would be 0 or infinite. A schedule may also warn."""
         try:
             last = self.factor(rounds - 1, rounds)
         except OverflowError:

@@ -20,7 +20,7 @@ def derive(*names: Name) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for name in names:
-        # Numpy's integers included.
+        # operator.index takes numpy's integers too.
         data = (f"s{name}" if isinstance(name, str) else f"i{operator.index(name)}").encode()
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
@@ -28,7 +28,7 @@ def derive(*names: Name) -> int:
 
 
 def share(*names: Name) -> float:
-    """A number in [0, 1) from names, uniform over them: a draw that costs no generator."""
+    """A uniform number in [0, 1) derived from names: a draw that needs no generator."""
     return (derive(*names) >> 10) / 2**53
 
 
@@ -45,7 +45,7 @@ def torch_generator(*names: Name) -> torch.Generator:
 def seed_all(*names: Name) -> None:
     """Seed the global generators of torch, numpy and Python, which dropout and many libraries use."""
     seed = derive(*names)
-    # torch.manual_seed does the same, and takes 0.2 ms longer where CUDA is not in use.
+    # torch.manual_seed does the same, but takes 0.2 ms longer if CUDA is not in use.
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)

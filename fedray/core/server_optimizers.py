@@ -20,7 +20,7 @@ from fedray.core.types import Layer, ServerState, State, Vector
 
 
 class ServerOptimizer(ABC):
-    """The settings of an optimiser. Its moments are in the server state, under "optimizer"."""
+    """The settings of a server optimiser. Its moments are in the server state, under "optimizer"."""
 
     lr: float
 
@@ -28,17 +28,17 @@ class ServerOptimizer(ABC):
     def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
         """The change of the parameters [trainable], and the new moments.
 
-        `delta`: the aggregated update [trainable]. `moments`: of the last round, {} in the first.
+        `delta`: the aggregated update [trainable]. `moments`: those of the last round; {} in the first.
         """
 
     def scale(self, step: Vector, params: Vector, layers: Sequence[Layer]) -> Vector:
-        """The step as it is added to the parameters; optimisers that judge layers scale it. Both are [trainable]."""
+        """The step that is added to the parameters; layer-wise optimisers scale it. Both vectors are [trainable]."""
         return step
 
     def apply(self, state: ServerState, delta: Vector, trainable: int, layers: Sequence[Layer] = ()) -> ServerState:
-        """theta_{t+1} from theta_t and Delta.
+        """Compute theta_{t+1} from theta_t and Delta.
 
-        `delta` has the trainable parameters, followed by the buffers where clients' buffers are averaged too.
+        `delta` has the trainable parameters, followed by the buffers if clients' buffers are averaged too.
         `trainable`: the number of trainable parameters. `layers`: stretches that cover them; () is one layer.
         """
         step, moments = self.step(delta[:trainable], state.extra.get("optimizer", {}))
@@ -122,16 +122,16 @@ class Adagrad(Adaptive):
 
 @dataclass(frozen=True)
 class LAMB(ServerOptimizer):
-    """Adam whose step in each layer is as long as lr times the layer's parameters (You et al., ICLR 2020).
+    """Adam with each layer's step scaled to lr times the norm of the layer's parameters (You et al., ICLR 2020).
 
-    A layer whose parameters or whose step are all zero takes Adam's step. There is bias correction, as in the paper.
+    A layer whose parameters or step are all zero takes lr times Adam's step. Bias is corrected, as in the paper.
     """
 
     lr: Amount = 0.01  # ServerOpt's learning rate: the length of a layer's step, as a share of the layer's norm
     beta1: Part = 0.9  # share of the first moment m that a round keeps
     beta2: Part = 0.999  # share of the second moment v that a round keeps
     tau: Positive = 1e-6  # added to sqrt(v)
-    decay: Amount = 0.0  # share of the parameters that a step takes away before its length is set
+    decay: Amount = 0.0  # weight decay: the share of the parameters that a step subtracts, before its length is set
 
     def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
         zeros = np.zeros_like(delta)

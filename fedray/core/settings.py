@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses. A field may hold any kind of a registry, chosen by its section's `kind`."""
+"""Settings: frozen dataclasses. A field may hold any kind from a registry, chosen by the `kind` of its section."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Choice:
-    """A kind of a registry, and an instance of that kind's `Settings`."""
+    """A kind from a registry, and an instance of that kind's `Settings`."""
 
     kind: str
     settings: Any
@@ -21,7 +21,7 @@ class Choice:
 def choice(registry: Registry, default: str | None = None) -> Choice:
     """A field that holds a Choice among classes with a `Settings` dataclass.
 
-    Without a default the section must be given.
+    Without a default, the section must be given.
     """
     metadata = {"kinds": registry, "default": default}
     if default is None:
@@ -33,7 +33,7 @@ def choice(registry: Registry, default: str | None = None) -> Choice:
 def kinds(registry: Mapping[str, type[T]], default: str | None = None) -> T:
     """A field that holds an instance of one of the registry's dataclasses.
 
-    Without a default the section must be given.
+    Without a default, the section must be given.
     """
     metadata = {"kinds": registry, "default": default}
     if default is None:
@@ -55,7 +55,7 @@ def kind_of(instance: object, registry: Registry) -> str:
 
 
 def positive(**values: float | None) -> None:
-    """ValueError unless each value is above 0, or null. For a dataclass' __post_init__."""
+    """Raise ValueError unless each value is above 0 or None. Called in the __post_init__ of dataclasses."""
     for name, value in values.items():
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be above 0, not {value}")

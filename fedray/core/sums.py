@@ -55,11 +55,11 @@ class WeightedSum:
         self.squares += scale * scale * squares
 
     def mean(self) -> Vector | None:
-        """None: nothing was added."""
+        """The weighted mean; None if nothing was added."""
         return None if self.total is None else self.total / np.float32(self.weight)
 
     def effective_clients(self) -> float:
-        """(sum w)^2 / sum w^2: the number of clients with equal weights that gives the same concentration."""
+        """(sum w)^2 / sum w^2: how many clients with equal weights would be as concentrated; 0 if none was added."""
         return self.weight**2 / self.squares if self.squares else 0.0
 
 
@@ -68,17 +68,17 @@ class LayeredSum:
     """A streaming weighted mean with a weight for each layer and client: float32 sums, float64 weights.
 
     The layers follow each other without gap or overlap (else AssertionError) from 0 to the end of the deltas; layers
-    beyond the end are cut. No layers: one layer over everything, for which a weight is a number. Sums are scaled by a
+    beyond the end are cut. Without layers, one layer covers everything and a weight is a number. Sums are scaled by a
     power of two, which is exact, so that their weights sum to at most a half: neither weights of 1e9 nor deltas near
     the largest float32 overflow.
     """
 
     layers: Sequence[Layer] = ()
-    weights: dict[str, float] = field(default_factory=dict)  # by layer, the sum of w
+    weights: dict[str, float] = field(default_factory=dict)  # layer -> the sum of its weights
     total: Vector | None = None
 
     def add(self, delta: Vector, weight: float | Mapping[str, float]) -> None:
-        """Add an update with one weight, or one weight for each layer (absent: 0). Weight 0 leaves the layer out."""
+        """Add an update with one weight, or with a weight for each layer (absent: 0). Weight 0 leaves a layer out."""
         names = [name for name, _ in self._stretches(delta.size)]
         weights = {name: weight.get(name, 0.0) if isinstance(weight, Mapping) else weight for name in names}
         assert self.layers or not isinstance(weight, Mapping)
@@ -92,13 +92,13 @@ class LayeredSum:
             self._fold(other.total, other.weights, summed=True)
 
     def mean(self) -> Vector | None:
-        """The mean. Layers whose weights sum to 0 are zeros, which is no change. None: no update had a weight."""
+        """The weighted mean; None if no update had a weight. A layer whose weights sum to 0 is all zeros: no change."""
         if self.total is None:
             return None
         result = np.zeros_like(self.total)
         with np.errstate(
             over="ignore"
-        ):  # a mean of the largest float32 may round to infinity; it lies among the deltas all the same
+        ):  # a mean near the largest float32 may round to infinity; the clip below makes it finite again
             for name, stretch in self._stretches(self.total.size):
                 if name in self.weights:
                     weight = self.weights[name]
@@ -140,7 +140,7 @@ class LayeredSum:
 
 
 def _exponent(weight: float) -> int:
-    """e with weight <= 2^(e - 1)."""
+    """An exponent e with weight <= 2^(e - 1)."""
     return math.frexp(weight)[1] + 1
 
 
@@ -153,7 +153,7 @@ class PartialSum:
     personal: Metrics = field(default_factory=Metrics)  # scores of personal models
 
     def merge(self, other: PartialSum) -> None:
-        """Add the sums of another lane, which comes after this lane's."""
+        """Add the sums of a later lane."""
         self.updates.merge(other.updates)
         self.metrics = self.metrics + other.metrics
         self.personal = self.personal + other.personal

@@ -1,4 +1,4 @@
-"""Text that comes from outside: files are decoded and parsed with errors that name them, and shown text is harmless."""
+"""Text from outside: decode and parse files with errors that name them, and make text harmless to show."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import Any, TextIO
 
 from rich.markup import escape
 
-MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # the first bytes of a file
+MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # byte order marks, the first bytes of a file
 NOT_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Control characters but the line feed and the tab, and characters that turn the direction of a text.
+# Control characters except line feed and tab, characters that change the direction of text, and surrogates.
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def no_file(path: str | os.PathLike[str]) -> str | None:
-    """What is at the path in place of a file: "missing", "a folder", "a named pipe", ...; None for a file."""
+    """What is at the path instead of a file: "missing", "a folder", "a named pipe", ...; None for a file."""
     try:
         kind = stat.S_IFMT(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -39,10 +39,10 @@ def no_file(path: str | os.PathLike[str]) -> str | None:
 
 @contextmanager
 def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
-    """A text file to read, as UTF-8 with or without a byte order mark.
+    """Open a text file to read, as UTF-8 with or without a byte order mark.
 
-    ValueError names the file where it is no file (reading a named pipe would wait for ever), or another encoding.
-    FileNotFoundError: it is missing.
+    ValueError: the path is not a file (reading a named pipe would wait for ever), or the file is not UTF-8; the message
+    names it. FileNotFoundError: it is missing.
     """
     if (found := no_file(path)) not in (None, "missing"):
         raise ValueError(f"{path} is {found}, not a file: name a text file")
@@ -54,13 +54,13 @@ def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
 
 
 def read_text(path: Path) -> str:
-    """The whole text of such a file, with the errors of `opened`."""
+    """Read a whole text file, with the errors of `opened`."""
     with opened(path) as file:
         return file.read()
 
 
 def decoded(data: bytes, name: object) -> str:
-    """The text of a file that was read. ValueError: it is not UTF-8; `name` is for its message."""
+    """Decode the bytes of a file. ValueError: they are not UTF-8; the message begins with `name`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -84,9 +84,9 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def parsed(text: str, where: object, line: int | None = None) -> Any:
-    """The value of a JSON text. ValueError: it is not JSON, or nested too deep; the message begins with `where:line`.
+    """Parse a JSON text. ValueError: it is not JSON, or is nested too deep; the message begins with `where:line`.
 
-    `line`: the text's line in its file; None: the text is the whole file, and the error has the line.
+    `line`: the text's line in its file; None: the text is the whole file, and the JSON error gives the line.
     """
     where = where if line is None else f"{where}:{line}"
     try:
@@ -101,7 +101,7 @@ def parsed(text: str, where: object, line: int | None = None) -> Any:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON that every program reads: null for NaN and infinity, which JSON does not have."""
+    """JSON that every program can read: NaN and infinity, which JSON does not have, become null."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 
@@ -114,7 +114,7 @@ def _finite(value: Any) -> Any:
 
 
 def unusable(text: str) -> str | None:
-    """What no file and no path can hold: a zero byte, or half of a surrogate pair."""
+    """What the text holds that no file or path can: a zero byte, or half of a surrogate pair; None: nothing."""
     if "\0" in text:
         return "a zero byte"
     try:
@@ -125,15 +125,15 @@ def unusable(text: str) -> str | None:
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters as escapes (`\x1b`), so that no data steers a terminal. Line feeds stay."""
+    r"""The text with control characters escaped (`\x1b`), so that data cannot control a terminal. Line feeds stay."""
     return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def rich_text(text: str) -> str:
-    """The text for rich: its markup and its control characters are shown as they are."""
+    """The text escaped for rich: markup and control characters are shown literally."""
     return escape(printable(text))
 
 
 def cell(value: object) -> object:
-    """A cell of a CSV file: text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """A cell of a CSV file: text that a spreadsheet would read as a formula gets a leading apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedray.core.metrics import Metrics
 
-# The split of what clients hold out of their own data; `FederatedData.client_part` gives each client its part.
+# The split that clients hold out of their own data; `FederatedData.client_part` gives each client its part.
 OWN = "own"
 Vector = npt.NDArray[np.float32]
 NOTHING: Vector = np.empty(0, np.float32)  # the delta of an update without parameters
@@ -41,7 +41,7 @@ class Broadcast:
     """What every client of a round receives: parameters, and settings such as the learning rate of the round.
 
     The last `constant` parameters are the same in every round (a frozen backbone): they travel to a client once.
-    `vectors` travel to every client of the round beside the parameters (a control variate, ...).
+    `vectors` travel to every client of the round with the parameters (a control variate, ...).
     """
 
     params: Vector
@@ -69,10 +69,10 @@ class Received:
 
 @dataclass(frozen=True)
 class Client:
-    """What an algorithm sees on a client.
+    """What an algorithm sees of a client.
 
     `seed` belongs to this client and round. `state` is the client's newest state (None: it has none). `work` is the
-    share of its local steps that it has time for, where a deadline cuts them short.
+    share of its local steps that it has time for, if a deadline cuts them short.
     """
 
     id: str
@@ -84,11 +84,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """What an algorithm sees on the server: labelled data, a development set, a seed, the round.
+    """What an algorithm sees of the server: labelled data, a development set, a seed, the round.
 
-    Rounds count from 0; before the first it is 0, too. `progress(done, of, what)` reports the progress of long work.
-    `spread(params, parts)` has client actors compute `Algorithm.init_part` of each part, and returns the results in
-    the order of the parts; None: there is one process.
+    Rounds count from 0; before the first round, `round` is 0 too. `progress(done, of, what)` reports the progress of
+    long work. `spread(params, parts)` has client actors compute `Algorithm.init_part` for each part, and returns the
+    results in the order of the parts; None: there is only one process.
     """
 
     data: Any
@@ -103,12 +103,12 @@ class Server:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client sends: its difference to the broadcast, scalars for the strategy, metrics.
+    """What a client sends: its difference from the broadcast, scalars for the strategy, metrics.
 
     `state` becomes the client's state and never reaches the driver.
 
-    `delta` is `NOTHING` where an algorithm trains no parameters. `vectors` are float32 [size] and travel up beside
-    `delta`. All clients send the same names and sizes. The strategy weighs a client's vectors as its delta: a strategy
+    `delta` is `NOTHING` if the algorithm trains no parameters. `vectors` are float32 [size] and travel up with `delta`.
+    All clients send the same names and sizes. The strategy weighs a client's vectors like its delta: a strategy
     with a weight for each layer judges each vector as one more layer, coordinate-wise strategies combine each number,
     and distances between clients include the vectors. `clip_norm` bounds `delta` alone.
     """
@@ -124,11 +124,11 @@ class Update:
 class Change:
     """The aggregated result of a round.
 
-    `clients`: the weighted mean of the clients' deltas, empty where clients send no parameters, None where no client
-    answered. `server`: the delta that the server trained, None where it trains nothing. `vectors`: the weighted mean of
-    each vector that clients send beside delta, under the same weights; {} where no client answered. `answered`: clients
-    whose updates count, which leaves out failed clients and those without examples. `population`: clients of the
-    federation.
+    `clients`: the weighted mean of the clients' deltas, empty if clients send no parameters, None if no client
+    answered. `server`: the delta that the server trained, None if it trains nothing. `vectors`: the weighted mean of
+    each of the updates' vectors, with the same weights; {} if no client answered. `answered`: how many clients' updates
+    count, which leaves out failed clients and those without examples. `population`: how many clients the federation
+    has.
     """
 
     clients: Vector | None
@@ -140,20 +140,20 @@ class Change:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of a shard, and one row a scored item for predictions.tsv."""
+    """Metrics of a shard, and one row per scored item for predictions.tsv."""
 
     metrics: Metrics
     predictions: list[dict[str, Any]] = field(default_factory=list)
 
 
 class RunError(RuntimeError):
-    """A run cannot go on, for a reason that stands in the message; nothing that was committed is lost."""
+    """A run cannot go on; the message says why. Nothing that was committed is lost."""
 
 
 class FederatedData(Protocol):
     """The data of a federation.
 
-    Data is loaded when it is asked for, so a population of a million takes the memory of its ids.
+    Data is loaded when it is asked for, so a population of a million takes only the memory of its ids.
     """
 
     def client_ids(self) -> Sequence[str]:
@@ -169,7 +169,7 @@ class FederatedData(Protocol):
         ...
 
     def server(self) -> Any:
-        """The server's labelled data; None where it has none."""
+        """The server's labelled data; None if it has none."""
         ...
 
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Any:
@@ -177,7 +177,7 @@ class FederatedData(Protocol):
         ...
 
     def client_part(self, client: str, split: str) -> Any:
-        """The client's part of a split, such as that of its domain; None where the whole split stands for it."""
+        """The client's part of a split, such as the part in its domain; None: the client uses the whole split."""
         ...
 
     def splits(self) -> Sequence[str]:
@@ -186,10 +186,10 @@ class FederatedData(Protocol):
 
 
 class AuditedData(FederatedData, Protocol):
-    """A federation with candidates of an audit. Those outside are not among `client_ids`."""
+    """A federation with the candidates of an audit. Candidates outside are not among `client_ids`."""
 
-    candidates: Mapping[str, bool]  # by name, whether the candidate is inside
+    candidates: Mapping[str, bool]  # name -> whether the candidate is inside
 
     def judged(self, client: str) -> Any:
-        """The data by which a candidate is judged, whether or not it is a client."""
+        """The data on which a candidate is judged, whether or not it is a client."""
         ...

@@ -1,4 +1,4 @@
-"""What commands say of an error: what is wrong, where, and what to do; harmless to a terminal."""
+"""Error messages of commands: what is wrong, where, and what to do. They are safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMEDIES = {
 
 
 def words(error: Exception) -> str:
-    """The message of an error, with the environment variable that names its place."""
+    """The message of an error, with the environment variables that name a place in it."""
     text = _of_system(error) if isinstance(error, OSError) else str(error)
     given = [f"{name}={value}" for name in PLACES if (value := os.environ.get(name)) and value in text]
     return printable(text + (f" ({', '.join(given)} in the environment)" if given else ""))

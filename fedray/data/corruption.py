@@ -28,9 +28,9 @@ class CorruptionSettings:
     label_errors: Share = 0.0  # share of the utterances that get a wrong transcript or label
     clients: Share = 1.0  # share of the clients whose data is damaged
     # Share of the wrong values that a client never puts in place of a true one, drawn for each client and value; at
-    # least one is left. 0: all other values are as likely.
+    # least one is left. 0: all other values are equally likely.
     sparsity: Share = 0.0
-    coordinated: bool = False  # all damaged clients put one and the same wrong value in place of a true one
+    coordinated: bool = False  # true: all damaged clients put the same wrong value in place of a true one
 
     def __post_init__(self) -> None:
         for name in ("label_errors", "clients", "sparsity"):
@@ -64,7 +64,7 @@ def corrupted_clients(clients: Iterable[str], share: float, seed: int) -> set[st
 def noisy_rows(
     manifest: Manifest, settings: CorruptionSettings | None, seed: int, clients: Mapping[str, Rows] | None = None
 ) -> Mask:
-    """bool [rows]: which rows get noise. `clients`: client id -> rows; None: each speaker is a client."""
+    """Which rows get noise, bool [rows]. `clients`: client id -> rows; None: each speaker is a client."""
     if settings is None or settings.snr_db is None:
         return np.zeros(len(manifest), bool)
     return _corrupted_rows(manifest, settings, seed, clients)
@@ -90,12 +90,12 @@ def corrupt_labels(
 ) -> CorruptedLabels:
     """Put wrong values into the column `target` (text | label | translation) of some of the corrupted clients' rows.
 
-    `settings.label_errors` is their share. The wrong value is drawn uniformly from the other values in the manifest;
-    with `settings.sparsity` from those that the client takes the true one for: a sparse confusion matrix of its own.
-    With `settings.coordinated` each true value has one wrong one, the same on all clients: attackers who flip labels
-    together. `read`, bool [len(manifest)]: only these rows' labels are read; those of other rows stay the truth, by
-    which pseudo-labels are scored. None: all are read.
-    Build features from the original manifest: the audio does not change. ValueError when the manifest has no other
+    `settings.label_errors` is the share of these rows. The wrong value is drawn uniformly from the other values in the
+    manifest; with `settings.sparsity`, from those that the client confuses with the true one, as in a sparse confusion
+    matrix for each client. With `settings.coordinated`, each true value has one wrong value, the same on all clients:
+    attackers who flip labels together. `read`, bool [len(manifest)]: the rows whose labels are read; labels of other
+    rows stay true, because pseudo-labels are scored against them. None: all rows.
+    Build features from the original manifest: the audio does not change. Raises ValueError if the manifest has no other
     value.
     """
     if target not in TARGETS:
@@ -117,7 +117,7 @@ def corrupt_labels(
         )
     places = {value: place for place, value in enumerate(known)}
     others = len(known) - 1
-    left = max(1, round((1 - settings.sparsity) * others))  # of the other values, for each client and value
+    left = max(1, round((1 - settings.sparsity) * others))  # wrong values for each client and true value
     owners = _owners(manifest, clients) if settings.sparsity else {}
     for row in labelled:
         if names[row] in wrong:
@@ -133,7 +133,7 @@ def corrupt_labels(
 
 
 def _confusion(seed: int, owner: str, value: str, others: int) -> list[int]:
-    """The order in which a client takes the other values for a true one: their distances, from 1 to `others`."""
+    """The order in which a client confuses a true value with others: their distances, from 1 to `others`."""
     drawn: list[int] = numpy_generator(int(seed), "confusion", owner, value).permutation(others).tolist()
     return [1 + step for step in drawn]
 
@@ -141,7 +141,7 @@ def _confusion(seed: int, owner: str, value: str, others: int) -> list[int]:
 def _corrupted_rows(
     manifest: Manifest, settings: CorruptionSettings, seed: int, clients: Mapping[str, Rows] | None
 ) -> Mask:
-    """bool [rows]: the rows of the corrupted clients. Rows that belong to no client are never corrupted."""
+    """Which rows belong to corrupted clients, bool [rows]. Rows that belong to no client are never corrupted."""
     if clients is None:
         speakers = manifest.column("speaker")
         corrupted = corrupted_clients(speakers, settings.clients, seed)
@@ -153,13 +153,13 @@ def _corrupted_rows(
 
 
 def _owners(manifest: Manifest, clients: Mapping[str, Rows] | None) -> dict[int, str]:
-    """Row -> its client; without `clients` its speaker."""
+    """Row -> its client, or its speaker without `clients`."""
     if clients is None:
         return dict(enumerate(manifest.column("speaker")))
     return {row: client for client, rows in clients.items() for row in rows.tolist()}
 
 
 def _chosen(names: Iterable[str], share: float, seed: int, purpose: str) -> set[str]:
-    """A share of the distinct names: those with the smallest hashes."""
+    """Choose a share of the distinct names: those with the smallest hashes."""
     ranked = sorted(set(names), key=lambda name: (derive(int(seed), purpose, name), name))
     return set(ranked[: int(share * len(ranked) + 0.5)])

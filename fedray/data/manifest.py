@@ -155,10 +155,10 @@ class Manifest:
         return len(self) > 0 and bool(pc.all(pc.is_in(speakers, value_set=utterances)).as_py())
 
     def fingerprint(self, copied: bool = False) -> str:
-        """32 hexadecimal digits over all rows and over size and time of change of all files.
+        """Hash all rows, and the size and modification time of all files, to 32 hexadecimal digits.
 
-        `copied`: without folders and times of change, so that a copy of all files elsewhere has the same digits. Raises
-        FileNotFoundError.
+        `copied`: without folders and modification times, so that a copy of all files elsewhere has the same digits.
+        Raises FileNotFoundError for a missing file.
         """
         digest = hashlib.blake2b(digest_size=16)
         for field in SCHEMA:
@@ -181,7 +181,7 @@ class Manifest:
         return digest.hexdigest()
 
     def check(self) -> None:
-        """Raise ValueError when files are missing, utterance ids repeat, or offsets or lengths are impossible."""
+        """Raise ValueError if files are missing, utterance ids repeat, or offsets or lengths are impossible."""
         missing = [path for path in self._files() if not os.path.isfile(path)]
         if missing:
             some = ", ".join(missing[:5])
@@ -207,7 +207,7 @@ class Manifest:
 
 
 def place(source: str, lines: Sequence[int | str] | None, row: int) -> str:
-    """The place of a row for error messages: `train.tsv:17`, or `train.tsv, row 16` when its line is unknown."""
+    """The place of a row for error messages: `train.tsv:17`, or `train.tsv, row 16` if its line is unknown."""
     return f"{source}, row {row + 1}" if lines is None else f"{source}:{lines[row]}"
 
 

@@ -16,7 +16,7 @@ from fedray.storage.cache import cache_root
 def show(console: Console, build: Callable[[], nn.Module] = speed.crnn) -> int:
     """Print the page; returns 0 if a run would work here, else 1.
 
-    Starts Ray unless it runs already, uses the resources of a run for about ten seconds, and releases them.
+    Starts Ray unless it is running already, uses the resources of a run for about ten seconds, and releases them.
     `build` makes the timed model: features [B, T, 40] and lengths [B] in, logits [B, 35] out.
     """
     problems: list[Problem] = []

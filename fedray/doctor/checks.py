@@ -28,7 +28,7 @@ from fedray.core.environment import processor
 from fedray.storage.cache import cache_root
 from fedray.storage.cache_entries import KINDS, entries
 
-SHM_BYTES, DISK_BYTES = 1e9, 2e9  # less is a problem; the default of Docker is 64 MB of /dev/shm
+SHM_BYTES, DISK_BYTES = 1e9, 2e9  # less is a problem; Docker's default is 64 MB of /dev/shm
 CGROUPS = Path("/sys/fs/cgroup")
 LOAD_ERRORS = (ImportError, OSError, RuntimeError)  # of a missing or incompatible package
 
@@ -99,10 +99,10 @@ def shared_memory(found: Findings, place: Path, least: float = SHM_BYTES) -> Non
 
 
 def container(root: Path, groups: str, most: float) -> tuple[float | None, float | None]:
-    """Limits of cores and bytes by control groups (versions 1 and 2, at all levels); None without a limit.
+    """Limits on cores and bytes from control groups (versions 1 and 2, at all levels); None without a limit.
 
     `root` is their file system, `groups` the contents of /proc/self/cgroup, `most` the memory of the machine: a larger
-    limit is none.
+    limit does not count.
     """
     cores, memory = [], []
     for line in groups.splitlines():
@@ -145,9 +145,9 @@ def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
 
 
 def try_device(found: Findings, device: str, seconds: float = 120.0) -> None:
-    """Free memory, a matrix product, CTC and a GRU on a device; one that fails is a problem that stops a run.
+    """Try free memory, a matrix product, CTC and a GRU on a device; one that fails is a problem that stops a run.
 
-    In a process of its own: here, the device stays free for client actors.
+    They run in a separate process, so that this one leaves the device free for client actors.
     """
     command = [sys.executable, "-m", "fedray.engine.device_trials", device]
     try:
@@ -202,7 +202,7 @@ def versions() -> Findings:
 
 
 def environment() -> Findings:
-    """Environment variables that matter to runs, and whether a Ray answers at RAY_ADDRESS."""
+    """Environment variables that matter to runs, and whether Ray answers at RAY_ADDRESS."""
     threads, address = os.environ.get("OMP_NUM_THREADS"), os.environ.get("RAY_ADDRESS")
     found = Findings(
         [(name, os.environ.get(name) or "not set") for name in ("OMP_NUM_THREADS", "RAY_ADDRESS", "FEDRAY_CACHE")]
@@ -255,7 +255,7 @@ def cache(root: Path) -> Findings:
 
 
 def size(count: float) -> str:
-    """A number of bytes in words."""
+    """A number of bytes as text, in MB or GB."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
@@ -265,7 +265,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _meminfo(name: str) -> float:
-    """Bytes; 0 if /proc/meminfo lacks the entry."""
+    """The bytes of an entry of /proc/meminfo; 0 if it is missing."""
     found = re.search(rf"^{name}:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
     return 1024.0 * int(found[1]) if found else 0.0
 

@@ -77,7 +77,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     connected, shares = time.perf_counter() - since, share(config.engine, nodes)
     say("reading the data")
     build_data(config, source)
-    since = time.perf_counter()  # a second time, since the run will find them in the cache
+    since = time.perf_counter()  # timed the second time, since the run will find them in the cache
     data, _ = build_data(config, source)
     place = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
     folder = RunFolder(places.place(place))
@@ -247,7 +247,7 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     lines += [f"  {part:<18}{duration(spent):<12}{said[part]}" for part, spent in found.seconds.items()]
     lines.append(f"  {'in all':<18}{duration(total):<12}{' and '.join(booked)}, {busy:.0f} % busy")
     if config.evaluation.personal_final or config.evaluation.personal_every:
-        lines.append(f"  {'personal scores':<18}{'not counted':<12}each client's model is scored besides")
+        lines.append(f"  {'personal scores':<18}{'not counted':<12}each client's model is scored as well")
     lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]
     lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} per client and round")
     if (virtual := found.virtual) is not None:

@@ -1,4 +1,4 @@
-"""Who would take part in the rounds of a run: by its cohorts alone, or by the clock of its devices."""
+"""Forecasts who takes part in the rounds of a run, from its cohorts alone or from the clock of its devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True)
 class Cohort:
-    """A round: who gets the model, and who is trained."""
+    """A round: the clients that get the model, and those that train."""
 
     chosen: list[str]
     answering: list[str]
@@ -37,9 +37,9 @@ def by_draw(data: FederatedData, settings: CohortSettings, seed: int, rounds: in
 def by_clock(
     clock: Clock, data: FederatedData, algorithm: Algorithm, rounds: int, up: int, down: int, first: int
 ) -> Iterator[Cohort]:
-    """The rounds of a run with devices. ValueError: nobody is available for days.
+    """The rounds of a run with devices. ValueError: no client is available for days.
 
-    `up`, `down`: bytes of a trip; `first`: bytes that a client gets once. Oort hears of equal losses.
+    `up`, `down`: bytes of a trip; `first`: bytes that a client gets once. Oort sees equal losses.
     """
     ids = data.client_ids()
     utterances = np.array([data.cost(client) for client in ids], np.float64)

@@ -30,9 +30,9 @@ from fedray.engine.work import Program, asset_bytes
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 
-MOST = 64  # utterances of a client, of the server and of a split that are measured
-CLIENTS = 3  # that each actor trains; the first warms it up
-STEPS = 100  # of the seed model's training
+MOST = 64  # measured utterances of a client, of the server and of a split
+CLIENTS = 3  # trained by each actor; the first warms it up
+STEPS = 100  # training steps of the seed model
 SECONDS = 600.0  # after which a part counts as stuck
 
 
@@ -114,7 +114,7 @@ class Probe(ClientActor):
 
 
 def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: Callable[[str], None]) -> Measured:
-    """Measure a program whose seed model takes few steps.
+    """Measure a program whose seed model takes few training steps.
 
     All nodes must see the empty `folder`. `say` receives the name of each part. Raises RunError if a client fails or
     a part is stuck.
@@ -130,7 +130,7 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
     actors = [make.remote(*arguments)]
     try:
         _get([actors[0].ping.remote(None)])
-        alone = time.perf_counter() - since  # about the time that a driver takes too
+        alone = time.perf_counter() - since  # a driver takes about as long
         actors += [make.remote(*arguments) for _ in range(share.actors - 1)]
         _get([actor.ping.remote(None) for actor in actors])
         started = max(2 * alone, time.perf_counter() - since)
@@ -200,7 +200,7 @@ class Played:
 def _clients(
     actors: Sequence[ActorHandle], program: Program, plan: Plan, received: ObjectRef
 ) -> tuple[list[Played], float]:
-    """Train clients of the first cohort on every actor: the warm results, and the extra seconds of the first client."""
+    """Train clients of the first cohort on every actor; returns warm results and the first client's extra seconds."""
     data = program.data
     cohort = cohorts.sample(data.client_ids(), plan.cohort, data.cost, program.seed, 0) or list(data.client_ids())
     warm: list[Played] = []
@@ -230,7 +230,7 @@ def _server(actors: Sequence[ActorHandle], received: ObjectRef) -> tuple[Update 
 
 
 def _scores(actors: Sequence[ActorHandle], data: FederatedData, received: ObjectRef) -> tuple[float, dict[str, float]]:
-    """Seconds per utterance: of dev as in every round, and of every split as at the end."""
+    """Seconds of scoring per utterance: of dev as in every round, and of every split as at the end."""
 
     def seconds(split: str, final: bool) -> float:
         utterances = len(data.evaluation(split))
@@ -243,7 +243,7 @@ def _scores(actors: Sequence[ActorHandle], data: FederatedData, received: Object
 
     splits = [split for split in data.splits() if len(data.evaluation(split))]
     if splits:
-        seconds(splits[0], final=False)  # warms the actors up
+        seconds(splits[0], final=False)  # warms up the actors
     dev = seconds("dev", final=False) if "dev" in splits else 0.0
     return dev, {split: seconds(split, final=True) for split in splits}
 

@@ -108,7 +108,7 @@ def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
 
 
 def busy(found: Findings, load: float, cores: int) -> None:
-    """`load` is the mean number of runnable processes in the last minute; a busy machine is a problem."""
+    """Report a busy machine as a problem; `load` is the mean number of runnable processes in the last minute."""
     if load > cores / 2:
         found.problem(
             f"{load:.1f} processes competed for the {cores} cores in the last minute: an idle machine is faster"

@@ -27,7 +27,7 @@ from fedray.storage.opening import open_storage
 
 
 class ClientActor:
-    """Runs jobs one after the other. A result depends on the job and its inputs alone: any actor may run a job again.
+    """Runs jobs one after another. A result depends only on the job and its inputs, so any actor may rerun a job.
 
     Between jobs an actor holds updates until the whole cohort's weights are known. A dedicated actor also keeps the
     state of its client.
@@ -43,25 +43,25 @@ class ClientActor:
         run: str,
         driver: Any,
     ) -> None:
-        """`hold`: bytes of updates held in memory. `dedicated`: the actor trains one client.
+        """`hold`: bytes of updates to hold in memory. `dedicated`: the actor trains one client.
 
-        `run` names the actor's files on local disk. `driver`: the driver actor, which hears of progress and knows the
-        idle actors (None: this actor works by itself).
+        `run` names the actor's folder on local disk. `driver`: the driver actor, which receives progress and knows the
+        idle actors (None: this actor works alone).
         """
         devices.set_up(gpus)
         if dedicated:
             program = replace(program, states=DedicatedStates(program.states))
         self.gpus, self.driver, self.run_folder = gpus, driver, scratch(run)
-        temporary.sweep()  # what actors that were killed on this machine held
+        temporary.sweep()  # files that killed actors left on this machine
         holder = Holder(self.run_folder / f"held-{os.getpid()}", hold)
         self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
         if driver is not None:
             self.place.spread = Spread(driver, self.place.init_parts)
 
     def ping(self, folder: str | None) -> tuple[str, str, int, int]:
-        """(node, device, process, the node's kills for memory), once this actor can work.
+        """Return (node, device, process id, the node's kills for memory) once this actor can work.
 
-        `folder`: check that this node sees the run folder.
+        `folder`: the run folder, to check that this node can read and write it (None: no check).
         """
         if self.gpus:
             if not torch.cuda.is_available():
@@ -69,7 +69,7 @@ class ClientActor:
                     f"Ray counts {ray.get_gpu_ids()} as this actor's GPUs, but torch finds none: "
                     "set engine.gpus_per_client=0"
                 )
-            self.place.device = devices.take(self.gpus)  # Ray shows this process only the GPU that it books
+            self.place.device = devices.take(self.gpus)  # Ray shows this process only the GPU that it reserves
         node = ray.get_runtime_context().get_node_id()
         if folder is not None:
             self._probe(open_storage(folder), node)
@@ -109,7 +109,7 @@ class ClientActor:
         for kind in ("lane_*", "client_*"):  # markers of this machine's clients, which the driver no longer reads
             for marker in self.run_folder.glob(kind):
                 marker.unlink(missing_ok=True)
-        with suppress(OSError):  # another actor holds files in it
+        with suppress(OSError):  # another actor still has files in it
             self.run_folder.rmdir()
 
     def _progress(self) -> Callable[[int, int, str], None]:

@@ -1,4 +1,4 @@
-"""One object for each kind of strategy: it takes updates on an actor, and makes the cohort's mean on the driver."""
+"""One class for each kind of strategy: it takes updates on an actor, and computes the cohort's mean on the driver."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fedray.engine.lanes import Lane, LaneResult
 if TYPE_CHECKING:  # an actor takes updates without Ray
     from fedray.engine.pool import Pool
 
-Take = Callable[[str, Vector, float], None]  # (client, flat update, log-weight): takes a sound update
+Take = Callable[[str, Vector, float], None]  # (client, flat update, log-weight): takes a checked update
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
 
 
 @dataclass
 class Aggregate:
-    """The mean of a cohort's updates, and how it came about."""
+    """The mean of a cohort's updates, and how it was computed."""
 
     mean: Vector | None  # of the flat updates; None: no client answered
     effective: float  # clients: (sum w)^2 / sum w^2
@@ -37,7 +37,7 @@ class Aggregate:
     packing: Packing | None = None  # of the mean
 
     def parts(self) -> tuple[Vector | None, dict[str, Vector]]:
-        """The mean of the deltas, and the means of the vectors beside them."""
+        """The mean of the deltas, and the means of the vectors sent with them."""
         if self.mean is None:
             return None, {}
         assert self.packing is not None
@@ -50,7 +50,7 @@ class TrainedLanes:
 
     round: int
     results: Sequence[LaneResult]
-    holders: Sequence[int]  # for each lane the number of the actor that trained it
+    holders: Sequence[int]  # for each lane, the number of the actor that trained it
     partial: PartialSum  # of all lanes, merged in lane order
 
     packing: Packing | None  # of all updates; None: no client succeeded
@@ -73,7 +73,7 @@ class Aggregation(ABC, Generic[Kind_co]):
 
     @abstractmethod
     def log_weight(self, report: Mapping[str, float]) -> float:
-        """On an actor: the log-weight of a client's report, -inf where its update does not count.
+        """On an actor: the log-weight of a client's report, -inf if its update does not count.
 
         ValueError: the strategy cannot weigh the report.
         """
@@ -89,7 +89,7 @@ class Aggregation(ABC, Generic[Kind_co]):
 
 @final
 class OnePassAggregation(Aggregation[OnePass]):
-    """Updates are added to their lane's sum at once, and forgotten."""
+    """Adds each update to its lane's sum at once, and forgets it."""
 
     holds = False
 
@@ -121,7 +121,7 @@ class HeldAggregation(Aggregation[Kind_co]):
     holds = True
 
     def log_weight(self, report: Mapping[str, float]) -> float:
-        """Every client has one vote, but for clients without examples."""
+        """0 (one vote) for every client with examples, -inf for a client without."""
         return 0.0 if _votes(report) else -math.inf
 
     def taker(self, lane: Lane, holder: Holder, total: WeightedSum) -> Take:
@@ -146,12 +146,12 @@ class HeldAggregation(Aggregation[Kind_co]):
 
     @abstractmethod
     def combine(self, held: HeldUpdates) -> Aggregate:
-        """The mean of at least one update of at least one number."""
+        """The mean of the held updates. There is at least one, and none is empty."""
 
 
 @final
 class TwoPhaseAggregation(HeldAggregation[TwoPhase]):
-    """First the plain mean, then each update's scalars by `probe`, then the mean under the weights of `weigh`."""
+    """Computes the plain mean, then each update's scalars (`probe`), then the mean under the weights of `weigh`."""
 
     def combine(self, held: HeldUpdates) -> Aggregate:
         plain, through = held.fold(dict.fromkeys(held.reports, 1.0))
@@ -161,7 +161,7 @@ class TwoPhaseAggregation(HeldAggregation[TwoPhase]):
 
 @final
 class PairwiseAggregation(HeldAggregation[Pairwise]):
-    """Distances between all updates are summed block by block; weights go down, the holders fold."""
+    """Sums the distances between all updates block by block. The holders fold their updates under the weights."""
 
     def combine(self, held: HeldUpdates) -> Aggregate:
         distances: Distances = np.zeros((len(held.reports), len(held.reports)))
@@ -173,7 +173,7 @@ class PairwiseAggregation(HeldAggregation[Pairwise]):
 
 @final
 class CoordinatewiseAggregation(HeldAggregation[Coordinatewise]):
-    """Each number is combined over all clients, block by block."""
+    """Combines each number over all clients, block by block."""
 
     def combine(self, held: HeldUpdates) -> Aggregate:
         mean: Vector = np.concatenate(list(held.blocks(CombineBlock(self.strategy))))
@@ -195,7 +195,7 @@ def aggregation_of(strategy: Strategy) -> Aggregation[Strategy]:
 
 
 def common_packing(lanes: Sequence[LaneResult]) -> Packing | None:
-    """The packing of all updates of these lanes; None where no client succeeded. RunError: updates differ in size."""
+    """The packing of all updates of these lanes; None if no client succeeded. RunError: updates differ in size."""
     found = list(dict.fromkeys(lane.packing for lane in lanes if lane.packing is not None))
     if len(found) > 1:
         raise RunError(f"clients sent updates of {' and updates of '.join(map(str, found))}: they have no mean")
@@ -203,12 +203,12 @@ def common_packing(lanes: Sequence[LaneResult]) -> Packing | None:
 
 
 def _votes(report: Mapping[str, float]) -> bool:
-    """Whether a client's update counts where every client has one vote: not if it trained on nothing."""
+    """Whether a client's update counts when every client has one vote: not if it trained on nothing."""
     return report.get("examples", 1.0) > 0
 
 
 def _weighted(held: HeldUpdates, weights: Weights, through: int) -> Aggregate:
-    """The mean under these weights, and who was left out of which layer."""
+    """The mean under these weights, with the layers that each client was left out of."""
     mean, more = held.fold(weights)
     names = list(dict.fromkeys(layer.name for layer in held.layers))
     table = np.array([[_weight_of(weights, client, name) for name in names] for client in held.reports])

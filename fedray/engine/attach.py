@@ -1,7 +1,7 @@
 """Runs that outlive their terminal: detach a run, find the driver of a run folder, watch it, stop it, report its end.
 
-A run folder may come from anybody. Nothing in it is unpickled. A process that connects to a Ray trusts that Ray:
-`driver.json` is followed to a Ray on this machine only, and any other Ray must be named by the user in RAY_ADDRESS.
+A run folder may come from anybody. Nothing in it is unpickled. A process that connects to a Ray trusts that Ray, so
+`driver.json` is followed only to a Ray on this machine. The user must name any other Ray in RAY_ADDRESS.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import METRICS, RunFolder
 from fedray.runs.scores import TOTALS, check_results
 
-ANSWER_SECONDS = 30.0  # for a driver's answer
-NOW_SECONDS = 60.0  # for a run that is to end at once, until its driver is killed
-GRACE_SECONDS = 15.0  # for a process that is to end
+ANSWER_SECONDS = 30.0  # for a driver to answer
+NOW_SECONDS = 60.0  # for a run to end at once; then its driver is killed
+GRACE_SECONDS = 15.0  # for a process to end
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run ended. No driver is at work in its folder."""
+    """How a run ended. No driver is using its folder."""
 
     state: str  # finished | stopped | killed | failed
     round: int  # of the newest checkpoint
@@ -48,24 +48,24 @@ class Standing:
 
 
 def standing(folder: RunFolder) -> Standing:
-    """Read from the folder; a ValueError if there is no run in it."""
+    """Read from a folder how its run ended. ValueError: there is no run in it."""
     folder.check_is_run()
     round = max(folder.saved_rounds(), default=0)
     if folder.exists("error.txt"):
         words = folder.read_text("error.txt").strip().splitlines()
         return Standing("failed", round, error=words[-1] if words else "")
-    if folder.exists(ATTACH):  # its driver would have removed it
+    if folder.exists(ATTACH):  # a driver that ends by itself removes it
         return Standing("killed", round)
     if folder.exists("results.json"):
         results = folder.read_json("results.json")
         check_results(results, folder.storage.shown("results.json"), TOTALS)
-        if results["rounds"] >= round:  # else of a shorter run that was resumed
+        if results["rounds"] >= round:  # else they are from before the run was resumed
             return Standing("finished", round, results)
     return Standing("stopped", round)
 
 
 def find(folder: RunFolder) -> Attached | None:
-    """The driver at work in a folder; None: there is none. Takes seconds where the driver's Ray is gone.
+    """The driver that is using a folder; None: there is none. Takes seconds if the driver's Ray is gone.
 
     ValueError: the driver is, or was, on another machine, or its Ray refuses this process.
     """
@@ -87,12 +87,12 @@ def find(folder: RunFolder) -> Attached | None:
     address = _join(outside, address)
     try:
         return Attached(folder, address, ray.get_actor(name_of(folder.place), namespace=NAMESPACE))
-    except ValueError:  # Ray's: there is no actor of that name
+    except ValueError:  # from Ray: there is no actor of that name
         return None
 
 
 def _check_owner(folder: RunFolder, address: str) -> None:
-    """ValueError where another user could have written driver.json: its Ray would get this user's token."""
+    """ValueError: another user could have written driver.json, whose Ray would get this user's token."""
     if folder.root is None:
         return
     file = folder.root / ATTACH
@@ -112,7 +112,7 @@ class Attached:
     def watch(self, display: Display, past: bool = True, seconds: float | None = None) -> bool:
         """Show the run's events until the run is over; with `past`, first a summary of earlier events.
 
-        False: the run was not over after so many seconds.
+        Returns False if the run was not over after so many seconds.
         """
         deadline = math.inf if seconds is None else time.monotonic() + seconds
         batches = self._batches(deadline)
@@ -127,11 +127,11 @@ class Attached:
     def stop(self, now: bool) -> bool:
         """Ask the driver to end after its round with a checkpoint, or at once (`now`).
 
-        If the driver does not answer: False with `now`, else RunError.
+        If the driver does not answer, returns False with `now`, else raises RunError.
         """
         try:
             ray.get(self._driver.stop.remote(now), timeout=ANSWER_SECONDS)
-        except (GetTimeoutError, ActorUnavailableError) as error:  # the second: Ray has given the driver up
+        except (GetTimeoutError, ActorUnavailableError) as error:  # the second: Ray has given up on the driver
             if now:
                 return False
             raise RunError(
@@ -146,7 +146,7 @@ class Attached:
         """Kill a driver and its client actors; returns a message. `answered`: the driver answered, but did not end.
 
         Ray takes seconds to kill a process that does not respond, and the Ray of a single run ends before that, with
-        its driver. On this machine the process is therefore killed here. RunError: a process still holds the folder.
+        its driver. A process on this machine is therefore killed here. RunError: a process still holds the folder.
         """
         found = state.actors(self._driver._actor_id.hex())  # not driver.json, which may come from anybody
         pid, host = found["Pid"], found["Address"]["IPAddress"]
@@ -199,9 +199,9 @@ class Attached:
 def leave_running(command: Sequence[str], folder: RunFolder, log: Path, say: Callable[[str], None]) -> int | None:
     """Start a command that executes the run of `folder`, in a new session. Its output goes to `log` and to `say`.
 
-    None: the run is under way, and no longer tied to this process. Else the command has ended, with this exit status.
+    Returns None once the run is under way and no longer tied to this process, or the exit status if the command ended.
     """
-    before = _text(folder, ATTACH)  # a run that was killed leaves it
+    before = _text(folder, ATTACH)  # a killed run leaves it behind
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as sink, log.open(encoding="utf-8", errors="replace") as source:
         source.seek(0, os.SEEK_END)
@@ -241,7 +241,7 @@ def _text(folder: RunFolder, name: str) -> str:
 
 
 def _is_here(address: str) -> bool:
-    """Whether an address, host:port, belongs to this machine: no other machine can listen there."""
+    """Whether an address, host:port, belongs to this machine: only then can a socket be bound to it here."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
@@ -255,7 +255,7 @@ def _is_here(address: str) -> bool:
 
 
 def _join(where: str, address: str) -> str:
-    """Connect to the Ray at `where`, unless this process is connected to `address`; returns Ray's address."""
+    """Connect to the Ray at `where`, unless this process is already connected to `address`; returns Ray's address."""
     if ray.is_initialized():
         if (joined := str(ray.get_runtime_context().gcs_address)) != address:
             raise RunError(f"this process is connected to the Ray at {joined}, and the run to that at {address}")

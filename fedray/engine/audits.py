@@ -1,4 +1,4 @@
-"""The end of an audited run: each candidate's score, and what an attacker makes of the scores."""
+"""The end of an audited run: each candidate's score, and what an attacker learns from the scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Judge(Job[dict[str, float]]):
 
 
 def audit(rounds: Rounds, initial: ServerState, progress: Progress, folder: RunFolder) -> dict[str, Any]:
-    """The part `audit` of results.json, and audit.tsv with a row for each candidate; {} without an audit."""
+    """The section `audit` of results.json ({} without an audit). Writes audit.tsv with a row for each candidate."""
     settings, private = rounds.plan.audit, rounds.private
     if not isinstance(settings, Audit):
         return {}
@@ -64,12 +64,12 @@ def audit(rounds: Rounds, initial: ServerState, progress: Progress, folder: RunF
 def _moved(
     rounds: Rounds, settings: Directions, initial: ServerState, last: ServerState
 ) -> tuple[dict[str, bool], dict[str, float]]:
-    """Canary -> whether it was inside, and the product of its direction with the change of the model."""
+    """Canary -> whether it was inside, and canary -> the dot product of its direction with the model's change."""
     assert rounds.private is not None, "directions have no length without a bound"
     seed, size = rounds.program.seed, rounds.private.size(rounds.put(initial, 0).broadcast)
     change = last.params[:size].astype(np.float64) - initial.params[:size]
     inside = coins(settings.names, seed)
-    # A product of BLAS depends on the number of threads.
+    # The bits of a BLAS product depend on the number of threads.
     return inside, {name: float(np.sum(change * direction(name, size, seed))) for name in inside}
 
 

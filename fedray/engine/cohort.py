@@ -16,7 +16,7 @@ from fedray.engine.settings import CohortSettings
 def sample(
     ids: Sequence[str], settings: CohortSettings, cost: Callable[[str], float], seed: int, round: int
 ) -> list[str]:
-    """The cohort of a round, drawn without replacement. It is smaller where too few clients are available.
+    """The cohort of a round, drawn without replacement. It is smaller if too few clients are available.
 
     A Poisson cohort has a random size, and may be empty.
     """
@@ -48,7 +48,7 @@ def drops_out(client: str, settings: CohortSettings, seed: int, round: int) -> b
 
 
 def cut(cohort: Sequence[str], lanes: int, cost: Callable[[str], float]) -> list[list[str]]:
-    """At most `lanes` lanes of about equal cost: the dearest client first, each to the lightest lane.
+    """Cut a cohort into at most `lanes` lanes of about equal cost: costliest client first, each to the lightest lane.
 
     The cut does not depend on the hardware.
     """

@@ -1,4 +1,4 @@
-"""The client actors of a pool: they start, answer, die, and are replaced; or there are fewer where memory is short."""
+"""The client actors of a pool: they start, answer, die, and are replaced, or become fewer when memory is short."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from fedray.engine.jobs import Reference
 from fedray.engine.nodes import kill_on, kills_in, read_on
 from fedray.engine.ray_deaths import DEATHS, death_of, eviction, uncoloured
 
-# For actors to start. Each takes seconds of CPU to import torch; on a machine with more work than cores, minutes.
+# For actors to start. Each needs seconds of CPU to import torch: minutes on a machine with more work than cores.
 READY_SECONDS = 300.0
-SHORT_OF_MEMORY = 2  # deaths for memory in a run, from which on each leaves one actor less
+SHORT_OF_MEMORY = 2  # from this many deaths for memory in a run on, each leaves one actor fewer
 
 
 @dataclass(frozen=True)
 class Actor:
     """A client actor."""
 
-    number: int  # counts up; a replacement has a number of its own
+    number: int  # counts up; a replacement gets a new number
     slot: int  # place in the pool, which a replacement takes over
     handle: Any
     node: str = ""
     pid: int = 0
-    oom_kills: int = 0  # what the kernel of its node counted when it started
+    oom_kills: int = 0  # the count of its node's kernel when it started
 
 
 class Crew:
-    """The actors by number: those at work or idle, and those that start.
+    """The actors by number: those that are working or idle, and those that are starting.
 
-    `make(slot)` starts an actor. `replacements`: dead actors that may be replaced. `folder`: the run folder, where
-    actors on several nodes write probe files (None: one node). `warn` hears warnings.
+    `make(slot)` starts an actor. `replacements`: how many dead actors may be replaced. `folder`: the run folder, where
+    actors on several nodes write probe files (None: one node). `warn` receives warnings.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Crew:
         self.killed = 0  # actors that hung
         self.actors: dict[int, Actor] = {}  # by number: those that have answered and live
         self.idle: list[int] = []
-        self.starting: dict[Reference, tuple[Actor, float]] = {}  # answer to come -> actor, since when
+        self.starting: dict[Reference, tuple[Actor, float]] = {}  # pending answer -> actor, since when
         self._numbers = self._short = 0
         for slot in range(size):
             self._start(slot)
@@ -65,13 +65,13 @@ class Crew:
         self.starting[self.ping(actor, self._folder)] = (actor, time.monotonic())
 
     def ping(self, actor: Actor, folder: str | None = None) -> Reference:
-        """An actor's answer, which comes once it has no other work."""
+        """A reference to an actor's answer, which comes once the actor has no other work."""
         return actor.handle.ping.remote(folder)
 
     def _await_all(self) -> None:
-        """Wait until every actor has answered; one for which memory does not suffice is replaced, or left out.
+        """Wait until every actor has answered. An actor that runs out of memory is replaced or left out.
 
-        RunError: one cannot start; its jobs would wait for ever.
+        RunError: an actor cannot start, and its jobs would wait for ever.
         """
         while self.starting:
             ready, waiting = ray.wait(list(self.starting), num_returns=len(self.starting), timeout=READY_SECONDS)
@@ -98,7 +98,7 @@ class Crew:
         self.idle.append(actor.number)
 
     def late(self) -> bool:
-        """Whether no actor lives, and those that start take too long."""
+        """Whether no actor is alive, and those that are starting take too long."""
         return not self.actors and all(time.monotonic() - since > READY_SECONDS for _, since in self.starting.values())
 
     def bury(self, actor: Actor, death: Death) -> Death:
@@ -108,10 +108,10 @@ class Crew:
         """
         self.actors.pop(actor.number, None)
         death = self._looked_up(actor, death)
-        ray.kill(actor.handle)  # it may still be there
+        ray.kill(actor.handle)  # it may still be running
         if death.cause is Cause.HANG:
             self.killed += 1
-            kill_on(actor.node, actor.pid)  # Ray asks the process to end, which a stopped one does not hear
+            kill_on(actor.node, actor.pid)  # Ray asks the process to end, and a suspended one does not respond
         self._short += death.cause is Cause.MEMORY
         if death.cause is Cause.MEMORY and self._short >= SHORT_OF_MEMORY and self.size > 1 and not death.alone:
             self.size -= 1
@@ -142,11 +142,11 @@ class Crew:
         return replace(death, cause=Cause.MEMORY, why=why)
 
     def close(self, hung: set[int]) -> None:
-        """Have every actor clear its disk, and end it, without waiting for any. Those that hang are killed."""
+        """Have every actor clear its disk and end, without waiting for any. Actors that hang are killed."""
         for actor in self.actors.values():
             if actor.number in hung:
                 ray.kill(actor.handle)
                 kill_on(actor.node, actor.pid)
                 continue
             actor.handle.clear.remote()
-            actor.handle.__ray_terminate__.remote()  # after the work that was sent before
+            actor.handle.__ray_terminate__.remote()  # after the work that was sent earlier

@@ -1,4 +1,4 @@
-"""Why client actors end, and which errors of a job mean that its actor must end. Without Ray: see `ray_deaths`."""
+"""Why client actors die, and which errors of a job mean that its actor must end. For Ray's errors see `ray_deaths`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedray.core.exhaustion import exhausted
 
 
 class Cause(Enum):
-    """Why an actor died. The value is the failure reason of the client at work; {} is the number of such deaths."""
+    """Why an actor died. The value is the failure reason of the client in training; {} is the number of such deaths."""
 
     CRASH = "killed its actor {} times (out of memory, or a crash in native code)"
     MEMORY = "ran out of memory {} times, at last while no other client trained"
@@ -20,7 +20,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Death:
-    """The end of an actor. `why`: in words. `alone`: no other actor was at work."""
+    """The death of an actor. `why`: the cause in words. `alone`: no other actor was working."""
 
     cause: Cause
     why: str
@@ -28,7 +28,7 @@ class Death:
 
 
 class Doomed(Exception):
-    """A job's error after which its actor must end, since what follows there would fail as well."""
+    """A job's error after which its actor must end, since later jobs on it would fail too."""
 
     def __init__(self, death: Death) -> None:
         super().__init__(death)
@@ -39,7 +39,7 @@ class Doomed(Exception):
 
 
 def doom(error: BaseException) -> Doomed | None:
-    """What an error on an actor means for it; None: the actor can go on."""
+    """The `Doomed` error for an error that an actor cannot survive; None: the actor can go on."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, Doomed):

@@ -1,4 +1,4 @@
-"""Dedicated placement: every client has an actor. The clients of a lane train side by side, then one actor folds."""
+"""Dedicated placement: each client has an actor. A lane's clients train in parallel; one actor folds their updates."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def train_dedicated(
     cost: Callable[[str], float],
     markers: Path,
 ) -> dict[Hashable, RoundJobResult]:
-    """The results of `jobs`, whose lanes are trained client by client, each on the client's actor.
+    """Run `jobs` and return their results. Each client of a lane is trained on its own actor.
 
-    The actor of a lane's first client folds the lane's updates, in lane order, and holds them where the strategy must
-    see the whole cohort: `pool.where` names that actor. `slots`: client -> place of its actor in the pool.
+    The actor of a lane's first client folds the lane's updates, in lane order, or holds them if the strategy must see
+    the whole cohort. `pool.where` names that actor. `slots`: client -> place of its actor in the pool.
     """
     lanes = {key: job for key, job in jobs.items() if isinstance(job, TrainLane)}
     single: dict[Hashable, Job[RoundJobResult | tuple[Reference, LaneResult]]] = {

@@ -1,6 +1,6 @@
-"""Trials of a device: the operations without which no run works there. `fedray doctor` runs them on each GPU.
+"""Trials of a device: the operations that every run needs. `fedray doctor` runs them on each GPU.
 
-`python -m fedray.engine.device_trials cuda:0` prints a line of JSON for each: its name, whether it worked, in words.
+`python -m fedray.engine.device_trials cuda:0` prints a line of JSON for each: its name, whether it worked, the result.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def free_memory(device: str) -> str:
 
 
 def matmul(device: str) -> str:
-    """A product of small whole numbers, which is exact in every precision."""
+    """A matrix product of small whole numbers, which is exact in every precision."""
     a = torch.arange(64 * 64, device=device).remainder(5).float().view(64, 64)
     check_same(a @ a.T, (a.cpu().long() @ a.cpu().long().T).float())
     return "exact"
 
 
 def ctc(device: str) -> str:
-    """CTC's loss and its gradient, in float32, against the processor's."""
+    """The gradient of the CTC loss in float32, compared with the processor's."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(20, 3, 6, generator=generator)
     targets, lengths, sizes = torch.tensor([1, 2, 2, 3, 4, 5]), torch.tensor([20, 15, 9]), torch.tensor([3, 2, 1])
@@ -42,11 +42,11 @@ def ctc(device: str) -> str:
         return here.grad
 
     check_same(gradient(device), gradient("cpu"))
-    return "loss and gradient agree with the processor's"
+    return "the gradient agrees with the processor's"
 
 
 def gru(device: str) -> str:
-    """A step of a GRU, forwards and backwards, which needs cuDNN on a GPU."""
+    """A forward and a backward pass of a GRU, which needs cuDNN on a GPU."""
     torch.manual_seed(0)
     module, frames = torch.nn.GRU(8, 16, batch_first=True, bidirectional=True), torch.randn(4, 10, 8)
 
@@ -76,7 +76,7 @@ TRIALS: dict[str, Callable[[str], str]] = {
 
 
 def main(device: str) -> None:
-    """Run all trials; an error of one is reported, and the others still run."""
+    """Run all trials. If one fails, its error is printed and the others still run."""
     for name, trial in TRIALS.items():
         try:
             worked, text = True, trial(device)

@@ -1,4 +1,4 @@
-"""The way of a broadcast to the clients: encoded once, counted by its bytes, and decoded as every client decodes it."""
+"""The download of a broadcast: it is encoded once, its bytes are counted, and it is decoded as every client does."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Posted:
     broadcast: Broadcast
     server: Reference
     clients: Reference
-    bytes: int  # to a client, without what travels once
+    bytes: int  # to a client, without what is sent only once
 
     @classmethod
     def of(cls, broadcast: Broadcast, code: Code, algorithm: Algorithm) -> Posted:
-        """Put a broadcast. RunError: the code cannot hold it."""
+        """Put a broadcast into the object store. RunError: the code cannot represent it."""
         server = ray.put(broadcast)
         decoded, sent = deliver(broadcast, code, algorithm)
         return cls(broadcast, server, server if decoded is broadcast else ray.put(decoded), sent)
 
 
 def deliver(broadcast: Broadcast, code: Code, algorithm: Algorithm) -> tuple[Broadcast, int]:
-    """The broadcast as clients decode it, and its bytes on the way.
+    """The broadcast as clients decode it, and the bytes sent to each client.
 
-    The constant parameters travel once and as they are; their bytes are not counted here. A setting has 8 bytes.
-    RunError: the code cannot hold a number.
+    The constant parameters are sent once, without encoding; their bytes are not counted here. A setting takes 8 bytes.
+    RunError: the code cannot represent a number.
     """
     moving, sent = broadcast.params.size - broadcast.constant, 8 * len(broadcast.settings)
     link = Link(code, algorithm.tensors())

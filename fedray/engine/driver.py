@@ -40,10 +40,10 @@ from fedray.engine.work import Program, asset_bytes
 from fedray.runs.folder import BEFORE, RunFolder
 
 NAMESPACE = "fedray"
-ATTACH = "driver.json"  # in a run folder: the address of the driver that is at work
+ATTACH = "driver.json"  # in a run folder: the address of the driver that is using it
 # Bundles of a placement group: the driver's and the first client actor's. The process that made the group has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
-LINGER_SECONDS = 10.0  # a detached driver stays that long after its end, for processes that watch
+LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,19 @@ class Assignment:
 
     name: str
     program: Program
-    assets: Mapping[str, Any]  # the algorithm's, taken before it was copied
+    assets: Mapping[str, Any]  # the algorithm's, taken before the algorithm was copied
     plan: Plan
     share: Share
     folder: Path | str  # of the run: a path, or the URI of an object store
     texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written under the lock
-    group: PlacementGroup | None = None  # of resources that are reserved for the run
+    group: PlacementGroup | None = None  # of resources reserved for the run
     tracker: Tracker = field(default_factory=Nothing)
     card: Card | None = None  # for the tracker; None: the run's name alone
-    new: bool = False  # whether the run begins: its folder must then hold no other files
+    new: bool = False  # whether this is a new run, whose folder must hold no other files
 
 
 class Driver:
-    """A Ray actor with several threads: one runs the rounds, the others answer `events`, `note`, `idle`, ...."""
+    """A Ray actor with several threads: one runs the rounds, the others answer `events`, `note`, `idle` and so on."""
 
     def __init__(self, assignment: Assignment, detached: bool) -> None:
         self.assignment, self.detached = assignment, detached
@@ -82,7 +82,7 @@ class Driver:
         self.log.add(kind, data)
 
     def stop(self, now: bool) -> None:
-        """End after the current round with a checkpoint, or at once; at once too where an actor hangs."""
+        """End after the current round with a checkpoint, or at once (`now`, or if an actor hangs)."""
         self._wish = Wish.NOW if now else Wish.AFTER_ROUND
 
     def idle(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
@@ -134,7 +134,7 @@ class Driver:
         except Stopped:
             tracking.close("stopped")
             return loop.stopped()
-        except Exception:  # of any kind: its traceback goes to the run folder
+        except Exception:  # any error: its traceback goes to the run folder
             self._keep("error.txt", traceback.format_exc())
             tracking.close("failed")
             raise
@@ -176,11 +176,11 @@ class Driver:
     def _keep(self, name: str, text: str) -> None:
         try:
             self.folder.write_text(name, text)
-        except (OSError, RunError) as error:  # a full disk, most likely the one that the text is about
+        except (OSError, RunError) as error:  # most likely the full disk that the text is about
             self._warn(f"{name} could not be written: {error}")
 
     def _client_actor(self, slot: int, *arguments: Any) -> Any:
-        """Start a client actor; `arguments` are those of `ClientActor` but the last one, this driver."""
+        """Start a client actor. `arguments`: those of `ClientActor` except the last, which is this driver."""
         share, where = self.assignment.share, bundle(self.assignment.group, CLIENT_BUNDLE + slot)
         booked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "scheduling_strategy": where}
         return ray.remote(**booked)(ClientActor).remote(*arguments, ray.get_runtime_context().current_actor)
@@ -212,7 +212,7 @@ class Driver:
 
 
 def name_of(place: str) -> str:
-    """The name, in `NAMESPACE`, of the driver of a run folder (`RunFolder.place`). A cluster has one such actor."""
+    """The name, in `NAMESPACE`, of a run folder's driver (`RunFolder.place`). A cluster has at most one such actor."""
     return f"driver of {place}"
 
 
@@ -229,5 +229,5 @@ def start(assignment: Assignment, detached: bool = False) -> Any:
     remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)
     try:
         return remote.options(name=name_of(place), namespace=NAMESPACE, **life).remote(assignment, detached)
-    except ValueError as error:  # Ray's, for a name that is taken
+    except ValueError as error:  # from Ray: the name is taken
         raise ValueError(f"{place}: another run is using this folder: `fedray watch {place}` shows it") from error

@@ -18,7 +18,7 @@ from fedray.runs.client_states import MODELS, Written
 class EarlierModels:
     """The broadcasts of earlier rounds, in memory, in the object store and on disk, where each is written once.
 
-    Only what travels is kept: what no round changes is taken from the newest broadcast.
+    Only what is sent in every round is kept; what no round changes is taken from the newest broadcast.
     """
 
     def __init__(self, states: StateStore, algorithm: Algorithm, code: Code) -> None:
@@ -33,7 +33,7 @@ class EarlierModels:
         return self._posted[round]
 
     def lost(self) -> None:
-        """The object store has lost its objects: `posted` puts them anew."""
+        """Forget the objects in the object store, which has lost some: `posted` puts them again."""
         self._posted.clear()
 
     def keep(

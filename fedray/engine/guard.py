@@ -24,13 +24,13 @@ class Guard:
     bounds: tuple[float, ...]
     size: int
     encoding: Encoding | None
-    sent: int | None  # bytes of an update on the way; None: as the algorithm sends it
+    sent: int | None  # bytes of an update as sent; None: those that the algorithm sends
     seed: int  # of the run
     round: int
 
 
 class Guarded:
-    """A guard with what it computes once a lane."""
+    """A guard with what it computes once per lane."""
 
     def __init__(self, guard: Guard, layers: Sequence[Layer]) -> None:
         self.guard = guard
@@ -42,12 +42,12 @@ class Guarded:
         """The clipped and encoded update, and which groups were clipped.
 
         An encoding pads it to uint32 [encoding.length]; only sums of encoded updates can be decoded. ValueError: the
-        update has vectors beside its delta, or another size.
+        update has vectors besides its delta, or the wrong size.
         """
         guard = self.guard
         if update.vectors:
             names = ", ".join(update.vectors)
-            raise ValueError(f"the update sends {names} beside its delta, which `privacy` does not cover")
+            raise ValueError(f"the update sends {names} in addition to its delta, which `privacy` does not cover")
         if update.delta.size != guard.size:
             raise ValueError(f"the update has {update.delta.size:,} numbers, a private update has {guard.size:,}")
         delta, clipped = self._clipping.clip(update.delta, self._bounds)

@@ -1,4 +1,4 @@
-"""How long jobs usually take. From this follow warnings of actors that hang, their deadlines, and slow nodes."""
+"""How long jobs usually take: the basis of deadlines, and of warnings about actors that hang and about slow nodes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from collections.abc import Callable
 from fedray.engine.settings import DeadlineSettings
 
 TIMES = 5.0  # a job that takes this multiple of the usual time seems to hang
-FIRST = 10.0  # the multiple of the patience, while no job of the kind has ended
-LONGEST = 2.0  # the multiple of the longest time so far that the deadline allows at least
+FIRST = 10.0  # until a job of the kind has ended: this multiple of the patience
+LONGEST = 2.0  # the deadline is at least this multiple of the longest time so far
 REMEMBERED = 1000  # jobs of a kind
 SLOW = 3.0  # a node whose jobs take this multiple of the time elsewhere is slow
-JUDGED = 5  # a node is compared with the others after this many jobs of a kind on either side, and after as many more
-SLOW_SECONDS = 0.5  # shorter jobs tell nothing about a node
+JUDGED = 5  # a node is compared with the others after every so many jobs of a kind, once as many have ended elsewhere
+SLOW_SECONDS = 0.5  # shorter jobs say nothing about a node
 OFF = DeadlineSettings(factor=None)
 
 
 class Hangs:
     """Knows how long jobs usually take, and which actors hang.
 
-    `patience`: seconds that any job may take. `note` hears the warnings, which end with `remedy`. `deadline`: when an
-    actor is to be killed.
+    `patience`: seconds that any job may take. `note` receives the warnings, which end with `remedy`. `deadline`: when
+    an actor is killed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Hangs:
         self.marked: set[int] = set()  # numbers of the actors that seem to hang
 
     def done(self, actor: int, node: str, kind: str, cost: float, seconds: float) -> None:
-        """A job has ended on a node after so many seconds."""
+        """Record that a job has ended on a node after so many seconds."""
         each = seconds / cost if _counts(cost) else seconds
         self._seconds[kind, _counts(cost)].append(each)
         self._judge(node, self._nodes[kind, _counts(cost)], each, seconds)
@@ -49,7 +49,7 @@ class Hangs:
             self._note(f"the client actor that seemed to hang has answered after {seconds:,.0f} s")
 
     def usual(self, kind: str, cost: float) -> float | None:
-        """Seconds that such a job takes: the median, by cost where jobs have one; None: no such job has ended yet."""
+        """The usual seconds of such a job: the median, scaled by its cost if it has one; None: none has ended yet."""
         known = self._seconds[kind, _counts(cost)]
         return statistics.median(known) * (cost if _counts(cost) else 1.0) if known else None
 
@@ -66,7 +66,7 @@ class Hangs:
         return seconds > (FIRST * self.patience if usual is None else TIMES * usual)
 
     def overdue(self, kind: str, cost: float, seconds: float) -> bool:
-        """Whether a job is beyond its deadline after so many seconds. It has none while no such job has ended."""
+        """Whether a job is beyond its deadline after so many seconds. It has none until such a job has ended."""
         if self._deadline.factor is None or seconds <= self._deadline.floor_s:
             return False
         usual = self.usual(kind, cost)
@@ -76,7 +76,7 @@ class Hangs:
         return seconds > max(self._deadline.factor * usual, LONGEST * longest)
 
     def mark(self, actor: int, kind: str, cost: float, seconds: float, what: str, where: str) -> None:
-        """Mark an actor and warn of it. `what`: the work it does; `where`: its process, in words."""
+        """Mark an actor and warn about it. `what`: the work it does; `where`: its process, in words."""
         self.marked.add(actor)
         usual = self.usual(kind, cost)
         compared = "no such work has ended yet" if usual is None else f"such work takes {usual:,.1f} s"
@@ -86,7 +86,7 @@ class Hangs:
         )
 
     def _judge(self, node: str, times: dict[str, deque[tuple[float, float]]], each: float, seconds: float) -> None:
-        """Warn of a node, once, whose jobs take far longer than the same kind of jobs elsewhere."""
+        """Warn, once, about a node whose jobs take far longer than jobs of the same kind elsewhere."""
         mine = times.setdefault(node, deque(maxlen=REMEMBERED))
         mine.append((each, seconds))
         if len(times) == 1 or len(mine) % JUDGED or node in self._slow:

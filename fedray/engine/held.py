@@ -19,14 +19,14 @@ if TYPE_CHECKING:  # an actor holds updates without Ray
     from fedray.engine.pool import Pool
 
 BLOCK_BYTES = 64e6  # of all clients' numbers that one job combines
-LEAST_BLOCK = 1024  # numbers of a client in a block
+LEAST_BLOCK = 1024  # numbers of a client in a block, at least
 Distances = npt.NDArray[np.float64]  # [clients, clients]
 
 
 @final
 @dataclass(frozen=True)
 class ProbeLane(Job[dict[str, Mapping[str, float]]]):
-    """The strategy's scalars of each update of a lane, by client."""
+    """The strategy's scalars for each update of a lane, by client."""
 
     strategy: TwoPhase
     round: int
@@ -104,7 +104,7 @@ class HeldUpdates:
     layers: Sequence[Layer]  # of the flat updates
 
     def probe(self, strategy: TwoPhase, mean: Vector | None) -> dict[str, Mapping[str, float]]:
-        """The strategy's scalars of each client's update."""
+        """The strategy's scalars for each client's update."""
         inputs = (self.pool.put(mean),)
         jobs = {
             lane: ProbeLane(strategy, self.round, lane, self.packing, inputs=inputs, holder=holder)
@@ -130,7 +130,7 @@ class HeldUpdates:
         """The results of `job` for each block of all updates. Blocks travel between actors, not through the driver."""
         width = max(LEAST_BLOCK, int(BLOCK_BYTES / 4 / len(self.reports)))
         spans = [(start, min(start + width, self.packing.size)) for start in range(0, self.packing.size, width)]
-        while spans:  # in waves of one block an actor, of which there may be fewer by the next wave
+        while spans:  # in waves of one block per actor: there may be fewer actors by the next wave
             wave, spans = spans[: self.pool.size], spans[self.pool.size :]
             reading = {
                 (lane, span): ReadBlock(self.round, lane, *span, holder=holder)

@@ -19,13 +19,13 @@ from fedray.storage.temporary import private
 
 
 def scratch(run: str) -> Path:
-    """A folder on this machine for temporary files of a run, which only this user can enter (else RunError)."""
+    """A folder on this machine for a run's temporary files. Only this user can enter it (else RunError)."""
     return private() / run
 
 
 @contextmanager
 def local_disk(folder: Path) -> Iterator[None]:
-    """Raise RunError where this machine's disk takes no more of a run's temporary files."""
+    """Raise RunError if a run's temporary files cannot be written to this machine's disk."""
     try:
         yield
     except OSError as error:
@@ -38,7 +38,7 @@ def local_disk(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Spilled:
-    """Where an update lies in the holder's file, in numbers from its beginning."""
+    """The place of an update in the holder's file, counted in numbers from the beginning."""
 
     start: int
     stop: int
@@ -48,7 +48,7 @@ class Holder:
     """The updates of lanes of one round, by client, in the order of arrival."""
 
     def __init__(self, folder: Path, limit: float) -> None:
-        """`limit`: bytes in memory; further updates go to a file in `folder`, one for all, since open files are few."""
+        """`limit`: bytes in memory. Further updates share one file in `folder`, since only so many may be open."""
         self.folder, self.limit = folder, limit
         self._round = -1
         self._lanes: dict[int, dict[str, Vector | Spilled]] = {}
@@ -60,7 +60,7 @@ class Holder:
     def open(self, round: int, lane: int) -> Callable[[str, Vector], None]:
         """Begin a lane without updates; returns a function that holds an update. Other rounds' updates are dropped.
 
-        That function raises RunError where the disk is full.
+        That function raises RunError if the disk is full.
         """
         if round != self._round:
             self.clear()
@@ -118,7 +118,7 @@ class DedicatedStates:
         self._newest: dict[str, tuple[Written, State]] = {}
 
     def load(self, client: str, written: Written) -> State:
-        """A state. The kept copy is returned once, since an algorithm may change it in place; then from the store."""
+        """Load a state. The copy in memory is returned only once, since an algorithm may change it in place."""
         newest = self._newest.pop(client, None)
         return newest[1] if newest is not None and newest[0] == written else self._store.load(client, written)
 

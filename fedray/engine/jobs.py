@@ -1,4 +1,4 @@
-"""Jobs of client actors: what a job is, what it finds on its actor, and the jobs that concern no lane."""
+"""Jobs of client actors: what a job is, what it finds on its actor, and the jobs that belong to no lane."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class Workplace:
 
 @dataclass(frozen=True)
 class Job(ABC, Generic[Result_co]):
-    """Work for a client actor. The result depends on fields and inputs alone, so any actor may run the job again."""
+    """Work for a client actor. The result depends only on fields and inputs, so any actor may run the job again."""
 
     # Whether `run` returns (kept, told): kept stays in the object store, and the driver gets a reference to it.
     keeps: ClassVar[bool] = False
 
     # Arguments of `run`; a reference is replaced by the object behind it.
     inputs: tuple[Any, ...] = field(default=(), kw_only=True)
-    cost: float = field(default=0.0, kw_only=True)  # the dearest jobs start first, which changes no result
-    slot: int | None = field(default=None, kw_only=True)  # place in the pool of a dedicated actor, while it lives
+    cost: float = field(default=0.0, kw_only=True)  # the costliest jobs start first, which changes no result
+    slot: int | None = field(default=None, kw_only=True)  # pool place of the client's dedicated actor, while it lives
     holder: int | None = field(default=None, kw_only=True)  # number of the only actor that can run the job
 
     @abstractmethod
     def run(self, place: Workplace, *inputs: Any) -> Result_co:
-        """Run on an actor."""
+        """Run the job on an actor."""
 
     def with_inputs(self, *inputs: Any) -> Self:
         """This job with these inputs."""
@@ -69,27 +69,27 @@ class Job(ABC, Generic[Result_co]):
 
     @property
     def kind(self) -> str:
-        """Jobs of one kind take about as long as each other, in proportion to their cost where they have one."""
+        """The kind of job. Jobs of a kind take about equally long, or in proportion to their cost if they have one."""
         return type(self).__name__
 
     @property
     def alone(self) -> bool:
-        """Whether no other job may run at the same time, so that this one has all memory."""
+        """Whether no other job may run at the same time, so that this one has all the memory."""
         return False
 
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
-        """What to run instead after the actor that ran this job has died on a node."""
+        """The job to run instead, after the actor that ran this one has died on a node."""
         return self
 
     def at_work(self, node: str) -> str:
-        """What an actor on a node does when it runs this job, in words."""
+        """What an actor on a node is doing when it runs this job, in words."""
         return f"`{type(self).__name__}`"
 
 
 @final
 @dataclass(frozen=True)
 class Init(Job[tuple[ServerState, bool]]):
-    """(the state that the first round starts from, whether theta_0 was in the cache)."""
+    """Make (the state that the first round starts from, whether theta_0 was in the cache)."""
 
     def run(self, place: Workplace) -> tuple[ServerState, bool]:
         return work.init(place.program, lambda: replace(place.server(None), spread=place.spread))
@@ -98,7 +98,7 @@ class Init(Job[tuple[ServerState, bool]]):
 @final
 @dataclass(frozen=True)
 class InitPart(Job[list[Any]]):
-    """Parts of `Algorithm.init`, which the actor that runs `Init` sends."""
+    """Compute parts of `Algorithm.init`, sent by the actor that runs `Init`."""
 
     parts: tuple[Any, ...]
 
@@ -109,7 +109,7 @@ class InitPart(Job[list[Any]]):
 @final
 @dataclass(frozen=True)
 class ServerTrain(Job[Update | None]):
-    """What the server trains in a round beside the clients."""
+    """Train the server's own part of a round, in parallel with the clients."""
 
     round: int
 
@@ -128,7 +128,7 @@ class ServerTrain(Job[Update | None]):
 @final
 @dataclass(frozen=True)
 class ServerFinish(Job[ServerState]):
-    """What the server does after the aggregation."""
+    """Do the server's work after the aggregation."""
 
     round: int
 

@@ -53,14 +53,14 @@ class LaneJob(Job[Result_co]):
 
     def at_work(self, node: str) -> str:
         client = self.lane.client_at_work(node)
-        what = f"with client {client} at work" if client is not None else "before its first client"
+        what = f"client {client}" if client is not None else "before its first client"
         return f"lane {self.lane.number}, {what}"
 
 
 @final
 @dataclass(frozen=True)
 class TrainLane(LaneJob[LaneResult]):
-    """Train a lane's clients. Their updates are summed, or held where the strategy must see the whole cohort."""
+    """Train a lane's clients. Their updates are summed, or held if the strategy must see the whole cohort."""
 
     def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast, take: Take | None = None) -> LaneResult:
         """`first`: the broadcast of round 0. `take`: takes the updates instead of this actor's sum or holder."""
@@ -143,7 +143,7 @@ class LaneBook:
         self._guard = Guarded(lane.guard, place.layers) if lane.guard is not None else None
         algorithm = place.program.algorithm
         tensors = None if algorithm.overrides("server_receive") else algorithm.tensors()
-        self._weights = None if tensors is None else sum(tensors)  # of a delta; running statistics follow
+        self._weights = None if tensors is None else sum(tensors)  # in a delta; running statistics follow
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     def clients(self) -> Iterator[Client]:
@@ -162,9 +162,9 @@ class LaneBook:
                     yield hydrated[0]
 
     def accept(self, update: Update | Exception, take: Take) -> None:
-        """Check the update of the next client in training, write the client's state, hand the update on.
+        """Check the update of the next client in training, write the client's state, and pass the update on.
 
-        An error instead of an update is the client's failure.
+        An exception in place of the update is recorded as the client's failure.
         """
         self._lap("train")
         client, prepared = self._out.pop(0)
@@ -175,21 +175,21 @@ class LaneBook:
         self._lap("fold")
 
     def close(self) -> None:
-        """The algorithm has no more updates: clients without one have failed."""
+        """Record clients without an update as failed: the algorithm has no more updates."""
         for client, _ in self._out:
             error = RuntimeError("lane_update gave no update for this client")
             self.result.failures.append(Failure.of(client.id, error))
         self.closed = True
 
     def finished(self) -> LaneResult:
-        """The result of the lane. Its clients' states survive a power loss: a checkpoint may name them."""
+        """The lane's result, once its clients' states would survive a power loss: a checkpoint may name them."""
         self.program.states.sync(self.result.written)
         self._lap("fold")
         return self.result
 
     @contextmanager
     def blaming_clients(self) -> Iterator[None]:
-        """An error of the algorithm costs the clients in training, not the lane."""
+        """Record an error of the algorithm as a failure of the clients in training; the lane goes on."""
         self._out.clear()
         self._since = time.perf_counter()
         with self._blaming(None):
@@ -197,12 +197,12 @@ class LaneBook:
 
     @contextmanager
     def _blaming(self, client: str | None) -> Iterator[None]:
-        """An error costs this client. None: it costs all clients in training; without any it is raised."""
+        """Record an error as this client's failure. None: as that of all in training; raise it if there are none."""
         try:
             yield
         except RunError:  # a full disk is no client's fault
             raise
-        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
+        except Exception as error:  # any error: recorded with its traceback; the driver counts and judges it
             if (doomed := doom(error)) is not None:  # this actor cannot go on to the next client
                 raise doomed from error
             blamed = [training.id for training, _ in self._out] if client is None else [client]
@@ -216,7 +216,7 @@ class LaneBook:
         self._since = now
 
     def _hydrate(self, name: str, written: Written | None) -> tuple[Client, State | None]:
-        """The client, and the state that was prepared for it just now."""
+        """The client, and the state that was prepared for it just now, if any."""
         lane, prepared = self.lane, None
         client = self._uplink.admit(hydrate(self.program, name, written, lane.trains_from, lane.work.get(name, 1.0)))
         self._lap("hydrate")
@@ -270,7 +270,7 @@ class LaneBook:
         return packing
 
     def _score(self, client: Client) -> Metrics:
-        """The scores of a client's personal model, where the lane scores them. Every client has one vote."""
+        """The scores of a client's personal model, if the lane scores them. Every client has one vote."""
         if not self.lane.personal:
             return Metrics()
         self._lap("fold")

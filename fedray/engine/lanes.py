@@ -24,17 +24,17 @@ from fedray.engine.holding import local_disk
 from fedray.runs.client_states import Written
 
 PHASES = ("hydrate", "prepare", "train", "personal", "fold")
-END = "\0"  # ends the text of a marker; the bytes behind it are left from a longer text
+END = "\0"  # ends the text of a marker; any bytes after it are left from a longer text
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')  # of a traceback
 LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), *site.getsitepackages())
-DEATHS_ALLOWED = 1  # a client that is at work when its actor dies a second time is left out
+DEATHS_ALLOWED = 1  # a client in training when its actor dies for the second time is left out
 
 
 @dataclass(frozen=True)
 class Lane:
     """Clients to train in this order, each with the name of its state (None: the client has no state yet).
 
-    An actor writes the client at work to the file `marker` on its machine, which outlives an actor that dies.
+    An actor writes the client in training to the file `marker` on its machine. The file outlives an actor that dies.
     """
 
     number: int
@@ -44,12 +44,12 @@ class Lane:
     attempt: int = 0
     personal: int = 0  # utterances of dev that personal models are scored on; 0: they are not scored
     marker: Path | None = None
-    deaths: Mapping[str, int] = field(default_factory=dict)  # client -> actors that died while the client was at work
-    alone: bool = False  # no other lane is trained meanwhile
+    deaths: Mapping[str, int] = field(default_factory=dict)  # client -> actors that died while training it
+    alone: bool = False  # no other lane is trained at the same time
     together: int = 1  # clients that may be trained side by side
     guard: Guard | None = None  # of a private round
     model: int | None = None  # the round whose broadcast the clients train from; None: this one
-    factor: np.float32 = np.float32(1)  # on each update: less for one that comes late
+    factor: np.float32 = np.float32(1)  # multiplies each update; smaller for late ones
     work: Mapping[str, float] = field(default_factory=dict)  # client -> the share of its steps that it has time for
 
     @property
@@ -59,7 +59,7 @@ class Lane:
 
     @contextmanager
     def marking(self) -> Iterator[Callable[[str], None]]:
-        """A function that writes the client at work to the marker."""
+        """Yield a function that writes the client in training to the marker."""
         if self.marker is None:
             yield lambda client: None
             return
@@ -70,7 +70,7 @@ class Lane:
 
         def write(text: str) -> None:
             with local_disk(folder):
-                os.pwrite(file, f"{text}{END}".encode(), 0)  # to cut the file as well takes ten times as long
+                os.pwrite(file, f"{text}{END}".encode(), 0)  # truncating the file too takes ten times as long
 
         try:
             write("")
@@ -79,24 +79,24 @@ class Lane:
             os.close(file)
 
     def client_at_work(self, node: str) -> str | None:
-        """The client that the marker on a node names, if the marker is of this very attempt."""
-        from fedray.engine.nodes import read_on  # here: the driver alone asks, and a lane is trained without Ray
+        """The client that the marker on a node names, if the marker is from this attempt."""
+        from fedray.engine.nodes import read_on  # here: only the driver asks, and a lane is trained without Ray
 
         text = None if self.marker is None else read_on(node, self.marker)
         text, prefix = (text or "").partition(END)[0], f"{self.round} {self.attempt} "
         return text.removeprefix(prefix) if text.startswith(prefix) else None
 
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Lane:
-        """The next attempt after the actor has died. A client that was at work at a second death is left out.
+        """The next attempt after the actor has died. A client that was in training at a second death is left out.
 
-        Memory may be short because of other lanes: before such a client is left out, its lane runs alone.
+        If memory ran out, other lanes may be the cause: the lane runs alone before such a client is left out.
         """
         client = self.client_at_work(node)
         following = replace(self, attempt=self.attempt + 1, alone=False)
         if client is None:
             return following
         what = "hung" if death.cause is Cause.HANG else "died"
-        warn(f"an actor {what} while client {client} was at work; lane {self.number} is trained again")
+        warn(f"an actor {what} while it trained client {client}; lane {self.number} is trained again")
         deaths = self.deaths.get(client, 0) + 1
         following = replace(following, deaths={**self.deaths, client: deaths})
         if deaths <= DEATHS_ALLOWED:
@@ -119,7 +119,7 @@ class Failure:
 
     @classmethod
     def of(cls, client: str, error: Exception) -> Self:
-        """The client failed by this error."""
+        """The failure of a client by this error."""
         return cls(client, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
 
     @property
@@ -130,12 +130,12 @@ class Failure:
 
 
 class ClientFailed(Exception):
-    """The traceback of a failed client, which stands as the cause in the error of the run."""
+    """The traceback of a failed client, as the cause of the run's error."""
 
 
 @dataclass
 class LaneResult:
-    """What an actor sends to the driver about a lane. Per client it holds one small record, and no update."""
+    """What an actor sends to the driver about a lane: one small record per client, and no update of a single client."""
 
     partial: PartialSum = field(default_factory=PartialSum)
     reports: dict[str, dict[str, float]] = field(default_factory=dict)  # of the clients that succeeded, in their order

@@ -13,11 +13,11 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-SECONDS = 30.0  # for an answer
+SECONDS = 30.0  # for a node to answer
 
 
 def read_on(node: str, path: Path) -> str | None:
-    """The text of a file on a node of the cluster; None when node or file is gone."""
+    """The text of a file on a node of the cluster; None if the node or the file is gone."""
     if _is_here(node):
         return _read(path) if path.is_file() else None
     try:
@@ -27,7 +27,7 @@ def read_on(node: str, path: Path) -> str | None:
 
 
 def kill_on(node: str, pid: int) -> None:
-    """Kill a process of Ray on a node, even one that is stopped. Waits for no other node: that, too, may hang."""
+    """Kill a Ray process on a node, even a suspended one. Does not wait for another node, which may hang too."""
     if _is_here(node):
         _kill(pid)
     else:
@@ -35,17 +35,17 @@ def kill_on(node: str, pid: int) -> None:
 
 
 def oom_kills() -> int:
-    """Processes that the kernel of this machine has killed for memory since it started; 0 where it does not tell."""
+    """How many processes this machine's kernel has killed for memory since it started; 0 if it does not say."""
     return kills_in(_read(Path("/proc/vmstat"))) if Path("/proc/vmstat").is_file() else 0
 
 
 def kills_in(vmstat: str) -> int:
-    """The same, from the text of /proc/vmstat."""
+    """How many processes a kernel has killed for memory, from the text of its /proc/vmstat."""
     return next((int(line.split()[1]) for line in vmstat.splitlines() if line.startswith("oom_kill ")), 0)
 
 
 def on_this_node() -> NodeAffinitySchedulingStrategy:
-    """Has Ray start an actor or a task on the node of this process."""
+    """The scheduling strategy by which Ray starts an actor or a task on the node of this process."""
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
@@ -60,12 +60,12 @@ def _on(node: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _read(path: Path) -> str:
-    # The bytes behind a marker's end may begin in the middle of a character.
+    # The bytes after a marker's end may begin in the middle of a character.
     return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _kill(pid: int) -> None:
-    """Kill a process if it is still Ray's: the number may belong to another one by now."""
+    """Kill a process if it is still Ray's: its id may belong to another process by now."""
     with suppress(FileNotFoundError, ProcessLookupError):
         if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
             os.kill(pid, signal.SIGKILL)

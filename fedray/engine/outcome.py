@@ -1,4 +1,4 @@
-"""Who takes part in a round, and what came of it."""
+"""Who takes part in a round, and the result of the round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Draw:
 
     chosen: Sequence[str]  # all of them get the broadcast
     lanes: Sequence[Lane]  # of those that answer
-    canaries: Sequence[str] = ()  # those that answer, of an audit by directions: they are in no lane
+    canaries: Sequence[str] = ()  # the canaries that answer, in an audit by directions: they are in no lane
     simulated: SimulatedRound | None = None  # with `devices`: what the clock has simulated
 
     @property
@@ -42,7 +42,7 @@ class Outcome:
     canaries: Sequence[str] = ()  # of an audit by directions
     simulated: SimulatedRound | None = None  # with `devices`: what the clock has simulated
     private: dict[str, float] = field(default_factory=dict)  # bounds of the next private round, for `Progress`
-    private_row: Mapping[str, float] = field(default_factory=dict)  # what the round's row says of its privacy
+    private_row: Mapping[str, float] = field(default_factory=dict)  # columns of the round's row on privacy
 
     @property
     def lost(self) -> bool:
@@ -58,5 +58,5 @@ class Outcome:
         return sum(len(lane.reports) for lane in self.lanes)
 
     def times(self) -> dict[str, float]:
-        """The seconds of the client actors by phase, summed, as columns of the round's row."""
+        """Seconds by phase, summed over the client actors, as columns of the round's row."""
         return {f"time/{phase}_actors_s": sum(lane.seconds[phase] for lane in self.lanes) for phase in PHASES}

@@ -1,6 +1,6 @@
 """Scores of personal models: on the part of a split that belongs to the client, or on the whole split.
 
-Where an algorithm keeps no personal models, the global model after the client's training takes their place.
+If an algorithm keeps no personal models, the global model after the client's training takes their place.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fedray.runs.client_states import Written
 if TYPE_CHECKING:  # an actor scores without Ray
     from fedray.engine.pool import Pool
 
-PIECE = 8  # clients a job; never from the hardware
+PIECE = 8  # clients per job, whatever the hardware
 ClientsWithState = Sequence[tuple[str, Written | None]]  # clients with the names of their states
 Scores = Mapping[str, Evaluation]  # by split
 
 
 def part(program: Program, split: str, utterances: int | None) -> Any:
-    """About so many utterances of a split, evenly spread over their lengths and always the same; None: all."""
+    """About so many utterances of a split, always the same and evenly spread over their lengths; None: all."""
     whole = program.data.evaluation(split)
     pieces = 1 if utterances is None else max(1, round(len(whole) / utterances))
     return whole if pieces == 1 else program.data.evaluation(split, 0, pieces)
 
 
 def score(program: Program, client: Client, received: Received, data: Mapping[str, Any], final: bool = False) -> Scores:
-    """The personal model of a client in this state, scored on each of these data sets."""
+    """Score the personal model of a client in this state on each of these data sets."""
     seed = derive(program.seed, "client_evaluate", received.round, client.id)
     seed_all(seed)
     # An algorithm that repeats the client's training repeats the share of it that the client had time for.
@@ -46,13 +46,13 @@ def score(program: Program, client: Client, received: Received, data: Mapping[st
 
 
 def one_vote(scores: Metrics) -> Metrics:
-    """The same with a count of 1: summed over clients, the plain mean of their scores."""
+    """The same scores with a count of 1, so that adding them over clients gives the plain mean."""
     return Metrics.of({name: (value, 1.0) for name, value in scores.items() if value == value})
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A client with the scores of its personal model, or with the reason why there are none."""
+    """A client with the scores of its personal model, or with the reason there are none."""
 
     client: str
     scores: Scores
@@ -64,8 +64,8 @@ class Scored:
 class EvaluatePersonal(Job[list[Scored]]):
     """Score the personal models of some clients on these splits.
 
-    `utterances`: about so many of each split, where clients have no part of it; None: all. `predictions`: with a row
-    for each utterance.
+    `utterances`: about so many of each split, if clients have no part of it; None: all. `predictions`: whether to add a
+    row for each utterance.
     """
 
     clients: ClientsWithState
@@ -73,7 +73,7 @@ class EvaluatePersonal(Job[list[Scored]]):
     splits: Sequence[str]
     utterances: int | None
     predictions: bool
-    deaths: int = 0  # of actors at this work
+    deaths: int = 0  # of actors that ran this job
 
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
         return replace(self, deaths=self.deaths + 1)
@@ -94,7 +94,7 @@ class EvaluatePersonal(Job[list[Scored]]):
             return Scored(name, score(program, client, received, data, self.predictions))
         except RunError:
             raise
-        except Exception as error:  # whatever it is: recorded with its traceback, counted and judged by the driver
+        except Exception as error:  # any error: recorded with its traceback; the driver counts and judges it
             if (doomed := doom(error)) is not None and self.deaths <= DEATHS_ALLOWED:
                 raise doomed from error
             return Scored(name, {}, Failure.of(name, error))
@@ -143,7 +143,7 @@ def predictions(scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]], splits: Sequence[str]) -> dict[str, float]:
-    """For each score of each split the plain mean over the clients, and the standard deviation (`_sd`)."""
+    """For each score of each split, the plain mean over the clients and the standard deviation (`_sd`)."""
     results: dict[str, float] = {}
     for split in splits:
         mine = [row for row in rows if row["split"] == split]

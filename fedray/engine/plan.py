@@ -1,4 +1,4 @@
-"""The plan of a run: what the engine itself reads of the configuration."""
+"""The plan of a run: the parts of the configuration that the engine itself reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plan:
     cohort: CohortSettings
     engine: EngineSettings
     evaluation: EvaluationSettings
-    together: int = 1  # clients of a lane that are trained side by side, of `engine.vectorise`
+    together: int = 1  # clients of a lane that are trained side by side, from `engine.vectorise`
     privacy: Mechanism | None = None
     clock: Clock | None = None  # with `devices`
     audit: Audit | NoAudit = NoAudit()

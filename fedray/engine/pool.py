@@ -37,7 +37,7 @@ class Stopped(Exception):
 
 
 class Lost(RunError):
-    """What a job needs has gone with an actor or a node: updates that it held, or an input."""
+    """Data that a job needs were lost with an actor or a node: updates held there, or an input."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -52,15 +52,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Flight(Generic[Key, Result]):
-    """A job at work on an actor."""
+    """A job that an actor is running."""
 
     key: Key
     job: Job[Result]
     actor: Actor
-    kept: Reference  # what stays in the object store; None: nothing does
+    kept: Reference  # the part of the result that stays in the object store; None: no part does
     since: float
-    attentive: float  # since, on the pool's clock
-    cut_off: float | None = None  # since when the actor cannot be reached: its answer to a ping is waited for
+    attentive: float  # the same on the pool's clock
+    cut_off: float | None = None  # since when the actor has been unreachable: it has been pinged
 
     @property
     def seconds(self) -> float:
@@ -88,7 +88,7 @@ class Pool:
         self.busy_seconds = [0.0] * size  # of each slot's actors
         self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
         self._lost: dict[int, Death] = {}  # actors that another actor could not reach
-        self._struck = Counter[Hashable]()  # job -> actors that it has killed, where no client is to blame
+        self._struck = Counter[Hashable]()  # job -> actors that it has killed, if no client is to blame
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds of this loop in motion; its last poll
         self.crew = Crew(make, size, replacements, folder, warn)
 
@@ -111,16 +111,16 @@ class Pool:
         return number in self.crew.actors
 
     def put(self, value: Any) -> Reference:
-        """The value in the object store, as an input of several jobs."""
+        """Put a value into the object store, as an input of several jobs."""
         return ray.put(value)
 
     def run(
         self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
     ) -> dict[Key, Result]:
-        """All results, in the order of `jobs`. `on_result` hears how many there are.
+        """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far.
 
-        When an actor dies, its job is run again as `Job.after_death` says. Raises Lost when the holder of a job is gone
-        or an input is lost, once none of these jobs is in flight any more.
+        If an actor dies, its job is run again as `Job.after_death` says. Raises Lost if the holder of a job is gone or
+        an input is lost, once none of these jobs is in flight any more.
         """
         jobs, results, lost = dict(jobs), dict[Key, Result](), False
         self.where, self._looked = {}, time.perf_counter()
@@ -178,7 +178,7 @@ class Pool:
     def _lease(
         self, waiting: list[Key], jobs: Mapping[Key, Job[Result]], flying: dict[Reference, Flight[Key, Result]]
     ) -> None:
-        """Give idle actors the jobs in line. A job that is to run alone waits until no other is in flight."""
+        """Give idle actors the jobs in line. A job that must run alone waits until no other is in flight."""
         for number in list(self.crew.idle):
             if (key := self._next(number, waiting, jobs)) is None:
                 continue
@@ -205,9 +205,9 @@ class Pool:
         return None
 
     def _send(self, number: int, key: Key, job: Job[Result]) -> tuple[Reference, Flight[Key, Result]]:
-        """Start a job on an idle actor: the reference to the driver's result, and the flight."""
+        """Start a job on an idle actor; returns the reference to the driver's result, and the flight."""
         self.crew.idle.remove(number)
-        actor, bare = self.crew.actors[number], job.with_inputs()  # Ray fetches its inputs first: they are arguments
+        actor, bare = self.crew.actors[number], job.with_inputs()  # Ray fetches inputs first, as they are arguments
         if job.keeps:
             kept, told = actor.handle.run.options(num_returns=2).remote(bare, *job.inputs)
         else:
@@ -226,7 +226,7 @@ class Pool:
         return result
 
     def _wait(self, references: list[Reference]) -> list[Reference]:
-        if not references:  # no actor lives, and none starts
+        if not references:  # no actor is alive or starting
             raise RunError("all client actors are gone: free memory, cores or GPUs, and `fedray resume` goes on")
         ready, _ = ray.wait(references, num_returns=1, timeout=0.5)
         now = time.perf_counter()
@@ -246,7 +246,7 @@ class Pool:
         return list(ready)
 
     def _look_at(self, flight: Flight[Key, Result]) -> bool:
-        """Warn where an actor has been at work for far too long; returns whether it is beyond the deadline."""
+        """Warn if an actor has worked on its job for far too long; returns whether it is beyond the deadline."""
         actor, job, seconds = flight.actor, flight.job, self._clock - flight.attentive
         if seconds <= self.hangs.earliest:
             return False
@@ -257,7 +257,7 @@ class Pool:
         return self.hangs.overdue(job.kind, job.cost, seconds)
 
     def _arrived(self, reference: Reference) -> None:
-        """A replacement is there; one that died while it started is replaced again."""
+        """Admit a replacement that has started, or replace one that died while starting."""
         actor, _ = self.crew.starting[reference]
         try:
             self.crew.admit(reference)
@@ -296,5 +296,5 @@ class Pool:
         return {self.crew.ping(flight.actor): replace(flight, cut_off=since)}
 
     def close(self) -> None:
-        """Have every actor clear its disk, and end it, without waiting for any; an actor that hangs is killed."""
+        """Have every actor clear its disk and end, without waiting for any. An actor that hangs is killed."""
         self.crew.close(self.hangs.marked)

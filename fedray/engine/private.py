@@ -1,4 +1,4 @@
-"""Private rounds: bounds go down with the lanes, clipped updates come up, the driver releases their sum with noise."""
+"""Private rounds: lanes get bounds, clients send clipped updates, and the driver releases their sum with noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedray.engine.outcome import Outcome
 from fedray.engine.soundness import sizes
 from fedray.runs.folder import Progress
 
-NOISE, BOUND = "noise", "bound|"  # in the progress of a run: z; a group's bound, before the group's name
+NOISE, BOUND = "noise", "bound|"  # keys in the progress of a run: z, and the prefix to a group's name for its bound
 
 
 class PrivateRounds:
@@ -35,7 +35,7 @@ class PrivateRounds:
         self._clipping: Clipping | None = None
 
     def guard(self, progress: Progress, broadcast: Broadcast, cohort: int) -> Guard:
-        """What the lanes of the next round, of `cohort` clients, hold to."""
+        """The privacy settings that lanes of the next round, of `cohort` clients, follow."""
         clipping, mechanism = self._clipping_for(broadcast), self._mechanism(progress)
         bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
         try:
@@ -55,7 +55,7 @@ class PrivateRounds:
         broadcast: Broadcast,
         log_weight: Callable[[Mapping[str, float]], float],
     ) -> None:
-        """Add what the round's canaries send to the sum, by the rules for any other client."""
+        """Add what the round's canaries send to the sum, under the rules for any other client."""
         if not outcome.canaries:
             return
         guard = self.guard(progress, broadcast, outcome.cohort)
@@ -69,17 +69,17 @@ class PrivateRounds:
         outcome.lanes.append(LaneResult(counted=len(flags), clipped=np.sum(flags, axis=0, dtype=np.int64)))
 
     def size(self, broadcast: Broadcast) -> int:
-        """The numbers of an update."""
+        """How many numbers an update has."""
         return self._clipping_for(broadcast).size
 
     def claimed(self, progress: Progress) -> float | None:
-        """The epsilon of the run as simulated, whatever `as_if` says; None: no account, or no end of it."""
+        """The epsilon of the run as simulated, whatever `as_if` says; None: there is no account, or it is infinite."""
         guarantee = self._guarantee(progress)
         spent = math.inf if guarantee is None else guarantee.simulated.guarantee(progress.round)
         return spent if math.isfinite(spent) else None
 
     def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
-        """Put the mean with noise in the place of the plain mean. Noise is released even where nobody answered."""
+        """Replace the plain mean with the noisy mean. Noise is released even if no client answered."""
         clipping = self._clipping_for(broadcast)
         bounds = self._bounds(progress, clipping)
         counts = [lane.clipped for lane in outcome.lanes if lane.clipped is not None]
@@ -95,17 +95,17 @@ class PrivateRounds:
         }
 
     def summary(self, progress: Progress) -> dict[str, Any]:
-        """What was spent, for results.json."""
+        """The privacy that was spent, for results.json."""
         guarantee = self._guarantee(progress)
         return {} if guarantee is None else {"privacy": guarantee.summary(progress.round)}
 
     def _guarantee(self, progress: Progress) -> Guarantee | None:
-        """The account of the noise that the run adds, which is that of its first round."""
+        """The account for the noise that the run adds, the noise of its first round."""
         found = self.mechanism.guarantee
         return None if found is None else found.of_noise(self._mechanism(progress).noise)
 
     def _spent(self, progress: Progress) -> dict[str, float]:
-        """Epsilon after this round."""
+        """Epsilon after this round, as a column of the round's row; {} if it is infinite."""
         guarantee = self._guarantee(progress)
         spent = math.inf if guarantee is None else guarantee.claimed.epsilon(progress.round + 1)
         return {"privacy/epsilon": spent} if math.isfinite(spent) else {}
@@ -122,5 +122,5 @@ class PrivateRounds:
         return np.array([progress.private[f"{BOUND}{name}"] for name in clipping.names])
 
     def _mechanism(self, progress: Progress) -> Mechanism:
-        """A resumed run keeps the z of its first round, whatever another version of the accountant finds."""
+        """The mechanism with the z of the run's first round: another version of the accountant does not change it."""
         return replace(self.mechanism, noise=progress.private.get(NOISE, self.mechanism.noise))

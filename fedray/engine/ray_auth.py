@@ -1,4 +1,4 @@
-"""Ray's token. This module does not import Ray: the mode must be set before."""
+"""Ray's token mode. This module does not import Ray, since the mode must be set before that import."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def show_token() -> None:
-    """Set Ray's token mode where the user has a token.
+    """Set Ray's token mode if the user has a token.
 
-    Ray protects a cluster with a token in the user's home, but sends it only where the mode is set before Ray's import.
+    Ray protects a cluster with a token in the user's home, but sends it only if the mode is set before Ray's import.
     """
     names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     if "ray" not in sys.modules and (

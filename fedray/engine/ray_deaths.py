@@ -12,7 +12,7 @@ DEATHS = (RayActorError, OutOfMemoryError, Doomed)  # what Ray raises for a job 
 
 
 def death_of(error: RayError | Doomed) -> Death:
-    """What one of `DEATHS` tells."""
+    """The death that one of `DEATHS` reports."""
     if isinstance(error, Doomed):
         return error.death
     if words := eviction(error):
@@ -21,12 +21,12 @@ def death_of(error: RayError | Doomed) -> Death:
 
 
 def uncoloured(error: RayError) -> str:
-    """What Ray says, without the colours that it gives to names."""
+    """The text of Ray's error, without the colours that it gives to names."""
     return re.sub(r"\x1b\[[\d;]*m", "", str(error))
 
 
 def eviction(error: BaseException) -> str | None:
-    """In words, why Ray's memory monitor ended an actor, of which Ray writes a page; None: it did not."""
+    """Why Ray's memory monitor ended an actor, in a line instead of Ray's page of text; None: it did not."""
     if not isinstance(error, OutOfMemoryError):
         return None
     found = re.search(r"[\d.]+ ?GB used / [\d.]+ ?GB limit", str(error))

@@ -1,6 +1,6 @@
 """What a round leaves behind: the clients' records, the totals, and the versions of client states that it replaces.
 
-And what a run leaves behind: its totals in results.json.
+Also what a run leaves behind: its totals in results.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedray.runs.folder import ClientRecord, Progress
 def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Progress, list[tuple[str, int]]]:
     """The progress after the round, and the versions of client states (client, version) that it supersedes.
 
-    `progress.clients` gets the new records: a copy would take the longer, the more clients have taken part.
+    `progress.clients` is changed in place: a copy would take longer, the more clients have taken part.
     """
     done, clients, superseded = progress.round + 1, progress.clients, []
     for lane in outcome.lanes:

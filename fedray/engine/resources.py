@@ -1,4 +1,4 @@
-"""The number of client actors and the resources that each books: computed once, and refused where nodes lack them."""
+"""The number of client actors and the resources that each reserves: computed once; an error if nodes lack them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedray.engine.settings import EngineSettings
 
 DRIVER_CPUS = 0.01
 ACTORS_A_GPU = 4
-# Memory of an actor with torch, measured with Ray 2.60 and torch 2.11 on Linux (`fedray doctor` measures it anew).
+# Memory of an actor with torch, measured with Ray 2.60 and torch 2.11 on Linux (`fedray doctor` measures it again).
 ACTOR_BYTES = 340e6
 UNIT = 10_000  # Ray counts cores and GPUs in ten-thousandths; whole numbers avoid rounding
 
 
 @dataclass(frozen=True)
 class Node:
-    """The resources of one machine. `memory`: bytes for actors, beside the object store; None: not known."""
+    """The resources of one machine. `memory`: bytes for actors, without the object store; None: not known."""
 
     cpus: float
     gpus: float
@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Share:
-    """The pool: the number of actors, and the cores and GPUs that each books."""
+    """The pool: the number of actors, and the cores and GPUs that each reserves."""
 
     actors: int
     cpus: float
@@ -41,8 +41,8 @@ def share(
     """The pool for these nodes. Each actor runs on one node.
 
     `population`: the number of clients, for `placement: dedicated`; None: not known yet, which gives a pooled share.
-    `each`: bytes of memory that an actor needs. ValueError: the nodes can never provide the share, and Ray would wait
-    for ever, or an actor would run out of memory.
+    `each`: bytes of memory that an actor needs. ValueError: the nodes can never provide the share, so Ray would wait
+    for ever or an actor would run out of memory.
     """
     dedicated = settings.placement == "dedicated"
     gpus = _gpus(settings, nodes)
@@ -53,7 +53,7 @@ def share(
         raise ValueError(f"engine.cpus_per_client asks for {cpus / UNIT:g} cores an actor, but {there}: lower it")
 
     def rooms(cpus: int) -> list[int]:
-        """The number of actors of so many units that fit on each node, by cores and GPUs."""
+        """The number of actors with `cpus` units each that fit on each node, by cores and GPUs."""
         return [_places(node, units, cpus, gpus) for node, units in zip(nodes, left, strict=True)]
 
     def places(cpus: int) -> int:
@@ -89,7 +89,7 @@ def share(
 
 
 def _units(name: str, value: str | float) -> int:
-    """An amount a client in Ray's units."""
+    """An amount per client in Ray's units."""
     units = round(float(value) * UNIT)
     if units > UNIT and units % UNIT:
         raise ValueError(f"engine.{name} is {value}: above 1 it must be a whole number")
@@ -100,7 +100,7 @@ def _units(name: str, value: str | float) -> int:
 
 
 def _gpus(settings: EngineSettings, nodes: Sequence[Node]) -> int:
-    """Units of GPU an actor books."""
+    """Units of GPU that each actor reserves."""
     most = max((math.floor(node.gpus) for node in nodes), default=0)
     if isinstance(settings.gpus_per_client, str):
         return UNIT // ACTORS_A_GPU if most else 0
@@ -114,7 +114,7 @@ def _gpus(settings: EngineSettings, nodes: Sequence[Node]) -> int:
 
 
 def _left(nodes: Sequence[Node]) -> list[int]:
-    """Units of cores that each node has beside the driver."""
+    """Units of cores that each node has left besides the driver's."""
     booked = round(DRIVER_CPUS * UNIT)
     left = [math.floor(node.cpus * UNIT + 1e-6) - booked * node.driver for node in nodes]
     if not nodes or max(left) <= 0:
@@ -132,9 +132,9 @@ def _left(nodes: Sequence[Node]) -> list[int]:
 
 
 def _places(node: Node, left: int, cpus: int, gpus: int) -> int:
-    """The number of actors that fit on a node. A fraction of a GPU lies on one GPU.
+    """The number of actors that fit on a node. A fraction of a GPU comes from one GPU.
 
-    Actors that book neither cores nor GPUs are not bounded.
+    Actors that reserve neither cores nor GPUs are not limited.
     """
     bounds = [left // cpus] if cpus else []
     if gpus:
@@ -152,7 +152,7 @@ def _fit(nodes: Sequence[Node], rooms: Sequence[int], each: float) -> int | None
 def _check_memory(
     name: str, actors: int, nodes: Sequence[Node], rooms: Sequence[int], dedicated: bool, each: float
 ) -> None:
-    """Raise ValueError if the memory does not suffice. If cores or GPUs do not, `_check_places` says so."""
+    """Raise ValueError if there is too little memory. `_check_places` reports too few cores or GPUs."""
     fit = _fit(nodes, rooms, each)
     if fit is None or min(actors, sum(rooms)) <= fit:
         return

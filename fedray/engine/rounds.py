@@ -35,14 +35,14 @@ from fedray.engine.work import Program
 from fedray.runs.folder import Progress
 from fedray.storage import serialize
 
-SERVER = "server"  # the key of what the server trains, beside the numbers of the lanes
+SERVER = "server"  # the key of the server's job; lanes have their numbers
 PREPARED = 32  # clients in a lane that only prepares
 LOSSES = 10  # repetitions of the same work after lost objects, before the run fails
 T = TypeVar("T")
 
 
 class Rounds:
-    """Plays rounds on a pool of actors. `Progress` goes in and comes out: a checkpoint holds all that a round needs."""
+    """Runs rounds on a pool of actors. `Progress` goes in and comes out: a checkpoint holds all that a round needs."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Rounds:
         self.first, self._first_bytes = posted.clients, posted.bytes
 
     def go_on(self, initial: ServerState, progress: Progress) -> None:
-        """Start again from a checkpoint. RunError: a model from which clients under way train is lost."""
+        """Start again from a checkpoint. RunError: a model that clients under way train from is lost."""
         self.start(initial)
         if progress.models:
             self.earlier.load(progress.models, self.put(progress.state, progress.round).broadcast)
 
     def again(self, work: Callable[[], T]) -> T:
-        """The result of `work`, which is repeated with all inputs put again if an actor or a node died with some."""
+        """The result of `work`. If an actor or a node died with inputs, all are put again and `work` is repeated."""
         for _ in range(LOSSES):
             try:
                 return work()
@@ -100,7 +100,7 @@ class Rounds:
         return work()
 
     def put(self, state: ServerState, round: int) -> Posted:
-        """The broadcast, put into the object store once: the model that is scored after a round is the next round's."""
+        """The broadcast in the object store, put there once: the model scored after a round is the next round's too."""
         if self._put is None or self._put[0] is not state or self._put[1] != round:
             with self.phases("broadcast"):
                 broadcast = self.algorithm.broadcast(state, round)
@@ -108,7 +108,7 @@ class Rounds:
         return self._put[2]
 
     def train(self, progress: Progress) -> Outcome:
-        """One round on `progress.state`, without changing it."""
+        """Train one round from `progress.state`, without changing it."""
         t, draw = progress.round, self._draw(progress)
         results, holders = dict[Hashable, RoundJobResult](), dict[Hashable, int]()
 
@@ -156,7 +156,7 @@ class Rounds:
         return Draw(chosen, [replace(lane, guard=guard) for lane in lanes], canaries)
 
     def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
-        """The clients that start under the clock, and the lanes of those that arrive: each trains from one model."""
+        """The clients that start under the clock, and the lanes of those that arrive. A lane trains from one model."""
         posted, prepares = self.put(progress.state, progress.round), self.algorithm.overrides("client_prepare")
         first = 4 * posted.broadcast.constant + self._to_prepare(progress.round) * prepares
         simulated = virtual.simulate(progress, posted.broadcast, posted.bytes, first)
@@ -167,7 +167,7 @@ class Rounds:
         return Draw([virtual.ids[trip.client] for trip in simulated.step.begun], lanes, simulated=simulated)
 
     def _lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
-        """These clients, cut into lanes; `number`: of the first lane."""
+        """Cut these clients into lanes. `number`: of the first lane."""
         t, cost = progress.round, self.program.data.cost
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         lanes = []
@@ -185,11 +185,11 @@ class Rounds:
     def _stands(
         self, key: Hashable, results: Mapping[Hashable, RoundJobResult], holders: Mapping[Hashable, int]
     ) -> bool:
-        """Whether a job's result is usable: it is there, and an actor that holds its updates still lives."""
+        """Whether a job's result is usable: it is there, and any actor that holds its updates is alive."""
         return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
 
     def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:
-        """Merge the lanes in their order, and make the mean of their updates."""
+        """Merge the lanes in their order, and compute the mean of their updates."""
         with self.phases("merge"):
             trained = TrainedLanes.merge(round, lanes, holders)
             return trained.partial, self.aggregation.aggregate(self.pool, trained, self.layers)
@@ -197,24 +197,24 @@ class Rounds:
     def _down_bytes(
         self, progress: Progress, chosen: Sequence[str], posted: Posted, lanes: Sequence[LaneResult]
     ) -> int:
-        """Bytes that the clients of a round get: theta_0 and what never changes go to a client once."""
+        """Bytes sent to the clients of a round. theta_0 and what never changes are sent to a client once."""
         down = len(chosen) * posted.bytes
         first = sum(not progress.took_part(client) for client in chosen)
         down += first * 4 * posted.broadcast.constant
         return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
 
     def _to_prepare(self, round: int) -> int:
-        """Bytes that a client gets in order to prepare: the assets, and theta_0 beside the model of a later round."""
+        """Bytes sent to a client so that it can prepare: the assets, and after the first round also theta_0."""
         return self.asset_bytes + self._first_bytes * (round > 0) if self.algorithm.prepare_reads else 0
 
     def _scores_personal(self, round: int) -> bool:
-        """Whether the personal models of a round's cohort are scored. Rounds count from 1; the last round always is."""
+        """Whether a round (from 1) scores its cohort's personal models. If any round does, the last one does."""
         every = self.plan.evaluation.personal_every
         possible = every > 0 and "dev" in self.program.data.splits() and self.algorithm.overrides("evaluate_personal")
         return possible and (round % every == 0 or round == self.plan.rounds)
 
     def prepare(self, ids: Sequence[str]) -> tuple[list[LaneResult], int]:
-        """Give these clients their first state; the lanes, and the bytes that went down."""
+        """Give these clients their first state; returns the lanes' results and the bytes sent to the clients."""
 
         def work() -> dict[int, LaneResult]:
             jobs = {}
@@ -228,7 +228,7 @@ class Rounds:
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
-        """theta_{t+1}: the server update, and what the server does after it. A lost round changes nothing."""
+        """The state theta_{t+1}, after the server update and `server_finish`. A lost round changes nothing."""
         if outcome.lost:
             return progress.state
         if self.private is not None:
@@ -254,7 +254,7 @@ class Rounds:
         return ServerState(state.params, serialize.plain(state.extra))
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
-        """Each split scored in shards, merged in shard order."""
+        """Score each split in shards, and merge the scores in shard order."""
         shards = self.plan.evaluation.shards
 
         def work() -> dict[tuple[str, int], Evaluation]:
@@ -287,7 +287,7 @@ class Rounds:
         return after, superseded
 
     def check(self, failures: list[Failure], of: int) -> None:
-        """Raise when more of a cohort failed than the run allows."""
+        """Raise RunError if more of a cohort failed than the run allows."""
         if len(failures) > self.plan.engine.failures_allowed * of:
             first, allowed = failures[0], self.plan.engine.failures_allowed
             raise RunError(

@@ -1,4 +1,4 @@
-"""The course of a run: begin or go on, run round after round, record each of them, score the result."""
+"""The loop of a run: begin or resume, run one round after another, record each of them, score the result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RunLoop:
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
         self.tracking = tracking
         self._watch = Stopwatch()
-        self._counted = 0  # killed actors
+        self._counted = 0  # killed actors counted so far
 
     def run(self, pool: Pool, rounds: Rounds) -> dict[str, Any]:
         """Run all rounds; returns the content of results.json."""
@@ -77,7 +77,7 @@ class RunLoop:
         return self._finish(rounds, initial, progress)
 
     def round(self, pool: Pool, rounds: Rounds, progress: Progress, scalars: Scalars) -> Progress:
-        """Run one round, record it, and commit it with a checkpoint where its turn has come."""
+        """Run one round, record it, and commit it with a checkpoint if one is due."""
         watch = RoundWatch(pool.busy_seconds)
         outcome = rounds.train(progress)
         watch.trained()
@@ -107,7 +107,7 @@ class RunLoop:
         return after
 
     def _killed(self, pool: Pool) -> int:
-        """Actors that hung and were killed, since the last call."""
+        """The number of actors that hung and were killed since the last call."""
         before, self._counted = self._counted, pool.crew.killed
         return self._counted - before
 
@@ -117,7 +117,7 @@ class RunLoop:
         return {"stopped": max(self.folder.saved_rounds(), default=None)}
 
     def _over(self, progress: Progress) -> bool:
-        """Whether all rounds are done, or dev has not become better for as many as `evaluation.patience` allows."""
+        """Whether all rounds are done, or the dev score has not improved for `evaluation.patience` rounds."""
         patience = self.plan.evaluation.patience
         waited = progress.round - int(progress.best["round"]) if progress.best is not None else 0
         return progress.round >= self.plan.rounds or (patience is not None and waited >= patience)
@@ -165,7 +165,7 @@ class RunLoop:
         progress.totals["down_bytes"] += down_bytes
 
     def _record_failures(self, rounds: Rounds, outcome: Outcome, round: int) -> None:
-        """Write down which clients failed or were left out, and the trips. RunError: more failed than is allowed."""
+        """Record which clients failed or were left out, and the trips. RunError: more failed than allowed."""
         self._append_failures(outcome.failures, round)
         rounds.check(outcome.failures, outcome.cohort)
         left_out = outcome.aggregate.left_out
@@ -175,7 +175,7 @@ class RunLoop:
             self.folder.append(TRIPS, outcome.simulated.trips)
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
-        """dev, where it is to be scored after this round."""
+        """The scores on dev after this round; None: they are not due."""
         due = after.round % self.plan.evaluation.every == 0 or after.round == self.plan.rounds
         if "dev" not in self.splits or not due:
             return None
@@ -222,7 +222,7 @@ class RunLoop:
         return row | self._formula(after) | dict(outcome.settings) | dict(outcome.private_row) | dict(virtual)
 
     def _formula(self, progress: Progress) -> dict[str, float]:
-        """The bytes by the paper's formula, where it has one, beside the bytes that were counted."""
+        """The bytes by the paper's formula, to compare with the bytes counted; {} if it has none."""
         if not self.algorithm.overrides("formula_bytes"):
             return {}
         updates = [client.rounds for client in progress.clients.values() if client.rounds]
@@ -240,7 +240,7 @@ class RunLoop:
         self.tracking.log(scalars.write(values, step), step)
 
     def _finish(self, rounds: Rounds, initial: Progress, progress: Progress) -> dict[str, Any]:
-        """Score the initial and the best model on every split, as it is reported; write results and tables."""
+        """Run the final evaluation of the initial and the best model on every split; write results and tables."""
         watch = Stopwatch()
         self.note("phase", {"text": "final evaluation"})
         best = self.folder.load(int(progress.best["round"])) if progress.best else progress
@@ -250,7 +250,7 @@ class RunLoop:
 
         def predictions() -> Iterator[dict[str, Any]]:
             for title, which in models.items():
-                for split in self.splits:  # one by one: their predictions may need much memory
+                for split in self.splits:  # one by one: the predictions may need a lot of memory
                     scored = rounds.evaluate(which.state, which.round, [split], final=True)[split]
                     results[title] |= dict(scored.metrics)
                     yield from ({"model": title, "split": split, **row} for row in scored.predictions)
@@ -275,10 +275,10 @@ class RunLoop:
         return results
 
     def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
-        """Score the personal models of all clients that ever took part: plain means over the clients, and personal.tsv.
+        """Score the personal models of all clients that ever took part; returns plain means over the clients.
 
-        With `evaluation.personal_predictions` also personal_predictions.tsv. Clients get the broadcast of the last
-        round: those that train once more for their score then have its learning rate. The next one may be 0.
+        Writes personal.tsv, and with `evaluation.personal_predictions` also personal_predictions.tsv. Clients get the
+        last round's broadcast: those that train again for their score use its learning rate. The next may be 0.
         """
         clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
         last, asked = progress.round - 1, self.plan.evaluation
@@ -289,7 +289,7 @@ class RunLoop:
             lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
         ))  # fmt: skip
         failures = [one.failure for one in scored if one.failure is not None]
-        self._append_failures(failures, progress.round + 1)  # a resume, which scores again, drops them
+        self._append_failures(failures, progress.round + 1)  # a resumed run drops them and scores again
         rounds.check(failures, len(scored))
         rows = personal.table(scored)
         self.folder.write_table("personal.tsv", rows)

@@ -31,14 +31,14 @@ from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 
 POLL_SECONDS = 1.0
-KNOCK_SECONDS = 2.0  # for a connection to a Ray that is there
-START_SECONDS = 20.0  # until the user hears that the driver waits for a core
+KNOCK_SECONDS = 2.0  # for a connection to a running Ray
+START_SECONDS = 20.0  # until the user is told that the driver waits for a core
 GCS_SECONDS = 40.0  # that Ray's head process (GCS) may be gone; after 60 s Ray kills this process without an error
 ADDRESS = re.compile(r"auto|(ray://)?[\w.:\[\]-]+:\d{1,5}")  # of a Ray
 
 
 def outside() -> str | None:
-    """The address in RAY_ADDRESS: a Ray that outlives this process."""
+    """The address in RAY_ADDRESS of a Ray that outlives this process; None: not set. ValueError: not an address."""
     address = os.environ.get("RAY_ADDRESS", "")
     if address in ("", "local"):
         return None
@@ -68,7 +68,7 @@ def connect(lasting: bool = False) -> None:
             "not need it"
         )
     else:
-        dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it costs eleven processes
+        dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
         context = ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard)
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
@@ -76,7 +76,7 @@ def connect(lasting: bool = False) -> None:
 
 def join(address: str) -> None:
     """Connect to a running Ray. ValueError: it cannot be reached, or refuses this process."""
-    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # one attempt, of half a minute, not twenty
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # one attempt of half a minute, not twenty
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, RayError) as error:
@@ -87,7 +87,7 @@ def join(address: str) -> None:
 
 
 def answers(address: str) -> bool:
-    """Whether a process listens at an address. Ray would try for minutes."""
+    """Whether a process listens at an address. Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS):
@@ -106,7 +106,7 @@ def resources() -> list[Node]:
 
 
 def device(gpus: float) -> str:
-    """What client actors that book so many GPUs compute on: the CPU, or the cluster's types of GPU."""
+    """What client actors that reserve `gpus` GPUs each compute on: the CPU, or the cluster's types of GPU."""
     mark = "accelerator_type:"
     types = sorted(name.removeprefix(mark) for name in ray.cluster_resources() if name.startswith(mark))
     return "CPU" if not gpus else " ".join(["GPU", *types])
@@ -124,9 +124,9 @@ def _call(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> Iterator[Any]:
-    """`function(item)` for every item, in order, with a progress bar.
+    """Yield `function(item)` for every item, in order, with a progress bar.
 
-    On all cores of this machine only: the files are those of its cache, which other machines may not see.
+    Runs on the cores of this machine only: the files are in its cache, which other machines may not see.
     """
     connect()
     call = _call.options(scheduling_strategy=on_this_node())
@@ -144,13 +144,13 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
                 display.progress(done, len(items), what)
                 yield result
         except RayTaskError as error:
-            # Tasks in flight end by themselves. `ray.cancel` of a task that is just ending would end this process:
+            # Tasks in flight end by themselves. `ray.cancel` on a task that is just ending would kill this process:
             # "Check failed: Tried to complete task that was not pending" (Ray 2.60).
             raise cause_of(error) from None
 
 
 def beside(function: Callable[[], Any]) -> None:
-    """Call `function` in another process of this machine, for which nobody waits: it may only save time."""
+    """Call `function` in another process of this machine and do not wait for it: it may only save time."""
     _call.options(scheduling_strategy=on_this_node(), num_cpus=0, max_retries=0).remote(lambda _: function(), None)
 
 
@@ -240,14 +240,14 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
 
 
 class _Head:
-    """Ray's head process (GCS), without which a run goes on for a while, but replaces no actor and hears no stop."""
+    """Ray's head process (GCS). Without it a run goes on for a while, but replaces no actor and receives no stop."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder, self.address = folder, str(ray.get_runtime_context().gcs_address)
         self._seen = self._knocked = time.monotonic()
 
     def check(self) -> None:
-        """RunError: it has been gone for too long. Asks at most every few seconds."""
+        """Check that the process answers, at most every few seconds. RunError: it has been gone for too long."""
         if time.monotonic() - self._knocked < 5 * POLL_SECONDS:
             return
         there = answers(self.address)
@@ -259,10 +259,10 @@ class _Head:
 
 
 def _ask(driver: Any, seen: int, folder: Path | str) -> list[Event]:
-    """The driver's next events; none where it cannot be reached for now."""
+    """The driver's next events; none if it cannot be reached for now."""
     try:
         return list(ray.get(driver.events.remote(seen, POLL_SECONDS)))
-    except ActorUnavailableError:  # a failure of the network, or a death that Ray has not noticed yet
+    except ActorUnavailableError:  # a network failure, or a death that Ray has not noticed yet
         time.sleep(POLL_SECONDS)
         return []
     except DEATHS as error:

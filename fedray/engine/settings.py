@@ -10,14 +10,14 @@ SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic", "oort")
 
 @dataclass(frozen=True)
 class CohortSettings:
-    """The clients of a round."""
+    """How the clients of a round are chosen."""
 
-    size: int | None = None  # clients a round; set this or `fraction`
+    size: int | None = None  # clients in a round; set this or `fraction`
     fraction: float | None = None  # share of the population that takes part in a round
-    # uniform | weighted (by each client's cost, in utterances) | poisson (each client by itself, with the same
+    # uniform | weighted (by each client's cost, in utterances) | poisson (each client independently, with the same
     # probability) | cyclic (groups that take turns) | oort (with devices: useful data and fast devices first)
     sampling: str = "uniform"
-    limit: int | None = None  # poisson: the most clients of a round, of whom others are left out; null: no limit
+    limit: int | None = None  # poisson: the most clients in a round; any more are left out; null: no limit
     availability: float = 1.0  # probability that a client can be chosen in a round
     dropout: float = 0.0  # probability that a chosen client never answers
 
@@ -61,15 +61,15 @@ class CohortSettings:
         return population // self.count(population)
 
     def expected(self, population: int) -> float:
-        """The clients that a round has on average, before any drops out."""
+        """The average number of clients in a round, before any drop out."""
         return population / self.groups(population) if self.sampling == "cyclic" else self.count(population)
 
 
 @dataclass(frozen=True)
 class DeadlineSettings:
-    """When a client actor that hangs is killed and its work done again elsewhere, to the same bits.
+    """When a client actor that hangs is killed and its work done again elsewhere, with the same bits.
 
-    An actor is never killed while no work of its kind has ended, nor before twice the longest time so far.
+    An actor is never killed before other work of its kind has ended, nor before twice the longest time so far.
     """
 
     factor: float | None = 30.0  # multiple of the usual time of such work; null: no actor is killed
@@ -86,26 +86,26 @@ class DeadlineSettings:
 class EngineSettings:
     """How the work is spread over actors.
 
-    Of these settings only `lanes`, `vectorise`, `failures_allowed` and `prepare` change a bit of the result, and on a
-    GPU `placement`, unless `vectorise` is `never`. A client that hangs twice beyond `deadline` fails.
+    Of these settings only `lanes`, `vectorise`, `failures_allowed` and `prepare` can change the bits of the result, and
+    on a GPU also `placement`, unless `vectorise` is `never`. A client that hangs twice beyond `deadline` fails.
     """
 
     placement: str = "pooled"  # pooled: a few actors train all clients; dedicated: an actor for each client
-    actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one a client)
+    actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one per client)
     lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
-    # Clients of a lane whose models an actor trains as one batch. auto: 8 on a GPU; on a CPU one after the other, where
+    # Clients of a lane whose models an actor trains as one batch. auto: 8 on a GPU; on a CPU one after another, since
     # compiled loops are as fast. never | a number.
     vectorise: str | int = "auto"
-    cpus_per_client: str | float = "auto"  # auto: the cores that are left, shared
-    gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else the GPUs shared by four actors each
+    cpus_per_client: str | float = "auto"  # auto: an equal share of the cores that are left
+    gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else a quarter: four actors share a GPU
     failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
-    replacements: int = 10  # dead actors that are replaced in a run before it gives up
-    hang_warning_s: float = 60.0  # seconds of silence, at least, after which a warning names an actor and its client
+    replacements: int = 10  # dead actors that a run replaces before it gives up
+    hang_warning_s: float = 60.0  # seconds of silence, at least, before a warning names the actor and its client
     deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
     checkpoint_every: int = 1  # rounds between two checkpoints
     keep: int = 2  # latest checkpoints that stay, besides the first and the best one
     hold_gb: float = 1.0  # memory of an actor for updates that wait for the whole cohort; further ones go to local disk
-    prepare: str = "lazy"  # lazy: a client prepares at its first cohort; all: everybody before the first round
+    prepare: str = "lazy"  # lazy: a client prepares in its first cohort; all: every client before the first round
 
     def __post_init__(self) -> None:
         for name in ("lanes", "checkpoint_every", "keep"):
@@ -138,7 +138,7 @@ class EngineSettings:
             raise ValueError(f"gpus_per_client is at most 1, not {self.gpus_per_client}: a client trains on one GPU")
 
     def together(self, gpu: bool) -> int:
-        """The clients of a lane that are trained side by side. It follows from settings alone, and bits from it."""
+        """The number of a lane's clients trained side by side, for any number of actors: bits depend on it."""
         if self.placement == "dedicated" or self.vectorise == "never":
             return 1
         return self.vectorise if isinstance(self.vectorise, int) else TOGETHER_ON_A_GPU if gpu else 1
@@ -146,16 +146,16 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """When and how splits are scored. The shards fix the order of float additions, not the number of actors."""
+    """When and how splits are scored. The shards, not the number of actors, fix the order of float additions."""
 
     every: int = 1  # rounds; the last round is always scored
-    shards: int = 8  # pieces of a split that actors score side by side
+    shards: int = 8  # pieces of a split that actors score in parallel
     patience: int | None = None  # rounds without a better dev score after which a run ends; null: never
     personal_every: int = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
-    personal_utterances: int = 200  # utterances of dev for each personal model, about so many, evenly spread
+    personal_utterances: int = 200  # utterances of dev for each personal model, approximately, spread over all lengths
     personal_final: bool = False  # at the end, scores the personal models of all clients that took part, on every split
-    personal_final_utterances: int | None = None  # utterances of each split, about so many; null: all
-    # with personal_final, scores by all searches, and writes personal_predictions.tsv: a row for each utterance
+    personal_final_utterances: int | None = None  # utterances of each split, approximately; null: all
+    # with personal_final, scores with every search, and writes personal_predictions.tsv: a row for each utterance
     personal_predictions: bool = False
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ def sizes(layers: Sequence[Layer], broadcast: Broadcast) -> tuple[int, ...]:
 
 
 def check_update(update: Update, sizes: Sequence[int] | None = None) -> None:
-    """ValueError: delta or a vector is not float32 with one dimension, or delta is neither empty nor of such a size."""
+    """Check an update. ValueError: a vector is not float32 [n], or delta is neither empty nor of an allowed size."""
     _check_vector("the update's delta", update.delta)
     if sizes is not None and update.delta.size not in (0, *sizes):
         whole = " or ".join(f"{size:,}" for size in sizes)
@@ -37,9 +37,9 @@ def check_update(update: Update, sizes: Sequence[int] | None = None) -> None:
 
 
 def check_state(state: ServerState, method: str, size: int | None = None) -> None:
-    """RunError: what `method` of the algorithm returned is no state for the next round.
+    """Check a state. RunError: what `method` of the algorithm returned cannot be the state of the next round.
 
-    `size`: parameters of the state before; None: there was none.
+    `size`: how many parameters the state before had; None: there was none.
     """
     try:
         _check_vector("the server's new state: params", state.params)

@@ -1,6 +1,6 @@
-"""The parts of `Algorithm.init` on all client actors: the actor that runs `Init` calls the others, which are idle.
+"""Spreads the parts of `Algorithm.init` over client actors: the actor that runs `Init` calls the idle ones.
 
-The driver tells which actors are idle and replaces those that are lost. A lost actor's parts are computed again here.
+The driver says which actors are idle and replaces those that are lost. A lost actor's parts are computed again here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedray.engine.jobs import InitPart, Reference
 from fedray.engine.ray_deaths import DEATHS, death_of
 
 LOOK_SECONDS = 2.0  # between questions to the driver
-SILENT_SECONDS = 120.0  # for an answer, until an actor counts as lost
+SILENT_SECONDS = 120.0  # without an answer, until an actor counts as lost
 SLOWER = 10.0  # an actor may take this multiple of this actor's time for its own parts
 
 
@@ -33,7 +33,7 @@ class Spread:
         self._driver, self._here = driver, here
         self._actors: dict[int, Any] = {}  # number -> idle actor
         self._lost: dict[int, Death] = {}  # since the last question to the driver
-        self._asked: Reference = None  # the question to the driver that is on its way
+        self._asked: Reference = None  # the pending question to the driver
         self._looked = -math.inf
 
     def __call__(self, params: Vector, parts: Sequence[Any]) -> list[Any]:
@@ -63,7 +63,7 @@ class Spread:
         return results
 
     def _look(self) -> None:
-        """Ask the driver for idle actors from time to time, and tell it which are lost; wait for its first answer."""
+        """Ask the driver for idle actors from time to time, and report lost ones. Wait only for its first answer."""
         first = self._looked == -math.inf
         if self._asked is None and (self._lost or time.monotonic() - self._looked > LOOK_SECONDS):
             self._looked = time.monotonic()

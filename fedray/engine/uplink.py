@@ -1,4 +1,4 @@
-"""The way of a lane's updates to the server: encoded, counted by their bytes, decoded. Clients keep what was lost."""
+"""The upload of a lane's updates: they are encoded, counted in bytes, and decoded. Clients keep what was lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Before:
 
     @classmethod
     def of(cls, state: State | None) -> Before:
-        """From the state on disk, which may hold nothing but the loss."""
+        """Split the state on disk, which may hold nothing but what was lost."""
         if state is None or LOST not in state:
             return cls(state)
         return cls({key: value for key, value in state.items() if key != LOST} or None, state[LOST])
@@ -33,7 +33,7 @@ class Before:
 
 @dataclass(frozen=True)
 class Sent:
-    """An update as the server receives it, and its bytes on the way without the report."""
+    """An update as the server receives it, and the bytes sent, without the report."""
 
     update: Update
     bytes: int
@@ -43,8 +43,8 @@ class Sent:
     def state(self, own: State | None, counts: bool) -> State | None:
         """The client's next state; None: the old one stays.
 
-        `own`: the algorithm's part of it (None: the old part stays). `counts`: whether the server takes the update; the
-        client keeps its old loss otherwise.
+        `own`: the algorithm's part of it (None: the old part stays). `counts`: whether the server uses the update; if
+        not, the client keeps what its update before had lost.
         """
         if self.lost is None or (own is None and not counts):
             return own
@@ -54,7 +54,7 @@ class Sent:
 
 
 class Uplink:
-    """Sends the updates of a lane's clients, each of whom it has admitted before."""
+    """Sends the updates of a lane's clients. Each client is admitted before its update is sent."""
 
     def __init__(self, program: Program, lane: Lane, received: Received) -> None:
         self._algorithm, self._upload, self._lane, self._received = program.algorithm, program.upload, lane, received
@@ -89,7 +89,7 @@ class Uplink:
     def _coded(
         self, client: str, parts: Mapping[str, Vector], before: Residuals
     ) -> tuple[dict[str, Vector], int, Residuals | None]:
-        """The vectors as they arrive, the bytes that travelled, and what was lost (None: without feedback)."""
+        """The vectors as they arrive, the bytes sent, and what was lost (None: without feedback)."""
         feedback, sent = self._upload.feedback, 0
         generator = None if feedback else numpy_generator(self._seed, "upload", self._lane.trains_from, client)
         arrived, lost = dict[str, Vector](), dict[str, Vector]()

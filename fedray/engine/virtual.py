@@ -1,4 +1,4 @@
-"""Rounds in virtual time: the clock says who arrives, and from which round's model; these clients alone are trained."""
+"""Rounds in virtual time: the clock says which clients arrive, and from which round's model; only these are trained."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TOTALS = ("device_s", "wasted_s", "energy_wh")  # of all trips so far, in `Progr
 
 @dataclass(frozen=True)
 class Group:
-    """Clients that arrive in one round from the same model."""
+    """Clients that arrive in one round and train from the same model."""
 
     model: int  # the round whose broadcast they train from
     clients: Sequence[str]
     factor: np.float32  # of their updates
-    work: Mapping[str, float]  # client -> the share of its steps, where a deadline cuts them short
+    work: Mapping[str, float]  # client -> the share of its steps, if a deadline cuts them short
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class VirtualRounds:
         self._link = Link(program.upload.code, program.algorithm.tensors())
 
     def simulate(self, progress: Progress, broadcast: Broadcast, down: int, first: int) -> SimulatedRound:
-        """The next round. RunError: nobody is available for days.
+        """Simulate the next round. RunError: no client is available for days.
 
         `down`: bytes of the broadcast; `first`: bytes that a client gets once, before its first trip.
         """
@@ -73,7 +73,7 @@ class VirtualRounds:
         return SimulatedRound(step, after)
 
     def groups(self, step: Step) -> Iterator[Group]:
-        """The clients that are trained, by the model that they start from, the oldest first."""
+        """The clients that are trained, grouped by the model that they start from, the oldest first."""
         arrived = sorted(step.arrived, key=attrgetter("version")) if step.complete else ()
         for model, trips in groupby(arrived, attrgetter("version")):
             group = list(trips)
@@ -82,7 +82,7 @@ class VirtualRounds:
             yield Group(model, clients, np.float32(self.clock.factor(step, group[0])), work)
 
     def done(self, simulated: SimulatedRound, progress: Progress, lanes: Sequence[LaneResult]) -> SimulatedRound:
-        """The round with its row and its trips, and the clock after what the clients have reported."""
+        """The round with its row and its trips, and the clock's state after the clients' reports."""
         step, place = simulated.step, {self.ids[trip.client]: trip.client for trip in simulated.step.arrived}
         reports = {place[client]: report for lane in lanes for client, report in lane.reports.items()}
         state = self.clock.heard(simulated.state, step, reports)
@@ -148,7 +148,7 @@ def under_way(state: ClockState) -> set[int]:
 
 
 def scalars(state: ClockState, totals: Mapping[str, float]) -> dict[str, float]:
-    """The hours that have passed; of all trips so far the devices' hours and energy, and the share that was wasted."""
+    """The hours passed so far, and the devices' hours and energy in all trips, with the share of time wasted."""
     spent = totals["device_s"]
     return {
         "virtual/hours": state.now / SECOND / HOUR,

@@ -21,12 +21,12 @@ from fedray.storage.cache import fetch, share, touch, use
 
 
 def asset_bytes(assets: Mapping[str, Any]) -> int:
-    """The bytes of a run's assets; what tells no size counts nothing."""
+    """The bytes of a run's assets; an asset without `nbytes` counts as 0."""
     return sum(int(getattr(asset, "nbytes", 0)) for asset in assets.values())
 
 
 class StateStore(Protocol):
-    """A store of client states in versions."""
+    """A store of versions of client states."""
 
     def load(self, client: str, written: Written) -> State: ...
     def save(self, client: str, version: int, state: State) -> Written: ...
@@ -48,7 +48,7 @@ class Program:
 
 
 def hydrate(program: Program, name: str, written: Written | None, round: int, work: float = 1.0) -> Client:
-    """The client with its data, its seed of the round, its state, and the share of its steps that it has time for."""
+    """The client with its data, its seed for the round, its state, and the share of its steps that it has time for."""
     if program.data.cost(name) <= 0:
         raise ValueError(f"client {name} has no data: raise data.clients.min_utterances, or leave it out of the corpus")
     state = None if written is None else program.states.load(name, written)
@@ -56,9 +56,9 @@ def hydrate(program: Program, name: str, written: Written | None, round: int, wo
 
 
 def prepare(program: Program, client: Client, first: Received) -> tuple[State | None, bool]:
-    """(the client's first state, whether it was in the cache).
+    """Prepare a client: (its first state, whether it was in the cache).
 
-    The state follows from the broadcast of round 0, whatever the round in which it is made.
+    The state depends on the broadcast of round 0, in whatever round it is made.
     """
     path = None
     if program.prepare_cache is not None:
@@ -109,7 +109,7 @@ def server(
 
 
 def init(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
-    """(the state that the first round starts from, whether theta_0 was in the cache)."""
+    """Make (the state that the first round starts from, whether theta_0 was in the cache)."""
     theta_0, found = _theta_0(program, make_server)
     return program.algorithm.begin(theta_0, derive(program.seed, "server", "begin")), found
 
@@ -139,7 +139,7 @@ def evaluate(program: Program, split: str, shard: int, shards: int, received: Re
 
 
 def arrive(broadcast: Broadcast, round: int, assets: Mapping[str, Any], device: str) -> Received:
-    """The broadcast on an actor. Its vectors are made read-only; parameters from the object store are so already."""
+    """The broadcast on an actor. Its vectors are made read-only; parameters from the object store already are."""
     vectors = {name: vector.view() for name, vector in broadcast.vectors.items()}
     for vector in vectors.values():
         vector.flags.writeable = False

@@ -1,4 +1,4 @@
-"""From the section `audit` of a configuration to a federation with candidates; what makes no sense is refused."""
+"""From the section `audit` of a configuration to a federation with candidates; refuses an audit that makes no sense."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedray.experiment.config import Config
 
 
 def check_audit(config: Config) -> None:
-    """ValueError: the audit would measure nothing, or something else."""
+    """Check the section `audit`. ValueError: the audit would measure nothing, or the wrong thing."""
     audit, kind = config.audit, config.algorithm.kind
     if not isinstance(audit, Audit):
         return
@@ -57,7 +57,7 @@ def check_audit(config: Config) -> None:
 def with_canaries(
     splits: dict[str, Manifest], config: Config, cache: Path, parallel: Parallel
 ) -> tuple[dict[str, Manifest], DataSettings]:
-    """A corpus' splits with canaries among the clients, and the settings that divide them further."""
+    """A corpus's splits with canaries among the clients, and the settings that divide the splits further."""
     if not isinstance(config.audit, Canaries):
         return splits, config.data
     # Server, dev and test are taken out first: none of them may get a canary.
@@ -68,6 +68,6 @@ def with_canaries(
 
 
 def population(config: Config, clients: int) -> int:
-    """The clients of a run, from the clients with data: canaries that send directions come on top."""
+    """The number of clients in a run: `clients` have data, and canaries that send directions are added."""
     audit = config.audit
     return clients + len(audit.inside(config.seed)) if isinstance(audit, Directions) else clients

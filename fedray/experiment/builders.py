@@ -32,7 +32,7 @@ from fedray.training.tasks import TASKS
 
 
 def read_corpus(data: DataSettings, source: Source, parallel: Parallel | None = None) -> dict[str, Manifest]:
-    """Split -> manifest of the corpus, read or synthesised. `parallel`: how items are spread (None: on Ray)."""
+    """Read or synthesise the corpus: split -> manifest. `parallel`: how items are spread (None: over Ray)."""
     root = Path(data.root).expanduser() if data.root is not None else None
     reader = corpus_reader(data, source)
     splits: dict[str, Manifest] = reader.read(root, data.seed, cache_root() / "corpora", parallel or session.parallel)
@@ -42,7 +42,7 @@ def read_corpus(data: DataSettings, source: Source, parallel: Parallel | None = 
 def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest], dict[str, Rows]]:
     """Part ("server", "clients", "dev", "test", ...) -> manifest, and client -> its rows of "clients".
 
-    No audio is read. Raises ValueError where a run would refuse the configuration or the corpus.
+    No audio is read. Raises ValueError if a run would refuse the configuration or the corpus.
     """
     splits, data = with_canaries(read_corpus(config.data, source), config, cache_root() / "corpora", session.parallel)
     server, mine, scored = divide(splits, data)
@@ -57,7 +57,7 @@ def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest]
 def build_data(config: Config, source: Source, parallel: Parallel | None = None) -> tuple[SpeechData, dict[str, str]]:
     """The federation, and the broken audio that `data.skip_broken` leaves out (utterance -> why).
 
-    ConfigError: the cohort is larger than the population, found before features are computed.
+    ConfigError, raised before features are computed: the cohort is larger than the population.
     """
     parallel = parallel or session.parallel
     check = functools.partial(check_population, config, source)
@@ -81,10 +81,10 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
 
 
 def check_statistics(config: Config, algorithm: Algorithm) -> None:
-    """ValueError: a buffered clock would average running statistics of batch norm.
+    """Check the clock. ValueError: it is buffered and would average running statistics of batch norm.
 
-    An update of a variance counts from the model that its client got. Added to a later model, several such updates make
-    it negative, and the model's outputs NaN.
+    An update of a variance is relative to the model that its client received. Added to a later model, several such
+    updates can make the variance negative, and the model's outputs NaN.
     """
     if isinstance(config.clock, BufferedClock) and averages_statistics(config, algorithm):
         raise ValueError(
@@ -94,7 +94,7 @@ def check_statistics(config: Config, algorithm: Algorithm) -> None:
 
 
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
-    """What the driver and the actors of a run get. `gpus`: of a client actor."""
+    """Build the program that the driver and the actors of a run get. `gpus`: of a client actor."""
     if config.evaluation.patience is not None and "dev" not in data.splits():
         raise ValueError(
             "evaluation.patience waits for better scores on dev, and there is none: set data.dev_share, or leave out "
@@ -102,7 +102,7 @@ def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: flo
         )
     algorithm = build_algorithm(config, data)
     check_statistics(config, algorithm)
-    mechanism(config, algorithm, data)  # what these refuse is refused before a folder is made
+    mechanism(config, algorithm, data)  # these raise their errors before a folder is made
     build_clock(config, data)
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
     states, codes = ClientStore(folder.storage.child("states")), (config.upload, config.download)

@@ -1,4 +1,4 @@
-"""What a cached theta_0 or client state depends on: configuration keys, data, files of weights, source code."""
+"""What a cached theta_0 or client state depends on: configuration keys, data, weight files, source code."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fedray.experiment.config import Config
 from fedray.storage.cache import cache_root, key
 
 PACKAGE = Path(fedray.__file__).parent
-ROOMS = ("core", "storage", "data", "models", "training")  # whose code decides a cached result
+ROOMS = ("core", "storage", "data", "models", "training")  # rooms whose code a cached result depends on
 # Shared by all algorithms; `source_of` hashes an algorithm's own file.
 SHARED = PACKAGE / "algorithms" / "base.py"
 
 
 def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) -> tuple[Path | None, Path | None]:
-    """The file that theta_0 is cached in and the folder of the first client states; None for what is never cached."""
+    """The cache file of theta_0 and the cache folder of the first client states; None for what is never cached."""
     if not algorithm.init_depends:
         return None, None
     values = plain(config)
@@ -52,9 +52,9 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
 
 
 def weights_to_start_from(model: object) -> list[tuple[str, int, int]]:
-    """Name, bytes and modification time of the files that `model.init` and `model.folder` name.
+    """(name, bytes, modification time in ns) of the files that `model.init` and `model.folder` name.
 
-    With the tokens beside a file, which `task.tokens=pretrained` reads.
+    Includes the token files next to a file of weights, which `task.tokens=pretrained` reads.
     """
     given = [Path(getattr(model, name)) for name in ("init", "folder") if getattr(model, name, None) is not None]
     files = []
@@ -64,7 +64,7 @@ def weights_to_start_from(model: object) -> list[tuple[str, int, int]]:
 
 
 def shares_init(algorithm: Algorithm) -> bool:
-    """Whether theta_0 is the one that `init_name` stands for: a subclass with its own `init` makes another."""
+    """Whether theta_0 is the one that `init_name` stands for: a subclass with its own `init` makes a different one."""
     classes = [cls for cls in type(algorithm).__mro__ if issubclass(cls, Algorithm)]
     named = next((cls for cls in classes if vars(cls).get("init_name") is not None), None)
     return named is not None and type(algorithm).init is named.init
@@ -84,7 +84,7 @@ def code_version(imports: Iterable[str], rooms: Iterable[str] = ROOMS) -> str:
 def source_of(thing: type | ModuleType) -> str:
     """A hash of the source of a module, or of the module that defines a class.
 
-    Of the class' bytecode where there is no file (a console).
+    If there is no file (a console), it is a hash of the class's bytecode.
     """
     module = thing if isinstance(thing, ModuleType) else sys.modules[thing.__module__]
     path = Path(getattr(module, "__file__", None) or "")

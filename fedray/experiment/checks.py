@@ -1,4 +1,4 @@
-"""What can be judged of a configuration without its data, before minutes are spent on making or reading them."""
+"""Checks of a configuration that need no data, before minutes are spent on making or reading them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fedray.models.weights import read_weights
 from fedray.models.whisper import WhisperSettings, checked_folder
 from fedray.training.tasks import TASKS
 
-PATHS = {"init": "file", "folder": "folder"}  # keys of a model that hold paths, and what is there
+PATHS = {"init": "file", "folder": "folder"}  # keys of a model that hold paths -> what must be there
 
 
 def check(config: Config, source: Source, base: Path = Path()) -> Config:
-    """The configuration with absolute paths and a complete tracker, for actors and for a resume from another folder.
+    """Check a configuration, and return it with absolute paths and a complete tracker.
 
-    `base`: the folder that its paths are relative to. ConfigError: sections that do not fit together, or a path where
-    nothing is.
+    Actors and a resume from another folder need both. `base`: the folder that its paths are relative to. ConfigError:
+    sections do not fit together, or a path does not exist.
     """
     check_setup(config, source)
     text = _checked_path(config.data.text, "data.text", source, base)
@@ -56,7 +56,7 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
 
 
 def check_setup(config: Config, source: Source) -> None:
-    """ConfigError: sections that do not fit together. Looks at no file."""
+    """Check that sections fit together, without looking at any file. ConfigError: they do not."""
     most = most_clients(config.data, corpus_reader(config.data, source))
     if most is not None:
         check_population(config, source, most)
@@ -128,7 +128,7 @@ def setup_of(config: Config) -> Setup:
 
 
 def most_clients(data: DataSettings, corpus: Any) -> int | None:
-    """How many clients there can be at most, where the configuration tells."""
+    """The largest number of clients there can be; None if the configuration does not say."""
     if data.clients.by in ("pooled", "server"):
         return 1
     if data.clients.count is not None:
@@ -140,7 +140,7 @@ def most_clients(data: DataSettings, corpus: Any) -> int | None:
 
 
 def corpus_reader(data: DataSettings, source: Source) -> Any:
-    """The corpus' reader, a dataclass built from `data.options`."""
+    """The reader of the corpus, a dataclass built from `data.options`. ConfigError: the corpus is not known."""
     if data.corpus not in CORPORA:
         raise ConfigError(
             f"{source.where('data.corpus')}: data.corpus: {data.corpus!r} is not known; known: {', '.join(CORPORA)}"
@@ -149,7 +149,7 @@ def corpus_reader(data: DataSettings, source: Source) -> Any:
 
 
 def check_population(config: Config, source: Source, population: int) -> None:
-    """ConfigError: a cohort or the clock takes more clients than there are."""
+    """Check the size of the population. ConfigError: a cohort or the clock takes more clients than there are."""
     with _at(source, "cohort.size"):
         config.cohort.count(population)
     with _at(source, "clock.concurrency"):
@@ -157,12 +157,12 @@ def check_population(config: Config, source: Source, population: int) -> None:
 
 
 def checked_root(data: DataSettings, source: Source, base: Path = Path()) -> str | None:
-    """The absolute path of `data.root`. ConfigError: it is no folder."""
+    """The absolute path of `data.root`. ConfigError: it is not a folder."""
     return _checked_path(data.root, "data.root", source, base, what="folder")
 
 
 def _checked_path(given: str | None, key: str, source: Source, base: Path, what: str = "file") -> str | None:
-    """The absolute path of the file or folder that a key names. ConfigError: it is not there."""
+    """The absolute path of the file or folder that a key names. ConfigError: it does not exist."""
     if given is None:
         return None
     path = (base / Path(given).expanduser()).resolve()
@@ -189,10 +189,10 @@ def _with_paths(model: Choice, source: Source, base: Path) -> Choice:
 
 @contextmanager
 def _at(source: Source, key: str) -> Iterator[None]:
-    """Put the place of a key before the words of a ValueError."""
+    """Turn a ValueError into a ConfigError that begins with the place of a key."""
     try:
         yield
-    except ConfigError:  # it names its place
+    except ConfigError:  # it already names its place
         raise
     except ValueError as error:
         raise ConfigError(f"{source.where(key)}: {error}") from error

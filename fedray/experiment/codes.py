@@ -10,7 +10,7 @@ from fedray.experiment.config import Config
 
 
 def check_code(config: Config, section: str) -> None:
-    """ValueError: `section` (upload | download) would encode nothing, or the privacy or strategy forbids its code."""
+    """Check `section` (upload | download). ValueError: it encodes nothing, or privacy or strategy forbids its code."""
     code = config.upload.code if section == "upload" else config.download
     if code.exact:
         return

@@ -36,10 +36,10 @@ from fedray.models import MODELS
 from fedray.training.tasks import TASKS
 
 T = TypeVar("T")
-NAME_BYTES = 200  # of a run; file systems allow 255, and a time follows
+NAME_BYTES = 200  # of a run's name; file systems allow 255, and a time follows
 Given = str | os.PathLike[str] | Mapping[str, Any]  # a YAML file, a shipped name, or a mapping
 
-RENAMED = {  # keys of earlier versions, which config.yaml of an old run folder may have -> their names now
+RENAMED = {  # keys of earlier versions, which config.yaml in an old run folder may have -> their new names
     "evaluation.own_every": "evaluation.personal_every",
     "evaluation.own_utterances": "evaluation.personal_utterances",
     "evaluation.own_final": "evaluation.personal_final",
@@ -54,11 +54,11 @@ class Config:
 
     cohort: CohortSettings
     name: str = "fedray"  # name of the run: a part of its folder's name, shown in reports
-    seed: int = 0  # seed of all random draws but those of the corpus
+    seed: int = 0  # seed of all random draws except those of the corpus
     rounds: Count = 25  # federated rounds; a cosine schedule ends with the last
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # corpus, clients, labels, noise
-    features: FeatureSettings = field(default_factory=FeatureSettings)  # what the model hears of a recording
+    features: FeatureSettings = field(default_factory=FeatureSettings)  # how a recording becomes the model's input
     task: Choice = choice(TASKS, "recognition")  # what is learnt
     model: Choice = choice(MODELS, "conformer")  # the network
     algorithm: Choice = choice(ALGORITHMS)  # what client and server do in a round
@@ -69,7 +69,7 @@ class Config:
     privacy: Any = kinds(PRIVACY, "none")  # differential privacy: bounds of updates, noise, and the guarantee
     devices: Any = kinds(DEVICES, "none")  # the clients' devices: speed, network, power, and when they can take part
     clock: Any = kinds(CLOCKS, "rounds")  # how the server waits for devices: in rounds, or for every few arrivals
-    audit: Any = kinds(AUDITS, "none")  # candidates, by whom the released models' leaks are measured
+    audit: Any = kinds(AUDITS, "none")  # candidates that show how much the released models leak
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results
@@ -89,16 +89,16 @@ class Audible:
 
 
 def load(config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[Config, Source]:
-    """Load a run's configuration: every key is known and of its type.
+    """Load a run's configuration, and check that every key is known and has the right type.
 
-    `experiment.check` judges what else can be judged without data. Imports the modules that `imports` names, from
-    `folder` too (None: the working folder).
+    `experiment.check` checks whatever else needs no data. Imports the modules that `imports` names, from `folder` too
+    (None: the working folder).
     """
     return load_as(Config, config, overrides, folder)
 
 
 def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[T, Source]:
-    """The same for a configuration of another dataclass."""
+    """Load a configuration of another dataclass, as `load` does."""
     source = (
         sources.from_mapping(config, overrides)
         if isinstance(config, Mapping)
@@ -110,7 +110,7 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
 
 
 def check_renamed(source: Source) -> None:
-    """ConfigError names every key that has another name in this version, and its new name."""
+    """Check for keys of earlier versions. ConfigError: there are some; it names each and its new name."""
     moved = {old: new for old, new in RENAMED.items() if schema.has(source.values, old)}
     if moved:
         told = ", ".join(f"{old} is now {new}" for old, new in moved.items())
@@ -147,7 +147,7 @@ def _mistake(error: Exception) -> str:
 
 
 def check_name(name: str) -> None:
-    """ValueError for a name that cannot be a part of a folder's name."""
+    """Check the name of a run. ValueError: it cannot be part of a folder's name."""
     if (
         name in ("", ".", "..")
         or len(name.encode()) > NAME_BYTES

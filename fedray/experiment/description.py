@@ -1,4 +1,4 @@
-"""run.json: all that the bits of a run depend on, and what a resumed run finds changed."""
+"""run.json: all that the bits of a run depend on, and what has changed when the run is resumed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ON_CPU = "the same bits for any number of actors, on one type of CPU with these 
 ON_GPU = "up to what CUDA does deterministically; the backward passes of CTC and of reflection padding are not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
 FREE = (*RESUMABLE, "name", "imports", "data.text", "evaluation.patience")
-COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run is for
+COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run depends on
 SAID = {  # what is compared, in words
     "code": "fedray's code",
     "algorithm": "the file of the algorithm",
@@ -66,14 +66,14 @@ def description(config: Config, program: Program, shares: Share) -> Description:
 
 
 def settings(config: Config, program: Program) -> dict[str, Any]:
-    """The settings that bits depend on, by dotted keys. `rounds` is one of them where the algorithm is paced by it."""
+    """The settings that bits depend on, by dotted keys. `rounds` is one of them if the algorithm is paced by it."""
     free = [name for name in FREE if name != "rounds" or not paced_by(config, program.algorithm)]
     values = dotted(plain(config))
     return {key: value for key, value in values.items() if not any(f"{key}.".startswith(f"{name}.") for name in free)}
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What has changed, one difference an entry. What an older version of fedray did not write down is not compared."""
+    """What has changed, one difference per entry. What an older version of fedray did not record is not compared."""
     old, new = before.get("settings"), now["settings"]
     compared = [name for name in before if name not in (*NO_MATTER, *APART) and before[name] != now.get(name)]
     found = [_difference(name, before[name], now.get(name, "not installed")) for name in compared]
@@ -106,7 +106,7 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
     found, done = differences(before, now), max(folder.saved_rounds(), default=None)
     if not found:
         return before
-    if done is None:  # no bit has been made yet
+    if done is None:  # no bit has been computed yet
         return now
     private = _private(before) or _private(now)
     if void := [line for line in found if private and line.startswith(COVERED)]:

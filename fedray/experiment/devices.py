@@ -1,4 +1,4 @@
-"""From the sections `devices` and `clock` of a configuration to the clock of a run; what does not fit is refused."""
+"""From the sections `devices` and `clock` of a configuration to the clock of a run; refuses what does not fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ONE_CLASS = "all"  # the name of the class of devices from a table without class
 
 
 def check_devices(config: Config) -> None:
-    """ValueError: `devices` does not fit another section."""
+    """Check the section `devices`. ValueError: it does not fit another section."""
     cohort = config.cohort
     if isinstance(config.devices, NoDevices):
         if cohort.sampling == "oort":
@@ -70,13 +70,13 @@ def check_devices(config: Config) -> None:
 
 
 def check_clock(config: Config) -> None:
-    """ValueError: `clock` is set without `devices`."""
+    """Check the section `clock`. ValueError: it is set without `devices`."""
     if isinstance(config.devices, NoDevices) and config.clock != RoundsClock():
         raise ValueError("without devices clients take no time, so clock has no effect: set devices, or remove clock")
 
 
 def check_clients(config: Config, population: int) -> None:
-    """ValueError: there are too few clients for the clock."""
+    """Check the number of clients. ValueError: there are too few for the clock."""
     clock = config.clock
     if isinstance(config.devices, NoDevices) or not isinstance(clock, BufferedClock):
         return
@@ -90,7 +90,10 @@ def check_clients(config: Config, population: int) -> None:
 
 
 def with_paths(devices: Any, checked: Any) -> Any:
-    """The section with absolute paths. `checked(given, key)`: the absolute path of the file that a key names."""
+    """The section `devices` with absolute paths. `checked(given, key)`: the absolute path of the file that a key names.
+
+    Reads the files. ValueError: one cannot be used.
+    """
     if isinstance(devices, TableDevices):
         devices = replace(devices, file=checked(devices.file, "devices.file"))
         read_devices(devices.file)
@@ -103,7 +106,7 @@ def with_paths(devices: Any, checked: Any) -> Any:
 
 
 def fingerprint(devices: Any) -> dict[str, str]:
-    """A hash of the files that devices come from, for run.json; {} where they come from none."""
+    """A hash of the files that devices come from, for run.json; {} if they come from none."""
     parts = devices, getattr(devices, "availability", None)
     files = [part.file for part in parts if isinstance(part, TableDevices | TableAvailability)]
     contents = b"".join(Path(file).read_bytes() for file in files)
@@ -111,7 +114,7 @@ def fingerprint(devices: Any) -> dict[str, str]:
 
 
 def build_clock(config: Config, data: FederatedData) -> Clock | None:
-    """The clock of a run; None: clients take no time. ValueError: the devices do not fit the federation."""
+    """Build the clock of a run; None: clients take no time. ValueError: the devices do not fit the federation."""
     if isinstance(config.devices, NoDevices):
         return None
     ids = data.client_ids()
@@ -123,7 +126,7 @@ def build_clock(config: Config, data: FederatedData) -> Clock | None:
 
 
 def build_devices(config: Config, data: FederatedData) -> Devices:
-    """The devices of a federation's clients."""
+    """Draw the devices of a federation's clients."""
     settings, population = config.devices, len(data.client_ids())
     seed = derive(config.seed, "devices", "draw", settings.draw) if settings.draw else config.seed
     if isinstance(settings, ClassDevices):
@@ -139,7 +142,7 @@ def build_devices(config: Config, data: FederatedData) -> Devices:
 
 
 def _available(settings: Any, seed: int, population: int, names: list[str] | None = None) -> Availability:
-    """When each client's device is available. `names`: of the clients' devices in a table."""
+    """When each client's device is available. `names`: the clients' devices in a table."""
     if isinstance(settings, Always):
         return Anytime()
     if isinstance(settings, Nightly):
@@ -190,7 +193,7 @@ def read_devices(path: str) -> tuple[list[str], dict[str, npt.NDArray[np.float64
 
 
 def read_windows(settings: TableAvailability) -> tuple[list[str], Windows]:
-    """Names of devices, and their windows. ValueError names the file and the device."""
+    """Names of devices, and their windows of availability. ValueError names the file and the device."""
     path = settings.file
     table = _read(path, ("device", "start_s", "end_s"))
     if not len(table):

@@ -31,7 +31,7 @@ TOLERANCE = 1e-4  # of log-probabilities and logits
 def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
     """Write model.onnx and stream.py into `model/` of a finished run; see `fedray.models.export_onnx`.
 
-    Returns the place of model.onnx, and the largest difference between its outputs in onnxruntime and the model's, on
+    Returns the path of model.onnx, and the largest difference between its outputs in onnxruntime and the model's, on
     noise of several lengths. ValueError: the folder holds no finished run, its model cannot be written as ONNX, or
     packages are missing. RunError: the outputs differ.
     """
@@ -56,7 +56,7 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
         if found > TOLERANCE:
             raise RunError(f"model.onnx is not written: its outputs differ from the model's by {found:g}")
 
-    with folder.locked():  # another export, or a resumed run that ends
+    with folder.locked():  # keeps out another export, and a resumed run that ends
         folder.export("model", build)
     return folder.storage.shown("model/model.onnx"), found
 

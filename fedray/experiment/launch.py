@@ -75,7 +75,7 @@ def compile_beside(config: Config) -> None:
 def build(
     config: Config, source: Source, where: Path | str, shares: Share, parallel: Parallel | None = None
 ) -> Program:
-    """The program of a run in a new folder, which gets broken.tsv where broken audio is left out."""
+    """Build the program of a run in a new folder. The folder gets broken.tsv if broken audio is left out."""
     data, broken = build_data(config, source, parallel)
     folder = RunFolder(where)
     program = build_program(config, data, folder, shares.gpus)
@@ -87,9 +87,9 @@ def build(
 
 
 def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]:
-    """The checked configuration of a run that is to be resumed.
+    """Load and check the configuration of a run that is to be resumed.
 
-    ValueError: the folder holds no run, or an override may not change.
+    ValueError: the folder holds no run, or a key in `overrides` may not change.
     """
     folder.check_is_run()
     overrides = list(overrides)
@@ -110,9 +110,9 @@ def resume(
     """Resume a run from its newest checkpoint, bit for bit.
 
     `overrides` may change `rounds`, `data.root` and some keys of `engine`.
-    `accept_changes`: go on although something that bits depend on has changed; run.json and the report say what.
-    ValueError: the folder holds no run, its data changed, an override may not change, or something else has changed
-    that is not accepted. RunError: the run failed.
+    `accept_changes`: go on even if something that bits depend on has changed; run.json and the report say what.
+    ValueError: the folder holds no run, its data changed, a key in `overrides` may not change, or something else has
+    changed that is not accepted. RunError: the run failed.
     """
     where = places.place(folder)
     opened = RunFolder(where)
@@ -145,9 +145,9 @@ def start(
 
 
 def fitting(config: Config, program: Program, shares: Share) -> Share:
-    """The share of the run, now that its data and its model are known; it says where memory makes it smaller.
+    """The share of the run, now that its data and its model are known. Prints a line if memory makes it smaller.
 
-    ValueError: the models of a buffered clock, or the clients of a dedicated placement, do not fit.
+    ValueError: the models of a buffered clock, or the clients of a dedicated placement, do not fit into memory.
     """
     check_models(config.clock, program, session.resources())
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
@@ -171,7 +171,7 @@ def assign(
     group: PlacementGroup | None = None,
     card: Card | None = None,
 ) -> Assignment:
-    """What a driver runs. `card`: what a tracker hears of a trial of a sweep; its configuration is added here.
+    """Build what a driver runs. `card`: what a tracker is told about a sweep's trial; the configuration is added here.
 
     The driver writes config.yaml (every default written out) and run.json once it holds the folder's lock.
     """

@@ -1,4 +1,4 @@
-"""How much memory a run needs at least, from what is known before it: a client actor, and models of earlier rounds."""
+"""The least memory that a run needs, as known before it: for a client actor, and for models of earlier rounds."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def actor_bytes(program: Program, together: int = 1) -> float:
 
 
 def check_models(clock: Any, program: Program, nodes: Sequence[Node]) -> None:
-    """ValueError: the models that clients under way train from do not fit beside the driver.
+    """Check memory on the driver's machine. ValueError: the models that clients under way train from do not fit there.
 
-    The driver has each one in its memory, and once more in Ray's.
+    The driver keeps each model in its memory, and once more in Ray's.
     """
     task, here = program.algorithm.task, next((node for node in nodes if node.driver), None)
     if not isinstance(clock, BufferedClock) or not isinstance(task, Task) or here is None or here.memory is None:

@@ -56,7 +56,7 @@ class PretrainingConfig:
     """
 
     name: str = "pretraining"  # name of the run, a part of its folder's name
-    seed: int = 0  # seed of all random draws but those of the corpus
+    seed: int = 0  # seed of all random draws except those of the corpus
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # all training data, of clients and server
     features: FeatureSettings = field(default_factory=lambda: FeatureSettings(bins=64))
@@ -79,7 +79,7 @@ class PretrainingConfig:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The result of `pretrain`: the file of the weights, the epochs done, the loss."""
+    """The result of `pretrain`: the file of weights, the epochs done, the loss."""
 
     weights: Path
     epochs: int

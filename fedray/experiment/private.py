@@ -1,4 +1,4 @@
-"""From the section `privacy` of a configuration to the mechanism of a run; what would void the guarantee is refused."""
+"""From the section `privacy` of a configuration to the mechanism of a run; refuses what would void the guarantee."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedray.training.tasks import TASKS
 
 
 def check_privacy(config: Config) -> None:
-    """ValueError: one client could move a round's result by more than its bound, or the account would be wrong."""
+    """Check `privacy`. ValueError: one client could move a round's result beyond its bound, or the account is wrong."""
     settings, cohort = config.privacy, config.cohort
     if isinstance(settings, NoPrivacy):
         return
@@ -47,13 +47,13 @@ def check_privacy(config: Config) -> None:
 
 
 def check_installed(privacy: Any) -> None:
-    """ValueError: the package that computes epsilon is missing."""
+    """Check that the package that computes epsilon is installed. ValueError: it is missing."""
     if isinstance(privacy, Private) and find_spec("dp_accounting") is None:
         raise ValueError(MISSING)
 
 
 def paced_by(config: Config, algorithm: Algorithm) -> str | None:
-    """What follows the number of all rounds, in words: the algorithm's, or the noise of `privacy`. None: nothing."""
+    """What depends on the number of rounds, in words: a part of the algorithm or of `privacy`. None: nothing."""
     settings = config.privacy
     if isinstance(settings, Correlated) or isinstance(settings, Private) and settings.epsilon is not None:
         return "the noise of privacy"

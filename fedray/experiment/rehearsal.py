@@ -1,4 +1,4 @@
-"""The clock of a configuration, simulated without training: who would arrive when."""
+"""The clock of a configuration, simulated without training: which clients would arrive when."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Work:
-    """What a trip moves and computes in a run."""
+    """What a trip transfers and computes in a run."""
 
     down: int  # bytes
-    first: int  # bytes more, before a client's first trip
+    first: int  # additional bytes, before a client's first trip
     up: int  # bytes
     passes: float  # of training, over the client's utterances
     prepares: float  # passes that take as long as a client's preparation, before its first trip
     utterances: Floats  # of each client
 
     def load(self, client: int, first: bool) -> Load:
-        """Of a trip of a client, by its position."""
+        """The load of a trip. `client`: the client's position; `first`: whether this is its first trip."""
         passes = self.passes + self.prepares * first
         return Load(self.down + self.first * first, self.up, passes * float(self.utterances[client]))
 
@@ -58,11 +58,11 @@ class Rehearsal:
 
     @property
     def devices(self) -> Devices:
-        """Those of all clients."""
+        """The devices of all clients."""
         return self.clock.devices
 
     def rates(self) -> Mapping[str, Floats]:
-        """Of each client's device: seconds a pass over an utterance, and bit/s down and up."""
+        """The rates of each client's device, [clients]: seconds per pass over an utterance, and bit/s down and up."""
         devices = self.devices
         column = {name: devices.columns[name][devices.row] for name in ("seconds", "down", "up")}
         own = {"down": column["down"] / devices.narrow, "up": column["up"] / devices.narrow}
@@ -70,11 +70,11 @@ class Rehearsal:
 
     @cached_property
     def trips(self) -> Floats:
-        """Seconds of each client's later trips."""
+        """Seconds of each client's trips after its first, [clients]."""
         return np.array([sum(self.phases(client)) for client in range(len(self.devices))])
 
     def phases(self, client: int) -> tuple[float, float, float, float]:
-        """Seconds of latency, download, computing and upload of a client's later trips."""
+        """Seconds of latency, download, computing and upload of a client's trips after its first."""
         return self.devices.phases(client, self.work.load(client, False))
 
     @cached_property
@@ -90,8 +90,8 @@ class Rehearsal:
 def rehearse(config: Config, source: Source) -> Rehearsal:
     """Simulate all rounds of a checked configuration.
 
-    The data are read as for a run, and stay in the cache. Oort knows clients by their utterances and their time alone,
-    since all report the same loss. ValueError: the configuration has no devices, or nobody is available for days.
+    The data are read as for a run, and stay in the cache. Oort can tell clients apart only by utterances and time,
+    since all report the same loss. ValueError: the configuration has no devices, or no client is available for days.
     """
     if isinstance(config.devices, NoDevices):
         raise ValueError(
@@ -105,7 +105,10 @@ def rehearse(config: Config, source: Source) -> Rehearsal:
 
 
 def simulated(clock: Clock, work: Work, rounds: int) -> Iterator[Step]:
-    """The steps of so many rounds. Every client reports the same loss. ValueError: nobody is available for days."""
+    """Simulate so many rounds; yields their steps. All clients report the same loss.
+
+    ValueError: no client is available for days.
+    """
     state, seen = clock.start(), set[int]()
     for number in range(rounds):
         step, state = clock.simulate(state, number, work.load, seen)
@@ -116,7 +119,7 @@ def simulated(clock: Clock, work: Work, rounds: int) -> Iterator[Step]:
 
 
 def _untrained(config: Config) -> Config:
-    """The configuration with a seed model that is not trained, whose size is the same."""
+    """The configuration with an untrained seed model of the same size."""
     pretrain = getattr(config.algorithm.settings, "pretrain", None)
     if pretrain is None:
         return config
@@ -125,7 +128,7 @@ def _untrained(config: Config) -> Config:
 
 
 def _work(config: Config, algorithm: Algorithm, data: SpeechData) -> Work:
-    """Bytes follow from the sizes of vectors, and passes from the algorithm."""
+    """The work of a trip: bytes from the sizes of vectors, and passes from the algorithm."""
     state = algorithm.init(Server(None, None, derive(config.seed, "server", "init")))
     broadcast = algorithm.broadcast(algorithm.begin(state, derive(config.seed, "server", "begin")), 0)
     _, down = deliver(broadcast, config.download, algorithm)

@@ -4,7 +4,7 @@ Hu et al. LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022; federat
 
 Adapters are torch parametrizations of a weight, so a fused projection of attention, which is a weight without a module,
 can be adapted too: query, key and value each get an A and a B. Merging evaluates the parametrizations. Dropout zeroes
-inputs of A, the same ones for all frames of a step [ours], because a parametrization sees the weight and no frames.
+inputs of A, the same ones for all frames of a step [ours], because a parametrization sees the weight but no frames.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
 
 @dataclass(frozen=True)
 class LoRASettings:
-    """The size of the adapters, and the weights that get one."""
+    """The size of the adapters, and which weights get one."""
 
     rank: Natural = 4  # 0: no adapters, the whole model is tuned
     alpha: Positive = 8.0  # adapters are scaled by alpha / rank
     dropout: Part = 0.0  # share of an adapter's inputs that training drops
     # Regular expressions: a weight gets an adapter if one of them matches in its name. The weight of a convolution is
-    # adapted as a matrix [outputs, inputs x kernel]. The defaults match the projections of self-attention and both
-    # feed-forward matrices of the Conformer's encoder. With a decoder add "self_attn.*_proj".
+    # adapted as a matrix [outputs, inputs x kernel]. The defaults match the self-attention projections and both
+    # feed-forward matrices of the Conformer's encoder. With a decoder, add "self_attn.*_proj".
     targets: list[str] = field(default_factory=lambda: ["mha_layer.*_proj", "ffn"])
-    # Regular expressions: a parameter without an adapter is tuned whole, and travels, if one of them matches in its
-    # name, or in the class of its module as in LayerNorm.weight. ["bias$", "[Nn]orm"]: biases and normalisations.
+    # Regular expressions: a parameter without an adapter is tuned whole, and sent, if one of them matches in its name,
+    # or in its module's class followed by its own name, as in LayerNorm.weight. ["bias$", "[Nn]orm"]: biases and norms.
     whole: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -63,8 +63,8 @@ class LoRASettings:
 class LowRank(nn.Module):
     """The parametrization W -> W + alpha / r B A.
 
-    At first A is random and B is 0, so the model's outputs do not change. Each of the `parts` of a fused weight's rows
-    has an A and a B. `heads` above 1: rows are ordered by head, then by part, as in SpeechBrain's attentions.
+    Initially A is random and B is 0, so the model's outputs do not change. Each of the `parts` of a fused weight's rows
+    has its own A and B. `heads` above 1: rows are ordered by head, then by part, as in SpeechBrain's attention modules.
     """
 
     def __init__(self, rows: int, columns: int, settings: LoRASettings, parts: int = 1, heads: int = 1) -> None:
@@ -87,7 +87,7 @@ class LowRank(nn.Module):
 
 
 def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
-    """Freeze the model in place but for `whole`, and add adapters to the weights that `targets` match.
+    """Freeze the model in place, except for `whole`, and add adapters to the weights that `targets` match.
 
     ValueError for a pattern without a match. A weight that two modules share, such as Whisper's embedding and head,
     gets no adapter: a parametrization changes it in one module only.
@@ -115,7 +115,7 @@ def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
 
 
 def tune_whole(model: nn.Module, patterns: Sequence[str], adapted: Collection[str]) -> None:
-    """Make the parameters trainable that a pattern matches, but for the adapted ones. ValueError without a match."""
+    """Make parameters that a pattern matches trainable, but not adapted ones. ValueError: a pattern has no match."""
     others = [name for name, _ in model.named_parameters() if name not in adapted]
     by_class = {name: type(model.get_submodule(name.rpartition(".")[0])).__name__ for name in others}
     for pattern in patterns:
@@ -133,7 +133,7 @@ def tune_whole(model: nn.Module, patterns: Sequence[str], adapted: Collection[st
 
 
 def fused(attention: nn.Module) -> tuple[int, int]:
-    """The order of rows in a fused projection of query, key and value: parts, and heads (1: parts come first)."""
+    """The parts and heads that order the rows of a fused query-key-value projection (heads 1: parts come first)."""
     return 3, attention.num_heads if isinstance(attention, RelPosMHAXL | RoPEMHA) else 1
 
 
@@ -151,14 +151,14 @@ def merged(model: nn.Module) -> dict[str, Tensor]:
 
 
 def plain_names(model: nn.Module) -> dict[str, str]:
-    """Name in the adapted model -> name in the model without adapters. The adapters' parameters are left out."""
+    """Names in the adapted model -> names in the model without adapters, leaving out the adapters' parameters."""
     named = {name: ORIGINAL.sub(r"\1", name) for name in model.state_dict()}
     return {name: plain for name, plain in named.items() if "parametrizations." not in plain}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The places of A [rank, columns] and B [rows, rank] of one projection in the vector of the adapters."""
+    """The places of one projection's A [rank, columns] and B [rows, rank] in the vector of the adapters."""
 
     name: str
     a: slice
@@ -200,13 +200,13 @@ def rate_factors(layout: Layout, b_factor: float) -> Tensor:
 
 
 def products(adapters: Vector, layout: Layout) -> Vector:
-    """The products B A of all pairs, concatenated. torch multiplies: actors set its threads to one, but not numpy's."""
+    """The products B A of all pairs, concatenated. torch multiplies: actors limit it to one thread, but not numpy."""
     factors = (pair.factors(adapters) for pair in pairs(layout))
     return np.concatenate([(torch.tensor(b) @ torch.tensor(a)).reshape(-1).numpy() for a, b in factors])
 
 
 def factorised(wanted: Vector, before: Vector, layout: Layout) -> Vector:
-    """Adapters whose products B A are nearest to the wanted ones in least squares, by the largest singular values.
+    """Adapters whose products B A are the least-squares fit to the wanted ones, from the largest singular values.
 
     Many A and B have these products. The ones returned have |A| = |B|, and are rotated to be nearest to the adapters
     `before`, so that the clients' optimiser moments still fit.

@@ -9,13 +9,13 @@
         x <- spatial dropout(x)                                       # drops whole maps
     logits <- linear(maximum of x over time and frequency)
 
-136,196 parameters for 12 classes, and 129 for each further class, whatever the number of frames and bins. Pooling
+It has 136,196 parameters for 12 classes and 129 per further class, for any number of frames and bins. Pooling
 before the last ReLU gives the same result as pooling after it, for a quarter of the work. One group norm of 8 groups
 equals two of 4 groups.
 
-On CPUs its blocks are compiled loops (`fedray/models/kernels/separable.py`), which clips pass in pieces (`PIECE`): the
-maps of 64 clips fit in no cache. Forward and backward pass of a clip on one thread of a busy AMD EPYC, two other
-processes on its core, CPU time in ms, medians of three, 2026-11-25:
+On CPUs its blocks run as compiled loops (`fedray/models/kernels/separable.py`), over pieces of a batch (`PIECE`),
+because the maps of 64 clips fit in no cache. CPU time of the forward and backward pass of a clip in ms, on one thread
+of a busy AMD EPYC with two other processes on its core, medians of three, 2026-11-25:
 
     window    clips in a batch   modules   compiled
     49 x 32                  4       3.9        2.4
@@ -60,7 +60,7 @@ class AudioCNNSettings:
 
 
 class Block(nn.Module):
-    """Convolutions over time and over frequency, joined by one of 1 x 1. Halves frames and bins."""
+    """Convolutions over time and over frequency, joined by a 1 x 1 convolution. Halves frames and bins."""
 
     def __init__(self, channels: int, filters: int, dropout: float) -> None:
         super().__init__()
@@ -84,8 +84,8 @@ class Block(nn.Module):
 class AudioCNN(nn.Module):
     """A classifier: log-mels [frames, bins] in, one logit for each class out.
 
-    It is made for clips of one length (`task.window`). A batch of several lengths is processed one length after the
-    other, without reading any padding, which is slow.
+    It is made for clips of one length (`task.window`). A batch of several lengths is slow: it is processed one length
+    after the other, without reading any padding.
     """
 
     Settings: ClassVar[type] = AudioCNNSettings
@@ -94,7 +94,7 @@ class AudioCNN(nn.Module):
     width: ClassVar[int] = FILTERS[-1]  # dimensions of `embed`
     shortest: ClassVar[int] = SHORTEST
     clients_together: ClassVar[str] = "equal lengths"
-    longest: ClassVar[int] = 10 * SHORTEST  # of a trace
+    longest: ClassVar[int] = 10 * SHORTEST  # frames of a trace
 
     def __init__(self, settings: AudioCNNSettings, bins: int, classes: int) -> None:
         super().__init__()

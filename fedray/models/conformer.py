@@ -3,7 +3,7 @@
 Every part with weights is a SpeechBrain module, so a saved model loads without fedray (see
 `fedray.models.export_recogniser`).
 
-Padding has no effect here. In SpeechBrain it has: the front reflects the end of the batch, not the end of the
+Padding has no effect here. In SpeechBrain it has one: the front reflects the end of the batch, not the end of the
 utterance, and the Conformer masks attention and the output of the depthwise convolution, but not the convolution's
 input. So an utterance's output depends on the other utterances of its batch.
 """
@@ -32,7 +32,7 @@ from fedray.models.padding import Reflect, Silence, padding, shortest_of
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
 COMPILED = ("RoPEMHA", "RelPosMHAXL")
-SHORTEST = 3  # frames: two reflecting convolutions need them
+SHORTEST = 3  # frames that two reflecting convolutions need
 LONGEST = 2500  # positions in SpeechBrain's table of absolute positions: 100 s of speech, or 2500 tokens of the decoder
 
 
@@ -45,8 +45,8 @@ class ConformerSettings:
     vocabulary; in SpeechBrain's recipes they are part of the vocabulary (for its checkpoints bos=1, eos=2).
     """
 
-    # conv1d | conv2d: two layers, each of which halves the frames. conv2d alone costs three times the whole conv1d
-    # model.
+    # conv1d | conv2d: two layers, each of which halves the frames. conv2d alone costs three times as much as the whole
+    # conv1d model.
     front: str = "conv1d"
     d_model: Count = 64  # width of the encoder and the decoder
     layers: Count = 2  # layers of the encoder
@@ -55,7 +55,7 @@ class ConformerSettings:
     kernel: Count = 15  # width of the depthwise convolutions, in encoder frames
     attention: str = "RoPEMHA"  # RoPEMHA | RelPosMHAXL | regularMHA
     dropout: Part = 0.1  # share of the activations that training drops
-    decoder_layers: Natural = 0  # layers of the Transformer decoder; 0: CTC alone
+    decoder_layers: Natural = 0  # layers of the Transformer decoder; 0: CTC only
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
@@ -85,16 +85,16 @@ class Conformer(Heads):
     """
 
     Settings: ClassVar[type] = ConformerSettings
-    # `model` in SpeechBrain's recipes.
+    # The parts of `model` in SpeechBrain's recipes, in order.
     recipe: ClassVar[tuple[str, ...]] = ("front", "transformer", "attention_head", "ctc_head")
     # For example.py: how SpeechBrain's parts encode one utterance.
     example: ClassVar[str] = 'model["transformer"].encode(model["front"](mels[None]))'
     shortest: ClassVar[int] = SHORTEST
     clients_together: ClassVar[str] = "any shapes"
-    longest: ClassVar[int] = 4 * LONGEST  # of an ONNX model, which holds tables of positions of this length
+    longest: ClassVar[int] = 4 * LONGEST  # frames of an ONNX model's longest input, where its tables of positions end
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
-        """`ctc`: the tokens of CTC where the decoder has others. 0: no CTC head; None: the vocabulary."""
+        """`ctc`: the number of CTC tokens if the decoder has others. 0: no CTC head; None: the vocabulary's."""
         super().__init__()
         if settings.bos is not None and len({settings.bos, settings.eos} & set(range(1, vocabulary))) < 2:
             wrong = f"model.bos={settings.bos} and model.eos={settings.eos}"
@@ -110,7 +110,7 @@ class Conformer(Heads):
         self.ctc_head = Linear(**arguments["ctc_head"]) if self.ctc_tokens else None
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """The arguments of each SpeechBrain part, by its name. The export writes them as HyperPyYAML."""
+        """The arguments of each SpeechBrain part, by name. The export writes them as HyperPyYAML."""
         return part_arguments(self.settings, self.bins, self.vocabulary, self.ctc_tokens)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ def subsampled(lengths: Tensor) -> Tensor:
 
 
 def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int, ctc: int) -> dict[str, dict[str, Any]]:
-    """The arguments of each SpeechBrain part, by its name. `ctc`: CTC's tokens."""
+    """The arguments of each SpeechBrain part, by name. `ctc`: the number of CTC tokens."""
     conv1d = settings.front == "conv1d"
     channels = (settings.d_model, settings.d_model) if conv1d else (64, 32)
     bins_left = 1 if conv1d else -(-bins // 4)
@@ -235,7 +235,7 @@ def part_arguments(settings: ConformerSettings, bins: int, vocabulary: int, ctc:
             "kernel_size": settings.kernel,
             "normalize_before": True,
             "causal": False,
-            # The table of positions is a buffer in the state dict: one entry where no layer reads it.
+            # The table of positions is a buffer in the state dict: it has one entry if no layer reads it.
             "max_length": LONGEST if absolute or settings.decoder_layers else 1,
         },
         "attention_head": {"input_size": settings.d_model, "n_neurons": attention_size},

@@ -5,7 +5,7 @@ Every part with weights is a SpeechBrain module, so a saved model loads without 
 
 Padding has no effect here. In SpeechBrain the convolutions, the backward LSTM and batch norm all read it. Here the
 convolutions see the end of each utterance reflected, recurrent layers stop at the end, and batch norm takes its
-statistics from frames of speech alone.
+statistics from frames of speech only.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class CRDNNSettings:
     dnn_blocks: Count = 1  # fully connected blocks after the recurrent layers
     dnn_neurons: Count = 128  # width of each of these blocks
     dropout: Part = 0.1  # share of the activations that training drops
-    decoder_layers: Natural = 0  # recurrent layers of the decoder; 0: CTC alone
+    decoder_layers: Natural = 0  # recurrent layers of the decoder; 0: CTC only
     decoder_neurons: Count = 128  # width of the decoder
     attention: Count = 128  # width of the location-aware attention
-    attention_channels: Count = 10  # filters over the last attention weights
-    attention_kernel: Count = 15  # encoder frames on either side
+    attention_channels: Count = 10  # filters over the previous attention weights
+    attention_kernel: Count = 15  # encoder frames that these filters see on either side
     embedding: Count = 64  # width of the decoder's token embedding
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
-    # On a CPU convolutional and recurrent layers run in compiled loops. false: SpeechBrain's modules, as on a GPU.
+    # On a CPU, convolutional and recurrent layers run in compiled loops. false: SpeechBrain's modules, as on a GPU.
     kernels: bool = True
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class CRDNN(Heads):
     clients_together: ClassVar[str] = "equal batches"  # batch norm counts all utterances of a batch
 
     def __init__(self, settings: CRDNNSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
-        """`ctc`: the tokens of CTC where the decoder has others. 0: no CTC head; None: the vocabulary."""
+        """`ctc`: the number of CTC tokens if the decoder has others. 0: no CTC head; None: the vocabulary's."""
         super().__init__()
         if bins < 2 ** len(settings.channels):
             raise ValueError(
@@ -116,10 +116,10 @@ class CRDNN(Heads):
         self.bos = vocabulary if settings.bos is None else settings.bos
         self.eos = vocabulary + 1 if settings.eos is None else settings.eos
         self.shortest = max(settings.time_pooling, 2)  # frames: reflection needs a second one
-        self.longest = 10 * self.shortest  # of a trace
+        self.longest = 10 * self.shortest  # frames of a trace
         arguments = self.parts()
         with warnings.catch_warnings():
-            # SpeechBrain asks torch for dropout between layers even where there is one layer.
+            # SpeechBrain asks torch for dropout between layers even if there is only one layer.
             warnings.filterwarnings("ignore", "dropout option adds dropout after all but last")
             self.encoder = SpeechBrainCRDNN(**arguments["encoder"])
         for norm in batch_norms(self).values():
@@ -130,7 +130,7 @@ class CRDNN(Heads):
         self.attention_head = Linear(**arguments["attention_head"]) if settings.decoder_layers else None
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """The arguments of each SpeechBrain part, by its name. The export writes them as HyperPyYAML."""
+        """The arguments of each SpeechBrain part, by name. The export writes them as HyperPyYAML."""
         settings = self.settings
         tokens = self.vocabulary + 2 if settings.bos is None else self.vocabulary
         return {
@@ -199,7 +199,7 @@ class CRDNN(Heads):
         return pad_packed_sequence(dense, batch_first=True, total_length=maps.shape[1])[0], lengths
 
     def _compiled(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """The hidden states of `encode` by compiled loops."""
+        """The hidden states of `encode`, computed by compiled loops."""
         from fedray.models.kernels import maps as convolutional
         from fedray.models.kernels import recurrent as kernels
 

@@ -23,7 +23,7 @@ from fedray.models.unpacked import recurrent
 
 @dataclass(frozen=True)
 class Size:
-    """The layers of one of the networks."""
+    """The layers of one network."""
 
     filters: tuple[int, ...]  # of each convolution
     hidden: int  # units of the GRU in each direction
@@ -35,7 +35,7 @@ SIZES = {
     "lite": Size((32, 32), 64),
     "mid": Size((32, 32, 32), 64),
     "base": Size((64, 64), 128, True),
-    "deep": Size((64, 128, 128), 128, True),  # the paper says 3 convolutions, 64 -> 128; which one widens is ours
+    "deep": Size((64, 128, 128), 128, True),  # the paper says 3 convolutions, 64 -> 128; which one widens is our choice
 }
 
 
@@ -44,7 +44,7 @@ class CRNNSettings:
     """The section `model` for kind `crnn`."""
 
     size: str = "base"  # base | lite | tiny | mid | deep
-    dropout: Part = 0.1  # after the convolutions
+    dropout: Part = 0.1  # share of the convolutions' outputs that training drops
     init: str | None = None  # a file with initial weights: a state dict of the same model
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class CRNN(nn.Module):
         self.settings, self.bins, self.classes = settings, bins, classes
         size = SIZES[settings.size]
         self.shortest = 2 ** len(size.filters)  # frames: each convolution halves them, and one must be left
-        self.longest = 10 * self.shortest  # of a trace
+        self.longest = 10 * self.shortest  # frames of a trace
         layers: list[nn.Module] = []
         width = bins
         for filters in size.filters:
@@ -110,13 +110,13 @@ class CRNN(nn.Module):
         return logits
 
     def _compiled(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The GRU's states and their lengths. States of padding mean nothing."""
+        """The GRU's states and their lengths. The states of padding frames mean nothing."""
         from fedray.models.kernels.pooled import halved
         from fedray.models.kernels.recurrent import recurrent
 
         convolutions = [layer for layer in self.conv if isinstance(layer, nn.Conv1d)]
         frames = halved(convolutions, features, lengths)
-        frames = self.conv[-1](frames.transpose(1, 2).contiguous()).transpose(1, 2)  # the modules' order of dropout
+        frames = self.conv[-1](frames.transpose(1, 2).contiguous()).transpose(1, 2)  # dropout in the modules' order
         lengths = lengths // 2 ** len(convolutions)
         return recurrent(self.rnn, frames, lengths), lengths
 
@@ -128,7 +128,7 @@ class CRNN(nn.Module):
 
 
 def _silenced(frames: Tensor, lengths: Tensor) -> Tensor:
-    """Put zeros after each clip's end in [B, D, T], the values that a convolution pads a single clip with."""
+    """Put zeros after each clip's end in [B, D, T]: a convolution pads a single clip with the same values."""
     return frames.masked_fill(padding(lengths, frames.shape[2])[:, None, :], 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Write example.py beside a trained classifier: a script that prints the class of a clip, and needs no fedray."""
+"""Write example.py next to a trained classifier: a script that prints the class of a clip without fedray."""
 
 from __future__ import annotations
 

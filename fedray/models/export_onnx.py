@@ -26,7 +26,7 @@ from fedray.storage.files import write_atomically
 
 OPSET = 17
 INSTALL = 'needs onnx and onnxruntime: pip install "fedray[onnx]"'
-BLOCK_SECONDS = 10  # that stream.py reads at once
+BLOCK_SECONDS = 10  # length of the blocks that stream.py reads
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class Unpadded(Protocol):
     """A model that can be traced."""
 
     shortest: int  # frames
-    longest: int  # frames of the trace: what the model computes in advance for a length is enough up to here
+    longest: int  # frames of the trace: tables that the model computes in advance suffice up to here
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] without padding -> log-probabilities [B, T', tokens], or logits [B, classes]."""
@@ -44,10 +44,10 @@ class Unpadded(Protocol):
 class LogMels(nn.Module):
     """Waveforms [B, samples] -> log-mels [B, frames, bins], by the discrete Fourier transform as a matrix.
 
-    float64: in float32 quiet bins beside loud ones differ from those of a fast Fourier transform.
+    Computed in float64: in float32, quiet bins next to loud ones would differ from those of a fast Fourier transform.
     """
 
-    cosines: Tensor  # [fft, fft / 2 + 1], with the window in it
+    cosines: Tensor  # [fft, fft / 2 + 1], times the window
     sines: Tensor
     mels: Tensor  # [fft / 2 + 1, bins]
 
@@ -60,7 +60,7 @@ class LogMels(nn.Module):
             features["sample_rate"], self.fft, features["window"], self.hop, n_mels=features["bins"], center=False
         )
         window = mel.spectrogram.window.double()
-        before = (self.fft - len(window)) // 2  # torch puts the window into the middle of the transform
+        before = (self.fft - len(window)) // 2  # torch centres the window in the transform
         at = torch.arange(self.fft, dtype=torch.float64)
         angles = at[:, None] * at[: self.fft // 2 + 1] * (2 * torch.pi / self.fft)
         shaped = pad(window, (before, self.fft - len(window) - before))[:, None]
@@ -155,7 +155,7 @@ def write(
     noise = 0.1 * torch.randn(2, samples_of(model.longest, features), generator=torch.Generator().manual_seed(0))
 
     def save(path: Path) -> None:
-        with warnings.catch_warnings():  # of the tracer, which takes shapes for constants where they are not
+        with warnings.catch_warnings():  # the tracer warns of shapes that it mistakes for constants
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 _Whole(model, features).eval(),
@@ -180,5 +180,5 @@ def write(
 
 
 def samples_of(frames: int, features: FeatureDescription) -> int:
-    """Samples that give this number of frames."""
+    """The number of samples that give this number of frames."""
     return (frames - 1) * features["hop"] + features["window"]

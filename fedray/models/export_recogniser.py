@@ -46,7 +46,7 @@ NORMALISE = {
     "mean": "mels = mels - mels.mean(0)\n",
     "mean_variance": "mels = mels - mels.mean(0)\nmels = mels / mels.square().mean(0).sqrt().clamp(min=1e-3)\n",
 }
-WAVEFORM = "wave = wave - wave.mean()\nwave = wave / max((wave**2).mean() ** 0.5, 1e-5)\n"  # before the mels
+WAVEFORM = "wave = wave - wave.mean()\nwave = wave / max((wave**2).mean() ** 0.5, 1e-5)\n"  # applied before the mels
 CHARACTERS = """\
 tokens = (folder / "tokens.txt").read_text(encoding="utf-8").split("\\n")
 print("".join(tokens[i] for i in best if i != 0).replace("<space>", " "))
@@ -110,7 +110,7 @@ def export(
 ) -> None:
     """Write the folder; each file is complete or missing. ValueError names missing or unknown entries of `features`.
 
-    `reads`: what the example searches, CTC's frames | the decoder's states.
+    `reads`: what the example searches, frames (of CTC) | states (of the decoder).
     """
     missing = [name for name in FeatureDescription.__annotations__ if name not in features]
     if missing:

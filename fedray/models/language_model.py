@@ -16,7 +16,7 @@ from fedray.storage.files import write_atomically
 Probabilities = npt.NDArray[np.float64]  # [V], or p and log p [2, V]
 Level = dict[str, npt.NDArray[np.integer]]
 
-# The id of the CTC blank, which is in no text. It marks the start of a sequence in contexts, and its end in
+# The id of the CTC blank, which no text contains. It marks the start of a sequence in contexts, and its end in
 # predictions.
 BOUNDARY = 0
 CACHE_BYTES = 32 << 20
@@ -24,9 +24,9 @@ FORMAT = 1
 
 
 class LanguageModel(Protocol):
-    """What a beam search needs.
+    """What a beam search needs of a language model.
 
-    The state of a neural model may be the history, by which the model looks up its tensors.
+    The state of a neural model may be the history, from which the model looks up its tensors.
     """
 
     def start(self) -> Hashable:
@@ -38,7 +38,7 @@ class LanguageModel(Protocol):
         ...
 
     def log_probs(self, state: Any) -> Probabilities:
-        """Natural log-probabilities [V] of the next token; nobody reads index 0, the blank."""
+        """Natural log-probabilities [V] of the next token; index 0, the blank, is not read."""
         ...
 
     def end(self, state: Any) -> float:
@@ -58,9 +58,9 @@ class NGram:
 
         p(w | h) = (c(h, w) + n(h) p(w | h')) / (c(h) + n(h))
 
-    c counts, n(h) is the number of different tokens after h, and h' is h without its first token. Below the empty
-    context is the uniform distribution. Witten-Bell discards no counts, and so suits characters: their n-grams are
-    frequent, and Kneser-Ney would have no rare ones to estimate its discounts from.
+    c counts, n(h) is the number of different tokens after h, and h' is h without its first token. The empty context
+    is interpolated with the uniform distribution. Witten-Bell discards no counts, and so suits characters: their
+    n-grams are frequent, and Kneser-Ney would have no rare ones to estimate its discounts from.
 
     A level holds the contexts of one length: `contexts` sorted int64 (the tokens as digits in base V), and for context
     i the followers `tokens[starts[i]:starts[i + 1]]` with their `counts`.
@@ -183,7 +183,7 @@ class NGram:
 
     @classmethod
     def load(cls, path: Path | str) -> NGram:
-        """Read the file that `save` wrote. ValueError for another version's file."""
+        """Read a file that `save` wrote. ValueError for another version's file."""
         with np.load(path, allow_pickle=False) as file:
             if "header" not in file or file["header"][0] != FORMAT:
                 raise ValueError(f"{path} is not an n-gram model of this version: train it again")

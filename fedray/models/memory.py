@@ -6,10 +6,10 @@ Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-
     p_mem(y)   <- sum_{i in R, v_i = y} exp(-d_i / T) / sum_{i in R} exp(-d_i / T)
     p(y)       <- lambda p_mem(y) + (1 - lambda) p_model(y)
 
-A small memory is searched exactly, a larger one by lists (IndexIVFFlat), the largest through FAISS' IndexIVFPQ as in
-the paper. The paper has 4096 lists and probes 64 of them. With fewer keys there are fewer lists; the same share of them
-is probed, but at least 4, or 16 where keys are frames. A memory is valid for one model, whose hidden states it holds,
-and carries that model's fingerprint. It may leave out the pairs of which the model is sure (He, Neubig,
+A small memory is searched exactly, a larger one by lists (FAISS' IndexIVFFlat), the largest by IndexIVFPQ as in the
+paper. The paper has 4096 lists and probes 64 of them. With fewer keys there are fewer lists; the same share of them
+is probed, but at least 4, or 16 if keys are frames. A memory is valid for one model, whose hidden states it holds,
+and carries that model's fingerprint. It may leave out pairs whose token the model is sure of (He, Neubig,
 Berg-Kirkpatrick, Efficient Nearest Neighbor Language Models, EMNLP 2021).
 """
 
@@ -47,14 +47,16 @@ class MemorySettings:
 
     # frames: hidden states of the encoder with the aligned CTC labels | states: of the decoder with the next token
     keys: str = "frames"
-    lists: Count = 4096  # at most
-    # Lists that a query searches where there are `lists`. Of fewer lists, the same share, but at least FEWEST_PROBES.
+    lists: Count = 4096  # most lists that the index may have
+    # Lists that a query searches if there are `lists` of them. With fewer lists, it searches the same share, but at
+    # least `fewest_probes`.
     probes: Count = 64
-    fewest_probes: Count | None = None  # lists that a query searches at least; null: 16 of frames, 4 of states
-    prune_above: Share = 1.0  # pairs whose token the model gives a higher probability are left out; 1: none are
-    exact_below: Natural = 2_000  # pairs: fewer are searched exactly
-    compressed_from: Natural = 20_000  # pairs: keys of fewer are not compressed
-    # Bytes of a compressed key. null: one for every two dimensions; of an odd number, for the fewest that divide it.
+    fewest_probes: Count | None = None  # fewest lists that a query searches; null: 16 for frames, 4 for states
+    prune_above: Share = 1.0  # pairs whose token has a higher probability under the model are left out; 1: none are
+    exact_below: Natural = 2_000  # pairs; a memory with fewer is searched exactly
+    compressed_from: Natural = 20_000  # pairs; a memory with fewer does not compress its keys
+    # Bytes of a compressed key. null: one for every two dimensions; if their number is odd, one for every n of them,
+    # where n is the smallest divisor above 1.
     code_bytes: Count | None = None
 
     def __post_init__(self) -> None:
@@ -72,12 +74,12 @@ class MemorySettings:
 
 
 class Memory:
-    """The pairs of one client and one model."""
+    """The (hidden state, token) pairs of one client and one model."""
 
     def __init__(self, keys: Keys, tokens: Tokens, model: str, settings: MemorySettings = MemorySettings()) -> None:
         """`keys`: hidden states. `model`: the fingerprint of the model that computed them.
 
-        ValueError where the numbers of keys and tokens differ, or a key is not finite.
+        ValueError: the numbers of keys and tokens differ, or a key is not finite.
         """
         keys = np.ascontiguousarray(keys, np.float32)
         if keys.ndim != 2 or tokens.shape != (len(keys),):
@@ -93,7 +95,7 @@ class Memory:
     def search(self, queries: Keys, k: int) -> tuple[npt.NDArray[np.float32], Tokens]:
         """Squared distances and tokens of the k nearest pairs, both [queries, k], the nearest first.
 
-        Where a search finds fewer pairs, the remaining distances are infinite.
+        If a search finds fewer pairs, the remaining distances are infinite.
         """
         if not len(self):
             return np.full((len(queries), k), np.inf, np.float32), np.zeros((len(queries), k), np.int64)
@@ -112,7 +114,7 @@ class Memory:
     def of(cls, state: Mapping[str, Any], model: str, settings: MemorySettings = MemorySettings()) -> Memory:
         """Restore a memory from a client's state.
 
-        ValueError for the memory of another model, whose keys do not compare.
+        ValueError: the memory is of another model, whose keys are not comparable.
         """
         if state["model"] != model:
             raise ValueError(f"this memory is of the model {state['model']}, not of {model}: build it again")
@@ -147,9 +149,10 @@ def build_index(keys: Keys, settings: MemorySettings) -> faiss.Index:
 
 
 def _faiss() -> Any:
-    """FAISS, which uses one thread, as torch does on actors: more give other bits, and OMP_NUM_THREADS may not be set.
+    """Import FAISS and set it to one thread, as for torch on actors: more give other bits.
 
-    FAISS has its own OpenMP, which keeps the number for each thread that calls it. ImportError where it is missing.
+    OMP_NUM_THREADS may be unset. FAISS has its own OpenMP, which keeps the number per calling thread. ImportError:
+    FAISS is missing.
     """
     try:
         import faiss  # here: it is large, and only memories need it
@@ -160,9 +163,9 @@ def _faiss() -> Any:
 
 
 def code_bytes(dimensions: int, wanted: int | None) -> int:
-    """Bytes of a compressed key, each for the same number of dimensions.
+    """Bytes of a compressed key, each of which encodes the same number of dimensions.
 
-    ValueError for a number that does not divide them.
+    ValueError: `wanted` does not divide `dimensions`.
     """
     if wanted is None:
         return max((number for number in range(1, dimensions // 2 + 1) if dimensions % number == 0), default=1)
@@ -189,7 +192,7 @@ def p_mem(distances: Tensor, tokens: Tensor, temperature: float, vocabulary: int
 
 
 def p_mem_of(distances: Tensor, tokens: Tensor, temperature: float, wanted: Tensor) -> Tensor:
-    """p_mem of the tokens `wanted` [...] alone, float64 [...]."""
+    """p_mem of only the tokens `wanted` [...], float64 [...]."""
     return (_weights(distances, temperature).double() * (tokens == wanted[..., None])).sum(-1)
 
 
@@ -204,8 +207,8 @@ def _weights(distances: Tensor, temperature: float) -> Tensor:
 def fused(log_probs: Tensor, memory: Tensor, share: float | Tensor) -> Tensor:
     """log(share p_mem + (1 - share) p_model), [..., vocabulary]. `share`: one number, or [..., 1].
 
-    Equals the model's log-probabilities bit for bit where the one share is 0 or a search found nothing. `log_probs` may
-    have more tokens than `memory`, such as bos and eos of an attention decoder: their p_mem is 0.
+    Equals the model's log-probabilities bit for bit if `share` is the number 0, and where a search found nothing.
+    `log_probs` may have more tokens than `memory`, such as bos and eos of an attention decoder: their p_mem is 0.
     """
     if not isinstance(share, Tensor) and share == 0:
         return log_probs

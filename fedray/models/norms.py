@@ -1,4 +1,4 @@
-"""Batch norm in federated learning, where running statistics are buffers that no gradient trains and clients differ."""
+"""Batch norm in federated learning: running statistics are buffers, without gradients, that differ by client."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SHORTEST: list[int] = []
 
 @contextmanager
 def shortest_known(length: int) -> Iterator[None]:
-    """While open, a model's lengths are those of several clients, of which `torch.func.vmap` shows no numbers."""
+    """While open, models run under `torch.func.vmap`, which hides lengths; `length` is the shortest of all clients."""
     _SHORTEST.append(length)
     try:
         yield
@@ -26,12 +26,12 @@ def shortest_known(length: int) -> Iterator[None]:
 
 
 def several_clients() -> bool:
-    """Whether a model computes the outputs of several clients."""
+    """Whether models compute the outputs of several clients at once."""
     return bool(_SHORTEST)
 
 
 def shortest_of(lengths: Tensor) -> int:
-    """The smallest of lengths [B]; among those of all clients where there are several."""
+    """The smallest of lengths [B], or of all clients' lengths if there are several clients."""
     return _SHORTEST[-1] if _SHORTEST else int(lengths.min())
 
 

@@ -17,7 +17,7 @@ SAMPLE_RATE, BINS = 16_000, 80
 def embed(waveform: npt.NDArray[np.float32], weights: str) -> npt.NDArray[np.float32]:
     """A waveform [samples] at 16 kHz -> an embedding [dimensions] of Euclidean norm 1.
 
-    `weights`: the path of the file.
+    `weights`: the path of embedding_model.ckpt.
     """
     fbank, model = _loaded(weights)
     with torch.inference_mode():
@@ -29,7 +29,7 @@ def embed(waveform: npt.NDArray[np.float32], weights: str) -> npt.NDArray[np.flo
 
 
 def check(weights: str) -> None:
-    """Raise ValueError for a file that is missing, or holds no weights of an ECAPA-TDNN."""
+    """Raise ValueError if the file is missing, or holds no weights of an ECAPA-TDNN."""
     _loaded(weights)
 
 

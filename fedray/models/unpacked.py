@@ -1,6 +1,6 @@
-"""Recurrent layers and batch norm on padded batches, in operations that `torch.func.vmap` makes for many models.
+"""Recurrent layers and batch norm on padded batches, in operations that `torch.func.vmap` runs for many models.
 
-Packed sequences are not among them: their sizes depend on the lengths.
+`vmap` cannot run packed sequences, whose sizes depend on the lengths.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def recurrent(module: nn.GRU | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tens
 
 
 def turned(frames: Tensor, lengths: Tensor) -> Tensor:
-    """Each utterance of [B, T, D] turned around within its own length; padding stays behind it."""
+    """Reverse each utterance of [B, T, D] within its own length; padding stays behind it."""
     at = torch.arange(frames.shape[1], device=frames.device)
     order = torch.where(at < lengths[:, None], lengths[:, None] - 1 - at, at)
     return frames.gather(1, order[..., None].expand(frames.shape))
@@ -62,7 +62,7 @@ def _lstm(frames: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
 
 def norm_of_speech(norm: nn.BatchNorm1d, frames: Tensor, speech: Tensor) -> Tensor:
     """Batch norm of [B, T, D] whose statistics are those of the frames where `speech` [B, T] is true."""
-    if not norm.training and norm.running_mean is not None:  # frozen or not
+    if not norm.training and norm.running_mean is not None:  # in evaluation, frozen or not
         return batch_norm(
             frames.transpose(1, 2), norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
         ).transpose(1, 2)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 
 def read_weights(path: Path | str, device: str = "cpu") -> dict[str, Tensor]:
-    """A state dict that torch.save wrote. ValueError: the file is cut, or holds something else.
+    """Read a state dict that torch.save wrote. ValueError: the file is cut short, or holds something else.
 
-    `device` "meta" reads names and shapes alone.
+    `device` "meta" reads only names and shapes.
     """
     state = read_saved(
         path,
@@ -26,12 +26,12 @@ def read_weights(path: Path | str, device: str = "cpu") -> dict[str, Tensor]:
 
 
 def read_saved(path: Path | str, device: str, broken: str) -> Any:
-    """What torch.save wrote, as plain data. ValueError: the file cannot be read; `broken` says what to do."""
+    """Read plain data that torch.save wrote. ValueError: the file cannot be read; `broken` says what to do."""
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except OSError:
         raise
-    except Exception as error:  # torch has no one error for broken files
+    except Exception as error:  # torch raises many kinds for broken files
         raise ValueError(f"{path}: {broken}") from error
 
 

@@ -22,8 +22,8 @@ from fedray.core.texts import parsed, read_text
 
 SAMPLE_RATE, FRAMES_A_SECOND = 16_000, 100
 QUIETEST = 2.0  # the lowest feature below the loudest one of an utterance: 8 in log10, divided by 4
-OVERHANG = 2  # frames after a clip that fills the window, which cover its last samples: Whisper drops them
-SILENCE = -1.5  # the feature of the power 1e-10, the lowest one
+OVERHANG = 2  # frames after a clip that fills the window, for its last samples: Whisper drops them
+SILENCE = -1.5  # the lowest feature, of the power 1e-10
 PROMPTS = ("transcribe", "translate")
 FILES = ("config.json", "tokenizer.json")
 BESIDES = (  # further files of a checkpoint that `generate` and transformers' pipelines read
@@ -37,7 +37,7 @@ BESIDES = (  # further files of a checkpoint that `generate` and transformers' p
     "vocab.json",
     "merges.txt",
 )
-EXTRACTORS = ("preprocessor_config.json", "processor_config.json")  # which hold the window's length
+EXTRACTORS = ("preprocessor_config.json", "processor_config.json")  # hold the window's length
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class WhisperSettings:
     folder: str | None = None  # folder of the checkpoint
     # language of the speech; null: for a checkpoint of one language, such as whisper-small.en
     language: str | None = "en"
-    # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English alone
+    # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English only
     prompt: str = "transcribe"
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
     seconds: float | None = None
@@ -63,7 +63,7 @@ class WhisperSettings:
 
 
 def checked_folder(settings: WhisperSettings) -> Path:
-    """The checkpoint's folder. ValueError where it is not set or files are missing."""
+    """The checkpoint's folder. ValueError: it is not set, or files are missing."""
     if settings.folder is None:
         raise ValueError(
             "model.folder is missing: set it to a checkpoint with config.json, tokenizer.json and model.safetensors"
@@ -187,7 +187,7 @@ class Whisper(nn.Module):
                 (folder / name).write_text(text + "\n", encoding="utf-8")
 
     def _extractor(self, path: Path) -> dict[str, Any]:
-        """The settings of the checkpoint's feature extractor, for this window. A processor's may be without them."""
+        """The settings of the checkpoint's feature extractor, for this window. A processor's file may lack them."""
         found = _object(path)
         section = found if path.name == EXTRACTORS[0] else found.get("feature_extractor", {})
         samples = self.window // FRAMES_A_SECOND * int(section.get("sampling_rate", SAMPLE_RATE))
@@ -196,7 +196,7 @@ class Whisper(nn.Module):
 
 
 class _Head(nn.Module):
-    """A linear layer as SpeechBrain's searchers need it: with its weights in `w`."""
+    """A wrapper that holds a linear layer in `w`, as SpeechBrain's searchers need it."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
 
 
 def _object(path: Path, *keys: str) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint. ValueError: it is none, or lacks one of the keys."""
+    """The JSON object in a file of a checkpoint. ValueError: the file holds none, or it lacks one of the keys."""
     found = parsed(read_text(path), path)
     if not isinstance(found, dict) or (missing := [key for key in keys if key not in found]):
         lacks = f"has no {missing[0]}" if isinstance(found, dict) else "is not an object"

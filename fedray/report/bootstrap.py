@@ -20,8 +20,8 @@ DRAWS = 5000
 LEVELS = (0.025, 0.975)
 BLOCK = 500  # draws whose weights are in memory as float64 at once
 
-# Unit -> (words, errors) or (items, correct answers): a rate is 100 * (sum of the second) / (sum of the first). Of
-# translations: the counts of BLEU in the order of `ngram_scores.BLEU_PARTS`, which begin with a length too.
+# Unit -> (words, errors) or (items, correct answers): a rate is 100 * (sum of the second) / (sum of the first). For
+# translations: the counts behind BLEU in the order of `ngram_scores.BLEU_PARTS`, of which the first is a length too.
 Counts = Mapping[str, tuple[float, ...]]
 
 
@@ -41,8 +41,8 @@ class Interval:
 class Change:
     """The change of a rate, mean over runs, with its 95 % interval; `runs` holds the change of each run.
 
-    `units`: how many were drawn from. With few the interval is too narrow: by simulation, a nominal 95 % hold the true
-    change in 74 % of cases with 3 units, in 84 % with 6, in 89 % with 10, in 91 % with 20.
+    `units`: how many units the bootstrap drew from. With few units the interval is too narrow: in simulations, nominal
+    95 % intervals held the true change in 74 % of cases with 3 units, 84 % with 6, 89 % with 10 and 91 % with 20.
     """
 
     mean: float
@@ -64,7 +64,7 @@ def rate(runs: Sequence[Counts], seed: int = 0) -> Interval:
 def change(before: Sequence[Counts], after: Sequence[Counts], unit: str | None = "%", seed: int = 0) -> Change:
     """The change of the score over one or more runs (seeds or splits); `before[i]` and `after[i]` are a pair.
 
-    Choose the unit "points" where a run may have almost no errors before. None chooses "points" if a draw has no errors
+    Choose the unit "points" if a run may have almost no errors before. None chooses "points" if a draw has no errors
     before, else "%". Raises ValueError if a pair scored different units, or nothing was scored.
     """
     first, second = np.moveaxis(_scores(_draw([before, after], seed)), -1, 0)
@@ -83,10 +83,10 @@ def recovered(
     reference: Sequence[Counts],
     seed: int = 0,
 ) -> Interval | None:
-    """The reached share, in percent, of the reference's gain: (seed - reached) / (seed - reference).
+    """The share of the reference's gain that was reached, in percent: (seed - reached) / (seed - reference).
 
-    Each gain counts from the run's own seed model: runs on other processors have others, of one seed too. Rates are
-    averaged over runs before the division. None if the gain of the reference is zero in a draw, or changes its sign
+    Each gain is measured from the run's own seed model: on another processor the same seed trains another model. Rates
+    are averaged over runs before the division. None if the reference's gain is zero in a draw, or changes its sign
     between draws.
     """
     rates = np.nanmean(_scores(_draw([seed_model, reached, reference_seed_model, reference], seed)), axis=1)
@@ -97,7 +97,7 @@ def recovered(
 
 
 def by_unit(counts: Counts) -> np.ndarray:
-    """The score of each unit, float64 [units]; units without a length are left out."""
+    """The score of each unit, float64 [units]; units of length 0 are left out."""
     found = _scores(np.array(list(counts.values()), dtype=np.float64))
     known: np.ndarray = found[~np.isnan(found)]
     return known
@@ -116,7 +116,7 @@ def _scores(sums: np.ndarray) -> np.ndarray:
 
 
 def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """100 * part / whole; NaN where the whole is 0, which is a draw without any unit of a run's test set."""
+    """100 * part / whole; NaN where the whole is 0: the draw has no unit of a run's test set."""
     whole = np.broadcast_to(whole, part.shape)
     found = np.full(part.shape, np.nan)
     np.divide(100 * part, whole, out=found, where=whole != 0)
@@ -126,7 +126,7 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _interval(values: np.ndarray) -> Interval:
     """The interval of values [1 + DRAWS]; the first value is that of the data without resampling.
 
-    Draws of units without a length, which have no value, do not count.
+    Draws whose value is NaN, since their units have no length, do not count.
     """
     low, high = np.nanquantile(values[1:], LEVELS)
     return Interval(float(values[0]), float(low), float(high))
@@ -135,8 +135,8 @@ def _interval(values: np.ndarray) -> Interval:
 def _draw(groups: Sequence[Sequence[Counts]], seed: int) -> np.ndarray:
     """Sums [1 + DRAWS, runs, groups, counts] over units.
 
-    The first row sums the data without resampling, the others one draw each. A unit that a run did not score counts
-    zero there. Raises ValueError if the groups scored different units, or nothing was scored.
+    The first row sums the data without resampling, each of the others one draw. A unit that a run did not score
+    counts zero for that run. Raises ValueError if the groups scored different units, or nothing was scored.
     """
     pairs = list(zip(*groups, strict=True))
     if not all(paired(one, other) for one, *others in pairs for other in others):
@@ -155,6 +155,6 @@ def _draw(groups: Sequence[Sequence[Counts]], seed: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def _weights(units: int, seed: int) -> np.ndarray:
-    """How often each draw takes each unit: uint16 [DRAWS, units], each row sums to `units`."""
+    """How often each draw takes each unit: uint16 [DRAWS, units]; each row sums to `units`."""
     generator = np.random.default_rng(seed)
     return generator.multinomial(units, np.full(units, 1 / units), size=DRAWS).astype(np.uint16)

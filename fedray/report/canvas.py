@@ -1,4 +1,4 @@
-"""The style of all figures, and their SVG and PNG."""
+"""The style of all figures, and how they become SVG and PNG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Canvas
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-INK = "#24292f"  # of text and axes; a page replaces it by the colour of its text
+INK = "#24292f"  # of text and axes; a page replaces it with the colour of its text
 GREY = "#8b949e"
 # Legible on white and on black.
 COLOURS = ("#2f7fd1", "#e0823d", "#3fa66a", "#b05cc6", "#d6536d", "#1aa3a3", "#a68a2d", "#6f74d9")
@@ -49,13 +49,13 @@ STYLE: dict[RcKeyType, object] = {
     "svg.hashsalt": "fedray",  # equal figures give equal bytes
 }
 WIDTH, HEIGHT, LEGEND_LINE = 5.6, 3.0, 0.17  # inches
-LEGEND_CHARACTERS = 76  # on a line below the axes
-ROW_CHARACTERS, ROW_LINE = 32, 0.16  # characters on a line beside the axes, and its height in inches
+LEGEND_CHARACTERS = 76  # per line, below the axes
+ROW_CHARACTERS, ROW_LINE = 32, 0.16  # characters per line left of the axes, and its height in inches
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure as files hold it; `words` is its title."""
+    """A figure rendered as SVG and PNG; `words` is its title."""
 
     words: str
     svg: str
@@ -86,7 +86,7 @@ class Drawing:
 
 
 def style() -> AbstractContextManager[None]:
-    """The context in which figures are drawn and saved."""
+    """The context manager in which figures are drawn and saved."""
     return matplotlib.rc_context(dict(STYLE))
 
 
@@ -99,7 +99,7 @@ def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
 
 
 def label_rows(canvas: Canvas, axes: Axes, labels: Sequence[str]) -> None:
-    """Label horizontal bars, the first at the top; long labels take several lines."""
+    """Label horizontal bars, the first at the top; long labels are wrapped."""
     folded = [textwrap.wrap(label, ROW_CHARACTERS) or [""] for label in labels]
     further_lines = max(0, max(map(len, folded), default=0) - 2)
     canvas.set_figheight(canvas.get_figheight() + ROW_LINE * len(labels) * further_lines)

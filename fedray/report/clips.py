@@ -18,23 +18,23 @@ from fedray.data.features import audio
 from fedray.data.manifest import Manifest
 from fedray.runs.folder import RunFolder
 
-PATIENCE = 20.0  # seconds that reading a corpus may take; synthesising one takes minutes
-LONGEST = 20.0  # seconds of a clip
+PATIENCE = 20.0  # seconds allowed for reading a corpus; synthesising one takes minutes
+LONGEST = 20.0  # seconds; longer clips are cut
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
 def embedded(folder: RunFolder, utterances: Sequence[str]) -> dict[str, str]:
-    """Utterance -> data URI of 16-bit mono FLAC at the features' sample rate, for those that the run's corpus has.
+    """Utterance -> data URI of 16-bit mono FLAC at the features' sample rate, for those in the run's corpus.
 
-    Raises ValueError or OSError if the corpus, or a file of it, is not on this machine, or would have to be synthesised
-    first. Starts no Ray.
+    Raises ValueError or OSError if the corpus or one of its files is not on this machine, or the corpus would have to
+    be synthesised first. Does not start Ray.
     """
     from fedray import experiment  # imports torch and Ray, which a report without audio does not need
 
     given = yaml.safe_load(folder.read_text("config.yaml"))
-    # The folder may come from anybody: the modules that its `imports` names are not imported.
+    # The folder may come from anybody, so the modules that its `imports` names are not imported.
     config, source = experiment.load_as(
         experiment.Audible, {name: given[name] for name in ("data", "features") if name in given}
     )
@@ -49,16 +49,16 @@ def embedded(folder: RunFolder, utterances: Sequence[str]) -> dict[str, str]:
 
 
 def as_uri(wave: np.ndarray, sample_rate: int) -> str:
-    """`wave`: float [samples] in -1..1."""
+    """The data URI of 16-bit mono FLAC; `wave`: float [samples] in -1..1."""
     file = io.BytesIO()
     soundfile.write(file, wave, sample_rate, format="FLAC", subtype="PCM_16")
     return f"data:audio/flac;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def briefly(function: Callable[[Item], Found], items: Sequence[Item], what: str = "") -> Iterator[Found]:
-    """A `Parallel` that works serially in this process.
+    """A `Parallel` that runs serially in this process.
 
-    Raises ValueError as soon as all items would take longer than `PATIENCE` seconds: the corpus is not in the cache.
+    Raises ValueError once all items seem to take longer than `PATIENCE` seconds: the corpus is not in the cache.
     """
     since = time.monotonic()
     for done, item in enumerate(items, 1):

@@ -1,4 +1,4 @@
-"""The data of a report: groups of runs, the metric that is compared, its changes and their intervals."""
+"""The data of a report: groups of runs, the compared metric, its changes and their intervals."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ FEW = 20  # speakers or clients; with fewer, percentile intervals are too narrow
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Groups compared by `metric`. A change is that of the best round against the seed model of the same run."""
+    """Groups of runs compared by `metric`. A change goes from a run's seed model to its best round."""
 
     place: str | Path  # where a report is saved by default
     sweep: SweepDescription
     groups: Sequence[Group]
     metric: str
-    figures: Sequence[Figure]  # of the sweep
+    figures: Sequence[Figure]  # those of the sweep
     baseline: Group | None = None
     reference: Group | None = None
     without_a_run: Sequence[str] = ()  # trials that ended before their run began
-    asked: float | None = None  # the dev score that runs are to reach; None: the best one that all reach
+    asked: float | None = None  # the dev score that runs should reach; None: the best one that all reach
 
     @property
     def runs(self) -> list[Run]:
@@ -78,29 +78,29 @@ class Comparison:
 
     @functools.cached_property
     def target(self) -> Target | None:
-        """The dev score up to which the runs' expenses count."""
+        """The dev score up to which the report counts what runs spend."""
         return targets.find(self.groups, self.metric, self.asked)
 
     @functools.cached_property
     def changes(self) -> dict[Group, Change | None]:
-        """Best round against the seed model."""
+        """The change of each group from the seed model to the best round."""
         return {group: group.change(self.metric) for group in self.groups}
 
     @functools.cached_property
     def against(self) -> dict[Group, Change | None]:
-        """Best round against the best round of the baseline; None for the baseline itself."""
+        """The change of each group's best round from that of the baseline; None for the baseline itself."""
         others = {group: group.against(self.baseline, self.metric) if self.baseline else None for group in self.groups}
         return others | ({self.baseline: None} if self.baseline else {})
 
     @functools.cached_property
     def recovered(self) -> dict[Group, Interval | None]:
-        """The share of the reference's gain over the seed model."""
+        """The share of the reference's gain over the seed model that each group reaches."""
         return {
             group: group.recovered(self.reference, self.metric) if self.reference else None for group in self.groups
         }
 
     def seed_score(self, metric: str) -> float | None:
-        """The seed model's score, mean over the seeds; None where the groups start from models of different scores."""
+        """The seed model's score, mean over the seeds; None if the groups start from models with different scores."""
         scores: dict[tuple[str, ...], set[float]] = {}
         for group in self.groups:
             for key, run in group.members.items():
@@ -110,7 +110,7 @@ class Comparison:
         return mean(one) if one and len(one) == len(scores) else None
 
     def ranked(self) -> list[Group]:
-        """Groups that have the metric, the best first; by the metric of the sweep, if it has one."""
+        """The groups that have the metric, best first; ranked by the metric of the sweep if it has one."""
         metric = self.sweep.metric or self.metric
         large = self.sweep.mode == "max" if self.sweep.metric else rising(metric)
         scored = [(score, group) for group in self.groups if (score := group.score(metric)) is not None]

@@ -1,4 +1,4 @@
-"""`fedray data CONFIG --study OTHER`: compares how clients differ in amount and sound in two federations."""
+"""`fedray data CONFIG --study OTHER`: compares how clients differ in amount and sound of speech in two federations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedray.storage.local import LocalStorage
 
 @dataclass(frozen=True)
 class StudySettings:
-    """How much of two federations a study compares."""
+    """How much speech of two federations a study measures, and with which embeddings."""
 
     clients: int = 100  # maximum per federation, drawn with the seed of the data
     utterances: int = 10  # maximum per client
@@ -40,7 +40,7 @@ Side = tuple[str | os.PathLike[str], Iterable[str]]  # a configuration and its o
 def study(one: Side, other: Side, out: Path, settings: StudySettings) -> Path:
     """Measure the training speech of both federations and write a report to `out`; returns the path of report.html.
 
-    Raises ValueError if a run would refuse the configuration or the data, and without the extra `study`.
+    Raises ValueError if a run would refuse the configuration or the data, or if the extra `study` is not installed.
     """
     if missing := [name for name in ("librosa", "sklearn") if find_spec(name) is None]:
         raise ValueError(f"a data study needs {' and '.join(missing)}: pip install 'fedray[study]'")

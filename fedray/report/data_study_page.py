@@ -29,16 +29,16 @@ Counts = npt.NDArray[np.int64]  # [clients]
 STATISTICS = {"mean": "mean", "between": "SD between", "within": "SD of the SDs within", "kurtosis": "excess kurtosis"}
 QUANTILES = {"fewest": 0.0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75, "most": 1.0}
 BINS = 30
-NAMED = 10  # utterances that could not be measured: listed per federation
+NAMED = 10  # utterances that could not be measured, listed per federation
 
 
 @dataclass(frozen=True)
 class Federation:
-    """One side of a study; `described` names its corpus and sample in words."""
+    """One of a study's two federations; `described` names its corpus and sample in words."""
 
     name: str
     described: str
-    utterances: Counts  # of every client
+    utterances: Counts  # of each client
     sounds: Sounds
     spreads: Mapping[str, Spread]
     purity: float
@@ -46,7 +46,7 @@ class Federation:
 
     @classmethod
     def of(cls, name: str, described: str, utterances: Counts, sounds: Sounds, seed: int) -> Federation:
-        """The measures of a federation's sounds. `seed`: of the draws, and of the chance level of purity."""
+        """Measure a federation's sounds. `seed`: for the draws and the chance level of purity."""
         shuffled = replace(sounds, clients=np.random.default_rng(seed).permutation(sounds.clients))
         found = {measure: spread(sounds, measure) for measure in MEASURES}
         return cls(name, described, utterances, sounds, found, purity(sounds, seed), purity(shuffled, seed))
@@ -70,7 +70,7 @@ class DataStudy:
         return f"{self.one.name} beside {self.other.name}"
 
     def amounts(self) -> list[dict[str, str]]:
-        """A row for each federation: its clients, and how many utterances they have."""
+        """A row per federation: the number of clients, and how many utterances they have."""
         return [
             {
                 "federation": side.name,
@@ -91,7 +91,7 @@ class DataStudy:
         ]
 
     def purities(self) -> list[dict[str, str]]:
-        """A row for each federation: how well clusters of its sounds tell clients apart, and by chance."""
+        """A row per federation: how well clusters of its sounds match its clients, and the chance level."""
         return [
             {
                 "federation": side.name,
@@ -104,7 +104,7 @@ class DataStudy:
         ]
 
     def sentences(self) -> list[str]:
-        """The tables in words."""
+        """The findings of the tables in sentences."""
         said = []
         for words, key in (("Between clients", "between"), ("Within a client", "within")):
             one, other = ({measure: getattr(side.spreads[measure], key) for measure in MEASURES} for side in self.sides)
@@ -162,7 +162,7 @@ def as_csv(study: DataStudy) -> str:
 
 
 def samples(study: DataStudy) -> Canvas:
-    """The paper's figure 2: the share of clients that have so many utterances."""
+    """The paper's figure 2: the share of clients by number of utterances."""
     drawn = Canvas(figsize=(2 * WIDTH, 3), layout="constrained")
     drawn.suptitle("Clients by their number of utterances", x=0.01, ha="left", weight="bold")
     axes = drawn.add_subplot()
@@ -199,7 +199,7 @@ def means(study: DataStudy) -> Canvas:
 
 
 def clusters(study: DataStudy) -> Canvas:
-    """The right part of the paper's figure 1: t-SNE of the embeddings of the clients with most utterances."""
+    """The right part of the paper's figure 1: t-SNE of the embeddings of the clients with the most utterances."""
     drawn = Canvas(figsize=(2 * WIDTH, 4), layout="constrained")
     drawn.suptitle(f"Utterances by t-SNE of {study.embedding}, a colour per client", x=0.01, ha="left", weight="bold")
     for place, side in enumerate(study.sides, 1):
@@ -225,7 +225,7 @@ def digits(value: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, as in "a, b and c"."""
+    """Names joined as in a sentence: "a, b and c"."""
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)
 
 

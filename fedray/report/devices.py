@@ -17,20 +17,20 @@ from fedray.core.devices.trips import ARRIVES, FATES
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
 
-USED, UNUSED = "used", "unused"  # of arrivals: the update counts, or not: its round is lost, or the client failed
+USED, UNUSED = "used", "unused"  # arrivals; unused: the round was lost, or the client failed
 ENDS = (USED, UNUSED, *(fate for fate in FATES if fate != ARRIVES))
 WORDS = {USED: "counts", UNUSED: "arrives, wasted"} | {end: end for end in ENDS[2:]}
 
 
 @dataclass
 class Ends:
-    """How the trips of a class end, and what they take."""
+    """How the trips of a class of devices end, and how long they take."""
 
-    trips: Counter[str] = field(default_factory=Counter)  # of `ENDS`
+    trips: Counter[str] = field(default_factory=Counter)  # by end, one of `ENDS`
     seconds: float = 0.0  # of all trips
 
     def share(self, end: str) -> float:
-        """The share of the trips that end so, in percent."""
+        """The share of the trips with this end, in percent."""
         return 100 * self.trips[end] / self.trips.total()
 
     @property
@@ -45,7 +45,7 @@ def trips(runs: Sequence[Run]) -> pa.Table | None:
 
 
 def ends(group: Group) -> dict[str, Ends]:
-    """Class -> how the trips of its devices end, over all runs of a group; empty without trips."""
+    """Class -> how the trips of its devices end, over all runs of a group; empty if there are no trips."""
     table, found = trips(group.runs), dict[str, Ends]()
     if table is None:
         return found
@@ -60,7 +60,7 @@ def ends(group: Group) -> dict[str, Ends]:
 
 
 def staleness(group: Group) -> np.ndarray:
-    """How many rounds the model of each arrival was behind, over all runs of a group, int64 [arrivals]."""
+    """The staleness in rounds of the model of each arrival, over all runs of a group, int64 [arrivals]."""
     table = trips(group.runs)
     if table is None:
         return np.empty(0, np.int64)
@@ -71,7 +71,7 @@ def staleness(group: Group) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fairness:
-    """Whose updates count."""
+    """Whose updates count, by class of devices and over the clients."""
 
     updates: dict[str, float]  # class -> its share of the updates that count, in percent
     devices: dict[str, float]  # class -> its share of the devices, in percent
@@ -79,7 +79,7 @@ class Fairness:
 
 
 def fairness(group: Group) -> Fairness | None:
-    """The mean over the finished runs of a group; None if none of them has devices."""
+    """The fairness of a group, mean over its finished runs; None if none of them has devices."""
     found = [one for run in group.finished if (one := _fairness(run)) is not None]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Finds run folders below a path, on a disk or on object storage; knows the folders that Ray Tune makes."""
+"""Finds run folders below a path, on disk or on object storage, including the folders that Ray Tune makes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedray.report.recorded import Run
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
 
-BESIDE = ("run.json", "metrics.jsonl")  # of which a run has one beside its config.yaml: a project has none
+BESIDE = ("run.json", "metrics.jsonl")  # a run has one of them next to its config.yaml, a project has none
 
 
 def find(paths: Sequence[str | Path]) -> list[Run]:
-    """The runs at or below the paths, sorted by name, unfinished runs included.
+    """The runs at or below the paths, sorted by name, including unfinished runs.
 
     Raises ValueError if a path holds no run, or a file is damaged.
     """
@@ -33,15 +33,15 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
-    """The names of Tune's trials that failed, or were stopped, before their run began."""
+    """The names of Tune's trials that failed or were stopped before their run began."""
     trials = [params.parent for path in paths if "://" not in str(path) for params in Path(path).glob("*/params.json")]
     return sorted(trial.name for trial in trials if not any(trial.glob("run*/config.yaml")))
 
 
 def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
-    """The run folder at the path, or all below it, each with the folder of its trial, if Tune made one.
+    """The run folder at the path, or all run folders below it, each with the folder of its Tune trial, if any.
 
-    A trial may hold several attempts: run, run-01, run-02, ... Only the last counts: it continues another's checkpoint.
+    A trial may hold several attempts: run, run-01, run-02, ... Only the last counts: it continues an earlier one.
     """
     folder, place = RunFolder(path), os.fspath(path)
     if folder.exists("config.yaml") and any(map(folder.exists, BESIDE)):
@@ -62,12 +62,12 @@ def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
 
 
 def _trial(folder: RunFolder) -> RunFolder | None:
-    """The folder, if Tune made it for a trial."""
+    """The folder if it is that of a Tune trial, else None."""
     return folder if folder.exists("params.json") else None
 
 
 def _walk(root: Path, name: str) -> Iterator[str]:
-    """Relative names of run folders; skips folders inside of them, and copies in Tune's checkpoints."""
+    """Relative names of run folders; skips folders inside run folders and copies in Tune's checkpoints."""
     for entry in sorted(root.iterdir()):
         if entry.is_dir() and not entry.name.startswith((".", "checkpoint")):
             if (entry / "config.yaml").is_file() and any((entry / name).is_file() for name in BESIDE):
@@ -77,7 +77,7 @@ def _walk(root: Path, name: str) -> Iterator[str]:
 
 
 def _listed(folder: RunFolder) -> list[str]:
-    """The names that `_walk` gives, on object storage."""
+    """The names that `_walk` yields, for object storage."""
     files = set(folder.storage.files())
     names = sorted(name.removesuffix("/config.yaml") for name in files if name.endswith("/config.yaml"))
     names = [name for name in names if any(f"{name}/{other}" in files for other in BESIDE)]
@@ -86,7 +86,7 @@ def _listed(folder: RunFolder) -> list[str]:
 
 
 def _short(places: Sequence[str]) -> list[str]:
-    """The places without the folders that all of them begin with."""
+    """The places without the leading folders that all of them share."""
     parts = [re.split(r"[/\\]", place.partition("?")[0].rstrip("/")) for place in places]
     common = 0
     while all(len(part) > common + 1 and part[common] == parts[0][common] for part in parts):

@@ -1,4 +1,4 @@
-"""What runs have spent on their scores, and whether groups that are compared have spent the same.
+"""What runs spend on their scores, and whether the compared groups spend the same.
 
 An axis (`fedray.report.figures.AXES`) counts rounds, virtual hours, hours and energy of devices, visits of clients,
 gradient steps or bytes, each from the start of the run.
@@ -22,13 +22,13 @@ TOTALS = {  # axis -> the column of metrics.jsonl that holds its total after eac
     "energy": "virtual/energy_wh",
     "bytes": "traffic/total_bytes",
 }
-SAME = 1.05  # groups whose largest value is at most this many times the smallest have spent the same
+SAME = 1.05  # groups spend the same if the largest value is at most this many times the smallest
 
 
 def spent(run: Run, axis: str) -> np.ndarray:
-    """What a run has spent after each of its rows, float64 [rows]; NaN where the rows do not say.
+    """What a run has spent after each of its rows, float64 [rows]; NaN where the rows do not record it.
 
-    Steps are those behind the updates: the sum over the clients, and the server's. Bytes are counted in GB.
+    Steps are the gradient steps behind the updates, those of the clients and of the server. Bytes are in GB.
     """
     if axis in TOTALS:
         return run.column(TOTALS[axis]) / (1e9 if axis == "bytes" else 1)
@@ -42,7 +42,7 @@ def spent(run: Run, axis: str) -> np.ndarray:
 
 
 def unequal(groups: Sequence[Group]) -> list[str]:
-    """A sentence for each amount that the groups do not share, with the least and the most."""
+    """A sentence for each amount in which the groups differ, with the least and the most."""
     amounts = {
         "gradient steps": ({group: _last(group, "steps") for group in groups}, ""),
         "client learning rates": ({group: _rate(group) for group in groups}, "lr/client"),
@@ -61,13 +61,13 @@ def unequal(groups: Sequence[Group]) -> list[str]:
 
 
 def _last(group: Group, axis: str) -> float | None:
-    """What a run of the group has spent in the end, the mean over its runs; None where a run does not say."""
+    """What a run of the group spent in total, mean over its runs; None if a run does not record it."""
     ends = [spent(run, axis)[-1:] for run in group.finished or group.runs]
     values = np.concatenate(ends) if ends else np.empty(0)
     return float(values.mean()) if len(values) and not np.isnan(values).any() else None
 
 
 def _rate(group: Group) -> float | None:
-    """The clients' learning rate in the first round, the mean over the group's runs."""
+    """The clients' learning rate in the first round, mean over the group's runs."""
     rates = [run.rows[0]["lr/client"] for run in group.runs if run.rows and run.rows[0].get("lr/client") is not None]
     return mean(rates) if rates else None

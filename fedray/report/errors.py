@@ -15,8 +15,8 @@ from fedray.report.bootstrap import by_unit
 from fedray.report.predictions import Predictions
 from fedray.report.recorded import Run
 
-LABELS = 12  # a label with more values is no category
-# Words of a reference: at least, at most.
+LABELS = 12  # a label with more values is not a category
+# Bins of references by number of words: (at least, at most).
 LENGTHS = ((1, 1), (2, 3), (4, 5), (6, 8), (9, 12), (13, 20), (21, None))
 EDITS = {"equal": "same", "substitute": "substituted", "delete": "deleted", "insert": "inserted"}
 
@@ -34,7 +34,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Edit:
-    """A word of the reference beside its word of the hypothesis; `kind`: same | substituted | deleted | inserted."""
+    """A word of the reference aligned with one of the hypothesis; `kind`: same | substituted | deleted | inserted."""
 
     kind: str
     reference: str
@@ -53,8 +53,8 @@ class Utterance:
     reference: str
     edits: Sequence[Edit]
     before: Sequence[Edit]
-    source: str = ""  # of a translation: the transcript
-    bleu: float | None = None  # of a translation
+    source: str = ""  # for translation: the transcript
+    bleu: float | None = None  # for translation
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Errors:
 
     split: str
     kind: str  # recognition | translation | classification
-    speakers: Sequence[Rates] = ()  # the worst first
+    speakers: Sequence[Rates] = ()  # worst first
     lengths: Sequence[Rates] = ()
     labels: Sequence[Rates] = ()  # for classification: the classes
     substituted: Sequence[tuple[str, str, int]] = ()
@@ -140,7 +140,7 @@ def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Seque
 
 
 def of_labels(runs: Iterable[Run], metric: str, model: str) -> dict[str, float]:
-    """Label -> its score, the mean over runs; empty if no run has labels, or they are no categories."""
+    """Label -> its score, the mean over runs; empty if no run has labels, or they are not categories."""
     found: dict[str, list[float]] = {}
     for run in runs:
         if run.predictions is not None and "label" in run.predictions.table.column_names:
@@ -174,7 +174,7 @@ def _edits(said: Sequence[str], heard: Sequence[str], chunks: Iterable[jiwer.Ali
 
 
 def _worst(predictions: Predictions, seed: pa.Table, best: pa.Table, most: int) -> list[Utterance]:
-    """The utterances with most errors; of equal ones the shorter first, then by name."""
+    """The utterances with the most errors; ties: the shorter first, then by name."""
     lengths, errors = predictions.lengths(best), best["errors"].to_numpy()
     ids = best["utterance"].to_pylist()
     order = sorted(np.flatnonzero(errors).tolist(), key=lambda row: (-errors[row], lengths[row], ids[row]))[:most]

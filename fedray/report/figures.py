@@ -1,4 +1,4 @@
-"""Descriptions of figures: plain data, which sweep.json holds as {"kind": "curves", ...}; `drawing` draws them."""
+"""Descriptions of figures: plain data, stored in sweep.json as {"kind": "curves", ...}; `drawing` draws them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedray.config.source import Source
 from fedray.core.settings import kind_of, kinds
 from fedray.report.words import unit
 
-# What curves are drawn over -> the axis' label.
+# What curves are drawn over -> the label of the axis.
 AXES = {
     "round": "round",
     "hours": "virtual hours",
@@ -33,7 +33,7 @@ class Figure:
         return {"kind": kind_of(self, KINDS), **plain(self)}
 
     def parts(self) -> list[Figure]:
-        """The pictures that it takes."""
+        """The figures to draw for it, one per picture."""
         return [self]
 
 
@@ -41,7 +41,7 @@ class Figure:
 class Curves(Figure):
     """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
-    Metrics of several units take a picture each. Round 0 is the seed model, if it was scored. `over` puts the rounds at
+    Metrics of several units get a picture each. Round 0 is the seed model, if it was scored. `over` puts each round at
     what the runs had spent by then: "visits" of clients, gradient "steps", "bytes"; with devices also virtual "hours",
     "device_hours" and "energy".
     """
@@ -163,14 +163,14 @@ class Trips(Figure):
 
 @dataclass(frozen=True)
 class Staleness(Figure):
-    """A histogram of how many rounds behind the models are from which updates come."""
+    """A histogram of staleness: how many rounds behind the model was that an update started from."""
 
     title: str = ""
 
 
 @dataclass(frozen=True)
 class Fairness(Figure):
-    """The share of the updates that count beside the share of the devices, by class of devices; Jain's index."""
+    """The shares of updates that count and of devices, by class of devices, with Jain's index."""
 
     title: str = ""
 
@@ -184,7 +184,7 @@ class Retrievals(Figure):
 
 @dataclass(frozen=True)
 class Audits(Figure):
-    """What an attacker guesses: the rate of true positives over that of false ones, by `audit`."""
+    """How well an attacker guesses: the true-positive rate against the false-positive rate, from `audit`."""
 
     title: str = ""
 
@@ -213,6 +213,6 @@ class _Section:
 
 
 def from_description(description: Mapping[str, Any], where: str) -> Figure:
-    """The figure that `described` gave. Raises ValueError, which begins with `where`, for an unknown kind or field."""
+    """The figure of a description by `described`. ValueError, beginning with `where`: an unknown kind or field."""
     section = build(_Section, Source({"figure": dict(description)}, {"": where}))
     return section.figure

@@ -14,7 +14,7 @@ from fedray.report.groups import Group
 from fedray.report.tables import fitted
 from fedray.report.words import number
 
-SPENT = {  # column title -> metric, whose value is multiplied
+SPENT = {  # column title -> metric and the factor on its value
     "virtual hours": ("virtual/hours", 1),
     "device hours": ("virtual/device_hours", 1),
     "energy (Wh)": ("virtual/energy_wh", 1),
@@ -30,17 +30,17 @@ class Further:
     title: str
     rows: Sequence[dict[str, str]]
     caption: str
-    most: Collection[str]  # columns that a narrow terminal shows
+    most: Collection[str]  # columns that even a narrow terminal shows
 
     def on(self, console: Console) -> Table:
-        """The table to print with rich, no wider than the console, if it can be."""
+        """The table to print with rich, no wider than the console if possible."""
         names = [name for name in self.rows[0] if name]
         spare = [name for name in names if name not in self.most]
         return fitted(self.title, self.caption, self.rows, names, spare, console)
 
 
 def tables(comparison: Comparison) -> list[Further]:
-    """The tables that a report has beside that of scores, of what the runs have numbers for."""
+    """The tables of a report besides that of scores, as far as the runs have numbers for them."""
     found, target = [], comparison.target
     if target is not None:
         rows = targets.rows(comparison.groups, target, comparison.baseline)

@@ -15,16 +15,16 @@ from fedray.report.recorded import Run
 from fedray.report.words import rising
 
 SEEDS = ("seed", "data.seed")
-BARE = ("name", "method")  # keys that a label shows by their value only, as it shows kinds
+BARE = ("name", "method")  # keys of which a label shows only the value, as of kinds
 ABSENT = "absent"  # the value of a key that a run's configuration lacks
 LIST_SHOWN = 3  # entries of a list that a label shows
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs with the same settings. The key of a member pairs it with the same member of another group.
+    """Runs with the same settings. The key of a member pairs it with the matching member of another group.
 
-    The key holds the seeds, and what else tells runs of one group and one seed apart.
+    The key holds the seeds, and whatever else distinguishes runs of one group and one seed.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Group:
 
     @property
     def repeated(self) -> list[Run]:
-        """Finished runs with the settings and seeds of another one."""
+        """Finished runs with the same settings and seeds as another run."""
         usual = min(map(len, self.members))
         return [run for key, run in self.members.items() if len(key) > usual and run.finished]
 
@@ -50,7 +50,7 @@ class Group:
         return [value for run in self.finished or self.runs if (value := run.value(metric)) is not None]
 
     def score(self, metric: str, model: str = "best") -> float | None:
-        """Mean over runs; `model` is "best" (the best round) or "seed" (the seed model)."""
+        """The mean score over runs; `model` is "best" (the best round) or "seed" (the seed model)."""
         if model == "best":
             values = self.values(metric)
         else:
@@ -58,15 +58,15 @@ class Group:
         return mean(values) if values else None
 
     def change(self, metric: str) -> Change | None:
-        """Best round against the run's seed model, by paired bootstrap over speakers; None without predictions.
+        """The change from seed model to best round, by paired bootstrap over speakers; None without predictions.
 
-        Speakers of the same name in several runs are drawn together. A personal score is drawn over clients, and
-        changes from that of the shared model alone.
+        Speakers of the same name in several runs are drawn together. For a personal score clients are drawn,
+        and the change starts from the score of the shared model alone.
         """
         return _change([(run, "seed", run, "best") for run in self.finished], metric)
 
     def against(self, baseline: Group, metric: str) -> Change | None:
-        """Best round against that of another group, over the runs whose seeds both groups have."""
+        """The change of the best round from that of another group, over the runs whose seeds both groups have."""
         pairs = [(baseline.members[key], run) for key, run in self.members.items() if key in baseline.members]
         finished = [(other, run) for other, run in pairs if other.finished and run.finished]
         return _change([(other, "best", run, "best") for other, run in finished], metric)
@@ -77,7 +77,7 @@ class Group:
         return bootstrap.rate(known) if known and len(known) == len(self.finished) else None
 
     def recovered(self, reference: Group, metric: str) -> Interval | None:
-        """The share of the reference's gain over the seed model.
+        """The share of the reference's gain over the seed model that this group reaches.
 
         None if there is no gain, nothing was scored, or a pair of runs did not score the same units.
         """
@@ -101,7 +101,7 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
     """The groups, sorted by the values of their settings.
 
     `first`: keys that labels name first (those of a sweep); with `only`, no other keys distinguish groups. Keys of
-    `engine` and `tracker` distinguish groups only if `first` has them: they do not change the result of a run.
+    `engine` and `tracker` distinguish groups only if they are in `first`: they do not change the result of a run.
     Raises ValueError if no run has a key of `first`.
     """
     for key in first:
@@ -134,7 +134,7 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
 def named_group(name: str, groups: Sequence[Group]) -> Group:
     """The group with this label, or the only one whose label contains it; "first" is the first group.
 
-    Raises ValueError with all labels if no group, or several, match.
+    Raises ValueError with all labels if no group or several groups match.
     """
     close = matching(name, groups)
     if len(close) != 1:
@@ -189,9 +189,9 @@ def _text(run: Run, key: str) -> str:
 
 
 def _pairing(groups: Collection[Sequence[Run]], pooled: Sequence[str]) -> list[str]:
-    """The keys that pair a run with one of another group: seeds, and what runs of one group and one seed differ in.
+    """The keys that pair a run with one of another group: seeds, and keys in which runs of one group and seed differ.
 
-    What differs between groups alone is none of them: with it no run would have a pair.
+    Keys that differ only between groups are left out: with them no run would have a pair.
     """
     seeds = [key for key in pooled if key in SEEDS]
     alike: dict[tuple[int, *tuple[str, ...]], list[Run]] = {}
@@ -206,7 +206,7 @@ def _pairing(groups: Collection[Sequence[Run]], pooled: Sequence[str]) -> list[s
 
 
 def _needed(runs: Sequence[Run], apart: Sequence[str], always: Collection[str]) -> list[str]:
-    """The keys that a label needs: those in `always`, and those that distinguish runs which earlier keys do not."""
+    """The keys that a label needs: those in `always`, and those that distinguish runs that earlier keys do not."""
     kept: list[str] = []
     parts = 1
     for key in apart:
@@ -244,7 +244,7 @@ def _order(value: object, words: Sequence[str]) -> tuple[int, float]:
 
 
 def _counts(run: Run, model: str, metric: str) -> Counts | None:
-    """The counts of each speaker; of a personal score, whose clients all count the same, those of each client."""
+    """The counts of each speaker; for a personal score those of each client, with equal weight for all clients."""
     if metric.startswith("personal/"):
         scores = run.of_clients(metric if model == "best" else metric + ALONE) if metric.count("/") == 2 else {}
         return {client: (100, score) for client, score in scores.items()} or None

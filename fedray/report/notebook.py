@@ -1,4 +1,4 @@
-"""What a notebook shows of a report."""
+"""How a notebook shows a report: the page, and the worst utterances."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STYLE = (
 
 
 def frame(html: str) -> str:
-    """A whole page as an element of a notebook, which keeps its style to itself."""
+    """A whole page as a notebook element, in an iframe that keeps its style apart."""
     return FRAME.format(escape(html))
 
 
@@ -37,7 +37,7 @@ class Worst:
 
     @classmethod
     def of(cls, comparison: Comparison, count: int) -> Worst:
-        """Those of the best group's first run. ValueError: no run of the report was scored."""
+        """The worst utterances of the best group's first run. ValueError: no run of the report was scored."""
         run, split = page.focus(comparison)
         found = page.errors_of(run, split, count)
         if run is None or found is None:

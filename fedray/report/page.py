@@ -39,9 +39,9 @@ from fedray.report.recorded import Run
 from fedray.report.words import minus, number, title
 from fedray.runs.folder import RunFolder
 
-SPEAKERS = 8  # listed, of the worst and of the best each
+SPEAKERS = 8  # listed among the worst, and as many among the best
 FAILURES = 20  # shown per run
-# drawn over the rounds; personal scores are those of a round's cohort, on dev and on what clients hold out
+# Drawn over the rounds; personal scores are those of a round's cohort, on dev and on what clients hold out.
 SCORED = ("dev/wer", "dev/accuracy", "dev/bleu", "personal/accuracy", "personal/own_accuracy")
 ENVIRONMENT = Environment(
     autoescape=True,
@@ -63,7 +63,7 @@ class Audio:
 
 
 def save(comparison: Comparison, out: RunFolder) -> str:
-    """Write all files, each atomically; returns where report.html is."""
+    """Write all files, each atomically; returns the path or URI of report.html."""
     drawn, missing = draw(comparison)
     for name, found in drawn.items():
         _write(out, f"figures/{name}.svg", found.svg.encode())
@@ -79,7 +79,7 @@ def save(comparison: Comparison, out: RunFolder) -> str:
 
 
 def draw(comparison: Comparison) -> tuple[dict[str, Drawing], dict[str, str]]:
-    """Figures by file name, and by file name the reasons why figures cannot be drawn yet.
+    """Figures by file name, and the reasons why others cannot be drawn yet, also by file name.
 
     Raises ValueError for such a figure if all runs are finished.
     """
@@ -95,7 +95,7 @@ def draw(comparison: Comparison) -> tuple[dict[str, Drawing], dict[str, str]]:
 
 
 def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[str, str]) -> str:
-    """The page; the template escapes every text."""
+    """The HTML page; the template escapes all text."""
     run, split = focus(comparison)
     found = errors_of(run, split)
     first = run or comparison.runs[0]
@@ -163,7 +163,7 @@ def audio(run: Run, found: Errors) -> Audio:
 
 
 def figures(comparison: Comparison) -> list[Figure]:
-    """The figures of the sweep, then standard figures of other metrics that the runs have."""
+    """The figures of the sweep, then standard figures of the runs' other metrics."""
     curves = [figure for figure in comparison.figures if isinstance(figure, Curves)]
     drawn = {(name, figure.over) for figure in curves for name in figure.metrics}
     standard = [
@@ -241,7 +241,7 @@ def _of_devices(comparison: Comparison) -> list[Figure]:
 
 
 def named(figures: Sequence[Figure]) -> dict[str, Figure]:
-    """Figures by file name: the kind and the metric; a further figure of that name gets a number."""
+    """Figures by file name: the kind and the metric; another figure of the same name gets a number."""
     found: dict[str, Figure] = {}
     times: Counter[str] = Counter()
     for figure in figures:

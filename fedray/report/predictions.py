@@ -1,4 +1,4 @@
-"""predictions.tsv: reference, hypothesis and errors of every utterance, by the seed model and by the best model."""
+"""predictions.tsv: reference, hypothesis and errors of every utterance, for the seed model and for the best model."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Predictions:
     """
 
     table: pa.Table
-    tokens: str = ""  # sacreBLEU's tokenisation of translations; "": unknown, so that BLEU has no counts
+    tokens: str = ""  # sacreBLEU's tokenisation of translations; "": unknown, so BLEU has no counts
 
     @classmethod
     def read(cls, folder: RunFolder, signature: str = "") -> Predictions:
-        """`signature`: sacreBLEU's of BLEU, in results.json.
+        """Read predictions.tsv; `signature`: that of sacreBLEU's BLEU, from results.json.
 
         Raises ValueError if the file is damaged, FileNotFoundError if the run is not finished.
         """
@@ -76,7 +76,7 @@ class Predictions:
 
     @property
     def recognition(self) -> bool:
-        """Whether errors count words; of classification, each utterance has one class, and an error is 0 or 1."""
+        """Whether errors count words; in classification each utterance has one class, and its error is 0 or 1."""
         return "words" in self.table.column_names
 
     @property
@@ -143,7 +143,7 @@ class Predictions:
 
 
 def tokenisation(signature: str) -> str:
-    """The tokenisation in a signature of sacreBLEU; "" where there is none that needs no further packages."""
+    """The tokenisation in a signature of sacreBLEU; "" if there is none, or it needs further packages."""
     found = re.search(r"\btok:([\w-]+)", signature)
     return found[1] if found and found[1] in TOKENISATIONS else ""
 

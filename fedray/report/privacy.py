@@ -1,4 +1,4 @@
-"""The tables of private and of audited runs: what was spent, what an attacker finds, and the bounds of layers."""
+"""The tables of private and audited runs: what was spent, what an attacker finds, and the bounds of layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUDIT = (
     "bound above the claimed epsilon refutes it; one below proves nothing."
 )
 SPENT = (
-    "Epsilon is the guarantee of each client at the delta beside it: that of the larger federation where `as_if` "
+    "Epsilon is the guarantee of each client at the delta next to it: that of the larger federation where `as_if` "
     "claims one, and that of the simulated clients. Signal to noise and the share of clients whose update was "
     "longer than its bound are means over the rounds. Choosing among several private runs spends more than one run."
 )
@@ -35,7 +35,7 @@ def audits(groups: Sequence[Group]) -> list[Row]:
 
 
 def layers(groups: Sequence[Group]) -> list[Row]:
-    """A row for each layer with a bound of its own, in each group of private runs."""
+    """A row for each layer with its own bound, in each group of private runs."""
     return [row for group in groups for row in _layers(group)]
 
 
@@ -85,7 +85,7 @@ def part(run: Run, name: str) -> dict[str, Any]:
 
 
 def _columns(runs: Sequence[Run], metric: str) -> list[str]:
-    """The columns of a metric: its own, or METRIC|LAYER of each layer."""
+    """The columns of a metric: its own, or METRIC|LAYER for each layer."""
     names = (name for run in runs for row in run.rows for name in row if name.partition("|")[0] == metric)
     return list(dict.fromkeys(names))
 

@@ -25,13 +25,13 @@ from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
 
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
-# personal.tsv and audit.tsv: quotation marks are characters like others.
+# In personal.tsv and audit.tsv quotation marks are ordinary characters.
 TSV = ParseOptions(delimiter="\t", quote_char=False), ConvertOptions(column_types=TEXTS)
-# Metrics of a row that are of its round, and in results.json of all rounds.
+# Metrics that count one round in a row, and all rounds in results.json.
 SUMS = ("clients/failed", "engine/killed", "traffic/up_bytes", "traffic/down_bytes")
-# Beginnings of metrics whose last row is the total of all rounds.
+# Prefixes of metrics whose value in the last row is the total of all rounds.
 TOTALS = ("traffic/total", "virtual/hours", "virtual/device_hours", "virtual/energy_wh", "virtual/wasted_share")
-Json = dict[str, Any]  # an object as a JSON file holds it
+Json = dict[str, Any]  # an object from a JSON file
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Run:
     """A run folder's contents. `results` is None while the run is not finished; `rows` has a row per finished round."""
 
     folder: RunFolder
-    name: str  # of the folder, without what the names of all runs begin with
+    name: str  # of the folder, without the beginning that the names of all runs share
     config: Mapping[str, Any]
     rows: Sequence[Json]
     results: Json | None
@@ -84,10 +84,10 @@ class Run:
         return self.results is not None
 
     def still_improving(self, metric: str) -> bool:
-        """Whether the run ended although dev was best in one of the last tenth of its rounds: more might be better.
+        """Whether dev was best in the last tenth of a finished run's rounds, so that more rounds might be better.
 
-        Where `metric` is a score of personal models, that of the rounds' cohorts counts instead of dev. False where
-        there is one such score alone.
+        If `metric` is a personal score, the scores of the rounds' cohorts count instead of dev. False if there is only
+        one score.
         """
         if not self.finished:
             return False
@@ -100,9 +100,9 @@ class Run:
         return len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
 
     def of_cohorts(self, metric: str) -> str:
-        """The column with a personal score of the rounds' cohorts, "" without one.
+        """The column with the personal scores of the rounds' cohorts, "" without one.
 
-        personal/own/<score> is there personal/own_<score>, and that of another split, as dev, personal/<score>.
+        Its name is personal/own_<score> for personal/own/<score>, and personal/<score> for another split, such as dev.
         """
         parts = metric.split("/")
         name = f"personal/{'own_' * (parts[1:-1] == ['own'])}{parts[-1]}"
@@ -122,7 +122,7 @@ class Run:
 
     @functools.cached_property
     def predictions(self) -> Predictions | None:
-        """None if the run is not finished, or nothing was scored."""
+        """The table of predictions.tsv; None if the run is not finished, or nothing was scored."""
         if not self.finished or not self.folder.exists(NAME):
             return None
         return Predictions.read(self.folder, self.signatures.get("bleu", ""))
@@ -177,7 +177,7 @@ class Run:
         shown = self.folder.storage.shown(name)
         try:
             found = read(content)
-        except (pa.ArrowException, OSError) as error:  # OSError is what pyarrow says of a Parquet file's header
+        except (pa.ArrowException, OSError) as error:  # pyarrow raises OSError for the header of a Parquet file
             raise ValueError(f"{shown}: is damaged ({error}): remove it to go on without it") from error
         if missing := [column for column in columns if column not in found.column_names]:
             raise ValueError(f"{shown}: has no column {missing[0]}: remove it to go on without it")
@@ -190,7 +190,7 @@ class Run:
 
     @functools.cached_property
     def best(self) -> Mapping[str, float]:
-        """Scores of the best round, "round", and under personal/ the means of the clients' scores after the last round.
+        """Scores of the best round, its "round", and under personal/ the clients' mean scores after the last round.
 
         An unfinished run has dev scores only: those of its best round so far.
         """
@@ -209,9 +209,9 @@ class Run:
 
     @property
     def seed_model(self) -> Mapping[str, float]:
-        """Scores of the seed model that are numbers, and "round", which is 0; empty while the run is not finished.
+        """The seed model's scores that are numbers, and "round", which is 0; empty while the run is not finished.
 
-        A personal score starts from the score of the shared model alone (`ALONE`), where the client has both.
+        A personal score starts from that of the shared model alone (`ALONE`) if the run has both.
         """
         scores: dict[str, float | None] = dict(self.results["seed"]) if self.results is not None else {}
         scores |= {name.removesuffix(ALONE): value for name, value in self.best.items() if name.endswith(ALONE)}
@@ -261,7 +261,7 @@ def _rows(folder: RunFolder, name: str) -> list[Json]:
 
 
 def _check_changes(versions: Json, shown: str) -> None:
-    """ValueError names run.json where what changed at a resume is not as fedray writes it."""
+    """Raise ValueError, naming run.json, if its changes at a resume are not in the form that fedray writes."""
     changes = versions.get("changes", [])
     for change in changes if isinstance(changes, list) else [None]:
         texts = change.get("differences") if isinstance(change, dict) else None

@@ -1,4 +1,4 @@
-"""Former names in run folders. Before personal scores had that name, files, metrics and figures called them "own"."""
+"""Former names in run folders: files, metrics and figures used to call personal scores "own"."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def metric(name: str) -> str:
 
 
 def metrics(row: Mapping[str, object]) -> dict[str, object]:
-    """A row of metrics.jsonl or the object of results.json, with the present names of its metrics."""
+    """A row of metrics.jsonl, or the object of results.json, with the present names of its metrics."""
     return {metric(name): value for name, value in row.items()}
 
 

@@ -18,7 +18,7 @@ from fedray.report.sweep_description import SweepDescription
 from fedray.runs.folder import RunFolder
 from fedray.storage.claims import claim
 
-LABELLED = ("fednst", "nst")  # algorithms whose labels a search makes
+LABELLED = ("fednst", "nst")  # algorithms whose labels come from a search
 FIRST_CHOICES = (
     "personal/test/accuracy",
     "personal/test/wer",
@@ -41,13 +41,13 @@ class Report(Comparison):
         return tables.rich_table(self, console or Console())
 
     def further_tables(self, console: Console | None = None) -> list[Table]:
-        """Tables of devices, and of what runs spend until they reach a target, where there are some."""
+        """Tables of devices, and of what runs spend until they reach a target, if there are any."""
         return [found.on(console or Console()) for found in further.tables(self)]
 
     def save(self, out: str | Path | None = None) -> str:
         """Write report.html, report.md, report.csv and figures/ to `out`, a path or URI (default: `place`).
 
-        Returns where report.html is. ValueError: `out` holds other files than a report's, or than these runs.
+        Returns the path or URI of report.html. ValueError: `out` holds other files than a report's, or than these runs.
         """
         folder = RunFolder(out if out is not None else self.place)
         if not any(_is_below(run.folder, folder) for run in self.runs):
@@ -81,7 +81,7 @@ def read(
     group_by: Sequence[str] = (),
     target: float | None = None,
 ) -> Report:
-    """The report of run folders, or of folders that hold some (studies, Tune's experiments, sweeps with a sweep.json).
+    """The report of run folders, or of folders that hold them (studies, Tune's experiments, sweeps with a sweep.json).
 
     baseline  the label of a group, or "first": the other groups are compared with it
     metric    a key of results.json or metrics.jsonl (default: the test set's WER, accuracy or BLEU)
@@ -124,7 +124,7 @@ def write(
     group_by: Sequence[str] = (),
     target: float | None = None,
 ) -> str:
-    """`read` and `save` in one call; returns where report.html is."""
+    """`read` and `save` in one call; returns the path or URI of report.html."""
     return read(paths, baseline=baseline, metric=metric, group_by=group_by, target=target).save(out)
 
 
@@ -139,8 +139,8 @@ def _is_below(one: RunFolder, other: RunFolder) -> bool:
 def _metric(runs: Sequence[Run]) -> str:
     """The default metric: the test set's WER, accuracy or BLEU, else any score of the best round, else the loss.
 
-    Where a run's labels come from a search with a language model, which so is a part of the method, the WER of this
-    search: that is what the papers of these methods compare.
+    If a run's labels come from a search with a language model, the language model is part of the method. The default is
+    then the WER of this search, which the papers of these methods compare.
     """
     scored = list(dict.fromkeys(name for run in runs for name in run.best if name != "round"))
     labelled = any(

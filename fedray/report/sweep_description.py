@@ -18,11 +18,11 @@ MODES = ("min", "max")
 
 @dataclass(frozen=True)
 class SweepDescription:
-    """The part of sweep.json that a report needs. `metric` and `mode` are those by which Tune ranks trials."""
+    """The part of sweep.json that a report needs. Tune ranks trials by `metric` and `mode`."""
 
     name: str = ""
     question: str = ""
-    keys: tuple[str, ...] = ()  # that are swept
+    keys: tuple[str, ...] = ()  # the swept ones
     metric: str | None = None
     mode: str = "min"
     reference: str | None = None  # the label of a group: the table shows the share of its gain that the others reach

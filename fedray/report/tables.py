@@ -20,12 +20,12 @@ from fedray.report.groups import SEEDS, Group
 from fedray.report.recorded import Run
 from fedray.report.words import duration, in_percent, in_points, minus, number, span, title, with_unit
 
-HEADER = 12  # characters on a line
+HEADER = 12  # characters per line
 SHOWN = ("wer", "accuracy", "bleu", "chrf", "macro_f1")
 
 
 def scores(runs: Sequence[Run], metric: str) -> list[str]:
-    """The metrics that a table shows beside the compared one: error rates, accuracies and the like."""
+    """The metrics that a table shows besides the compared one: error rates, accuracies and the like."""
     best = {
         name: name.rpartition("/")[2].removeprefix("plugin_").removeprefix("both_") for run in runs for name in run.best
     }
@@ -70,7 +70,7 @@ def _both(before: float | None, after: float | None, metric: str) -> str:
 
 
 def _plain_change(before: float | None, after: float | None, metric: str) -> str:
-    """The change without an interval, for a metric that predictions.tsv does not have."""
+    """The change without an interval, for a metric that predictions.tsv lacks."""
     if before is None or after is None:
         return ""
     if in_points(metric):
@@ -79,7 +79,7 @@ def _plain_change(before: float | None, after: float | None, metric: str) -> str
 
 
 def rich_table(comparison: Comparison, console: Console) -> Table:
-    """A table no wider than the console. The caption names the columns without room; further scores go first."""
+    """A table no wider than the console. It leaves out further scores first; its caption names what is left out."""
     cells = rows(comparison)
     spare = ["best round", "rounds", "time", "traffic (GB)"]
     spare += ["failed clients"] if all(row["failed clients"] == "0" for row in cells) else []
@@ -96,7 +96,7 @@ def fitted(
     spare: Sequence[str],
     console: Console,
 ) -> Table:
-    """A table no wider than the console, if it can be: it leaves out `spare` columns, the last one first.
+    """A table no wider than the console if possible: it leaves out `spare` columns, the last one first.
 
     The cells of `short` columns stay on one line.
     """
@@ -134,7 +134,7 @@ def markdown(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _markdown_cell(text: str) -> str:
-    """No column more, no line more, no HTML."""
+    """The text as one Markdown cell, without line breaks or HTML."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split("\n"))
 
 
@@ -165,15 +165,15 @@ def as_csv(comparison: Comparison) -> str:
 
 
 def _steps(run: Run) -> float | None:
-    """The gradient steps of a run; None where its rows do not say."""
+    """The gradient steps of a run; None if its rows do not record them."""
     steps = spent(run, "steps")
     return float(steps[-1]) if len(steps) and steps[-1] == steps[-1] else None
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """A sentence per group: of all groups if they are few, else of the best three and the worst.
+    """A sentence per group: all groups if there are few, else the best three and the worst.
 
-    Then a sentence for each run that was resumed although something had changed that its bits depend on.
+    Then a sentence for each run that was resumed after something changed that its bits depend on.
     """
     scored = comparison.ranked()
     chosen = scored if len(scored) <= 6 else [*scored[:3], scored[-1]]

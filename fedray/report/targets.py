@@ -14,7 +14,7 @@ from fedray.report.recorded import Run
 from fedray.report.words import in_percent, number, rising, title
 
 SCORED = ("dev/wer", "dev/accuracy", "dev/bleu")
-AMOUNTS = {  # axis -> what is spent, and less of it
+AMOUNTS = {  # axis -> the amount, and words for less of it
     "round": ("rounds", "fewer rounds"),
     "hours": ("virtual hours", "fewer virtual hours"),
     "device_hours": ("device hours", "fewer device hours"),
@@ -25,7 +25,7 @@ AMOUNTS = {  # axis -> what is spent, and less of it
 
 @dataclass(frozen=True)
 class Target:
-    """A dev score that runs are to reach."""
+    """A dev score that runs should reach."""
 
     metric: str
     value: float
@@ -36,13 +36,13 @@ class Target:
         return f"{title(self.metric)} {number(self.value, self.metric)}{' %' * in_percent(self.metric)}"
 
     def reached(self, run: Run) -> int | None:
-        """The number of rows that the run has when it reaches the target, 0 for the seed model; None: it never does."""
+        """The run's number of rows when it reaches the target, 0 for the seed model; None: it never does."""
         scores = _scores(run, self.metric)
         found = np.flatnonzero(scores >= self.value if rising(self.metric) else scores <= self.value)
         return int(found[0]) if len(found) else None
 
     def spent(self, run: Run, axis: str) -> float | None:
-        """What the run has spent when it reaches the target; None if it does not, or its rows do not say."""
+        """What the run has spent when it reaches the target; None if it never does, or its rows do not record it."""
         reached = self.reached(run)
         if reached is None or not _says(run, axis):
             return None
@@ -51,10 +51,10 @@ class Target:
 
 
 def find(groups: Sequence[Group], metric: str, asked: float | None) -> Target | None:
-    """The target: what is asked for, else the best score that all runs reach.
+    """The target: `asked`, else the best score that all runs reach.
 
-    `metric`: that of the report, whose dev score is taken, if there is one. None: no run has a dev score, or nothing is
-    asked for and no run has devices. ValueError: a target is asked for, and no run has a dev score.
+    `metric`: that of the report; the target is its score on dev if there is one. Without `asked` returns None if no run
+    has a dev score, or none has devices. ValueError: a target is asked for, but no run has a dev score.
     """
     runs = [run for group in groups for run in group.finished] or [run for group in groups for run in group.runs]
     has = {name for run in runs for row in run.rows for name, value in row.items() if value is not None}
@@ -77,7 +77,7 @@ def rows(groups: Sequence[Group], target: Target, baseline: Group | None) -> lis
 
 
 def note(target: Target, baseline: Group | None) -> str:
-    """What the cells mean."""
+    """The caption that explains the cells."""
     which = "which was asked for" if target.chosen else "the best score that all runs reach"
     words = [f"The target is the {target.words}, {which}. Means over the runs that reach it, and their range."]
     if baseline is not None:
@@ -89,7 +89,7 @@ def note(target: Target, baseline: Group | None) -> str:
 
 
 def of_run(run: Run, target: Target) -> dict[str, float | None]:
-    """What a run has spent when it reaches the target, for programs."""
+    """What a run has spent when it reaches the target, as columns of the CSV."""
     axes = [axis for axis in AMOUNTS if _says(run, axis)]
     return {f"{AMOUNTS[axis][0]} to {target.metric} {target.value:g}": target.spent(run, axis) for axis in axes}
 
@@ -116,7 +116,7 @@ def _ratios(group: Group, target: Target, axis: str, baseline: Group) -> list[fl
 
 
 def _range(values: Sequence[float], middle: Callable[[Sequence[float]], float]) -> str:
-    """The mean and the range: `4.2 (3.9–4.6)`; of one value the value; empty for none."""
+    """The mean and the range: `4.2 (3.9–4.6)`; a single value as it is; empty for none."""
     if not values:
         return ""
     low, high = number(min(values)), number(max(values))
@@ -128,5 +128,5 @@ def _says(run: Run, axis: str) -> bool:
 
 
 def _scores(run: Run, metric: str) -> np.ndarray:
-    """The score of the seed model, and those after each row, float64 [1 + rows]; NaN where it was not measured."""
+    """The scores of the seed model and after each row, float64 [1 + rows]; NaN where it was not measured."""
     return np.array([run.seed_model.get(metric, np.nan), *run.column(metric)])

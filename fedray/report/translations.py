@@ -1,4 +1,4 @@
-"""The translations of a run: BLEU by speaker and label, and the worst ones beside their sources and references."""
+"""The translations of a run: BLEU by speaker and label, and the worst ones with their sources and references."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedray.report.predictions import Predictions
 
 
 def analyse(predictions: Predictions, split: str, worst: int = 12) -> Errors | None:
-    """The BLEU of parts, and the `worst` worst translations; None if the split was not scored.
+    """The BLEU by speaker and label, and the `worst` worst translations; None if the split was not scored.
 
-    Without a known tokenisation there is no BLEU of parts.
+    BLEU by speaker and label needs a known tokenisation.
     """
     seed, best = predictions.rows("seed", split), predictions.rows("best", split)
     if not len(best):
@@ -51,7 +51,7 @@ def rates(seed: pa.Table, best: pa.Table, names: Sequence[str], tokens: str) -> 
 
 
 def _worst(seed: pa.Table, best: pa.Table, most: int) -> list[Utterance]:
-    """The translations with the lowest BLEU; of equal ones the shorter first, then by name."""
+    """The translations with the lowest BLEU; ties: the shorter first, then by name."""
     before = dict(zip(seed["utterance"].to_pylist(), seed["hypothesis"].to_pylist(), strict=True))
     scores, ids = best["bleu"].to_numpy(), best["utterance"].to_pylist()
     lengths = [len(text) for text in best["reference"].to_pylist()]
@@ -74,5 +74,5 @@ def _worst(seed: pa.Table, best: pa.Table, most: int) -> list[Utterance]:
 
 
 def _whole(text: str) -> list[Edit]:
-    """A translation as it is: an alignment with the reference would say little of one that orders words otherwise."""
+    """A translation without alignment, which says little if its words are in another order than the reference's."""
     return [Edit("same", text, text)]

@@ -27,14 +27,14 @@ from fedray.storage.claims import claim
 from fedray.storage.files import write_atomically
 from fedray.storage.local import LocalStorage
 
-CLIENTS = 3  # largest, smallest and most unusual ones, each
+CLIENTS = 3  # of each sort: largest, smallest and most unusual
 BINS = 64
 RANGE = 16.0  # natural logarithm of the power: 70 dB below the loudest bin is black
 
 
 @dataclass(frozen=True)
 class Clip:
-    """An utterance as the page shows it. `why_not`: why its audio cannot be heard."""
+    """An utterance as the page shows it. `why_not`: why its audio cannot be played."""
 
     row: Utterance
     speaker: str
@@ -98,7 +98,7 @@ def save(config_path: str | os.PathLike[str], overrides: Iterable[str], out: Pat
 
 
 def choose(manifest: Manifest, clients: Mapping[str, Rows]) -> dict[str, dict[str, str]]:
-    """Title of a section -> client -> why it is there. No client is in two sections."""
+    """Title of a section -> client -> the reason why it is there. No client is in two sections."""
     by_size = sorted(clients, key=lambda name: (-len(clients[name]), name))
     largest = dict.fromkeys(by_size[:CLIENTS], "")
     rest = [name for name in by_size if name not in largest]
@@ -118,7 +118,7 @@ def clip(row: Utterance, features: FeatureSettings, anonymous: bool) -> Clip:
 
 
 def spectrogram(wave: torch.Tensor, features: FeatureSettings) -> str:
-    """`wave`: float32 [samples]. A data URI of a PNG with a pixel for each frame and mel bin, low frequencies below."""
+    """A data URI of a PNG with a pixel per frame and mel bin, low frequencies below; `wave`: float32 [samples]."""
     mels = log_mels(wave, replace(features, kind="logmel", bins=BINS, normalise="none")).numpy()
     file = io.BytesIO()
     top = float(mels.max())
@@ -127,7 +127,7 @@ def spectrogram(wave: torch.Tensor, features: FeatureSettings) -> str:
 
 
 def amount(manifest: Manifest) -> str:
-    """`1,200 utterances, 3.20 h, 40 speakers`."""
+    """The size of a manifest in words: `1,200 utterances, 3.20 h, 40 speakers`."""
     speakers = len(set(manifest.column("speaker")))
     length = f"{manifest.hours:,.2f} h" if manifest.hours >= 1 else f"{60 * manifest.hours:.1f} min"
     told = f"{len(manifest):,} utterance{'s' * (len(manifest) != 1)}, {length}"

@@ -73,7 +73,7 @@ def in_percent(metric: str) -> bool:
 
 
 def in_points(metric: str) -> bool:
-    """Whether a metric has values from 0 to 100, whose changes are told in points."""
+    """Whether a metric has values from 0 to 100, whose changes are given in points."""
     return in_percent(metric) or of_translations(metric)
 
 

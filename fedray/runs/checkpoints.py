@@ -23,8 +23,8 @@ from fedray.storage.files import StorageError, faults, in_place_of, sync
 
 MANIFEST = "manifest.json"
 FILE = re.compile(r"[\w.-]+", re.ASCII)
-# Bytes of a table of clients from which a checkpoint writes what has changed alone; in a bucket that takes two more
-# requests.
+# If the table of clients has at least so many bytes, a checkpoint writes only the changes. In a bucket that takes two
+# more requests.
 LARGE, LARGE_IN_BUCKETS = 10_000, 100_000
 OPTIONAL = ("changed", "clock")  # parts that not every checkpoint has
 
@@ -43,9 +43,9 @@ class Shared:
 class Checkpoints:
     """`round_000025/` holds server.pt, clients.parquet, progress.json, and a manifest with their hashes.
 
-    A large clients.parquet is shared by links (in a bucket: copied there), and changed.parquet holds the clients whose
-    records are newer. When all changes to a table have as many bytes as the table, the next checkpoint has a new one:
-    for n clients with c of them a round, a checkpoint writes about sqrt(2 n c) records instead of n.
+    Checkpoints share a large clients.parquet by links (in a bucket, by copies within it); changed.parquet holds the
+    clients with newer records. Once all changes to a table have as many bytes as the table, the next checkpoint writes
+    a new table: with n clients, c of them in a round, a checkpoint writes about sqrt(2 n c) records instead of n.
 
     On a disk a checkpoint counts once its folder is synced and renamed into place; on object storage, once its manifest
     is written, after all other files. There file names contain hashes (server.0123456789ab.pt): saving a round again
@@ -88,9 +88,9 @@ class Checkpoints:
         self._shared = Shared(dict(progress.clients), size, f"{folder}/{name}", _hash(files[name]))
 
     def _add_clients(self, clients: Mapping[str, ClientRecord], files: dict[str, bytes]) -> Shared | None:
-        """Add the table of clients to the files of a checkpoint; or the changes to a shared table, which is returned.
+        """Add the table of clients to a checkpoint's files, or add the changes to a shared table and return that table.
 
-        A record that has changed is another object.
+        A changed record is a new object.
         """
         shared = self._shared
         if shared is not None and shared.bytes >= self._large and self.storage.exists(shared.file):
@@ -112,7 +112,7 @@ class Checkpoints:
                 self.storage.link(shared.file, f"{folder}/{_name(shared)}")
             self.storage.write(f"{folder}/{MANIFEST}", _manifest(files, shared))
         except StorageError:
-            with suppress(StorageError):  # it must not hide the first
+            with suppress(StorageError):  # must not hide the first error
                 if not self.storage.exists(f"{folder}/{MANIFEST}"):
                     self.storage.remove(folder)
             raise

@@ -15,12 +15,12 @@ from fedray.storage import serialize
 from fedray.storage.base import Storage
 from fedray.storage.opening import open_storage
 
-MODELS = "/models"  # stands for a client in the store: the broadcasts of earlier rounds; a version is a round
+MODELS = "/models"  # in place of a client in the store: the broadcasts of earlier rounds; a version is a round
 
 
 @dataclass(frozen=True)
 class Written:
-    """A client state as a checkpoint names it. Checkpoints of earlier versions of fedray name the version alone."""
+    """A client state as a checkpoint names it. Checkpoints of earlier versions of fedray name only the version."""
 
     version: int  # rounds done when it was written
     bytes: int | None = None
@@ -37,7 +37,7 @@ class ClientStore:
         return f"{folder_name(client)}/{version:06d}.pt"
 
     def load(self, client: str, written: Written) -> State:
-        """RunError: the state is missing, or not what was written; the message names it."""
+        """Load a state. RunError: it is missing, or not what was written; the message names it."""
         name = self.name(client, written.version)
         shown = self.storage.shown(name)
         try:
@@ -59,14 +59,14 @@ class ClientStore:
         return Written(version, len(data), _hash(data))
 
     def sync(self, written: Mapping[str, Written]) -> None:
-        """Wait until these states, by client, survive a power loss."""
+        """Wait until these states (client -> state) survive a power loss."""
         if written:
             self.storage.sync([self.name(client, state.version) for client, state in written.items()])
 
     def lost(self, named: Iterable[tuple[str, Written]], sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-        """(client, what is wrong with its file), for states that are missing or have another size.
+        """Yield (client, what is wrong with its file) for each state that is missing or has another size.
 
-        `sizes`: what the storage lists.
+        `sizes`: file -> bytes, as the storage lists them.
         """
         for client, written in named:
             name = self.name(client, written.version)
@@ -79,13 +79,13 @@ class ClientStore:
         self.remove_all([(client, version)])
 
     def remove_all(self, named: Iterable[tuple[str, int]]) -> None:
-        """Remove these (client, version)."""
+        """Remove the states of these (client, version) pairs."""
         self.storage.remove(*(self.name(client, version) for client, version in named))
 
     def adopt(self, other: ClientStore, named: Collection[tuple[str, int]]) -> None:
-        """Take over these (client, version) from another store.
+        """Take over the states of these (client, version) pairs from another store.
 
-        Stores on one disk share files by links, since a version is never written again.
+        Stores on one disk share files by links, because a version is never rewritten.
         """
         for client, version in named:
             name = self.name(client, version)
@@ -100,9 +100,9 @@ class ClientStore:
         self.storage.sync([self.name(client, version) for client, version in named])
 
     def keep_only(self, named: set[tuple[str, int]], there: Iterable[str] | None = None) -> None:
-        """Remove all versions but these (client, version), and the remains of writers that were killed.
+        """Remove all states but those of these (client, version) pairs, and the remains of writers that were killed.
 
-        `there`: all files, where the caller has listed them.
+        `there`: all files, if the caller has listed them already.
         """
         kept = {self.name(client, version) for client, version in named}
         found = self.storage.files() if there is None else there
@@ -110,7 +110,7 @@ class ClientStore:
 
 
 def described(client: str) -> str:
-    """What a file of the store is, in words."""
+    """What a client's file in the store holds, in words."""
     return "a model that clients train from" if client == MODELS else f"the state of client {client}"
 
 
@@ -124,7 +124,7 @@ def _expected(found: int, written: Written) -> str:
 
 
 def folder_name(client: str) -> str:
-    """The client's id where it is a valid file name, else a readable prefix and a hash."""
+    """The client's id if it is a valid file name, else a readable prefix and a hash."""
     if re.fullmatch(r"\w[\w.=@#+-]{0,99}", client, flags=re.ASCII):
         return client
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', client)[:40]}-{hashlib.blake2b(client.encode(), digest_size=8).hexdigest()}"

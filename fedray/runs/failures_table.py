@@ -7,23 +7,23 @@ from typing import Any
 
 from fedray.runs.folder import FAILURES, RunFolder
 
-TRACEBACKS = 1000  # different ones in a table; rows after these have none
+TRACEBACKS = 1000  # distinct ones in a table; rows with further ones have null
 CHARACTERS = 20_000  # of a traceback, and of a reason: messages may hold whole tables
 
 
 class FailuresTable:
     """The table of a run folder.
 
-    The row of a client that failed where another one did has the traceback null, and names the row with the traceback:
-    `same_as`: {round, client}. Reasons, which name what differs between clients, are in every row.
+    If a client failed where an earlier one did, its row has the traceback null, and `same_as`, {round, client}, names
+    the row with the traceback. Every row has its reason, which names what differs between clients.
     """
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._first: dict[str, dict[str, Any]] = {}  # where a traceback leads -> the row that has it
+        self._first: dict[str, dict[str, Any]] = {}  # frames of a traceback -> the row that has it
 
     def resume(self) -> None:
-        """Go on with the rows that are there."""
+        """Continue after the existing rows."""
         self._first = {}
         for row in self.folder.each(FAILURES):
             if row.get("traceback"):

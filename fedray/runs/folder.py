@@ -27,7 +27,7 @@ from fedray.storage.opening import open_storage
 METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"  # tables
 TRIPS = "trips.jsonl"  # a table of runs with `devices`
 TABLES = (METRICS, FAILURES, LEFT_OUT)
-BEFORE = frozenset({".lock", "log.txt", "broken.tsv"})  # files of fedray in the folder of a run that has not begun
+BEFORE = frozenset({".lock", "log.txt", "broken.tsv"})  # fedray's files in the folder of a run that has not begun
 
 __all__ = ["ClientRecord", "Progress", "RunFolder", "read_clients", "write_clients"]
 
@@ -67,12 +67,12 @@ class RunFolder:
             lock.release()
 
     def check_is_run(self) -> None:
-        """ValueError: the folder holds no run."""
+        """Check that the folder holds a run. ValueError: it holds none."""
         if not self.exists("config.yaml"):
             raise ValueError(f"{self.place} is not a run folder: it has no config.yaml")
 
     def check_free(self, before: Collection[str] = BEFORE) -> None:
-        """ValueError unless the folder does not exist yet, or holds only the files `before`."""
+        """Check that the folder does not exist yet, or holds only the files `before`. ValueError otherwise."""
         if self.exists("config.yaml"):
             shown = self.place
             raise ValueError(
@@ -91,13 +91,13 @@ class RunFolder:
         raise ValueError(f"{self.place} is not empty, it holds {', '.join(found[:2])}{more}: {remedy}")
 
     def check_is_folder(self) -> None:
-        """ValueError: a file is in the way."""
+        """Check that no file is in the way. ValueError names the file."""
         for path in (self.root, *self.root.parents) if self.root is not None else ():
             if path.exists() and not path.is_dir():
                 raise ValueError(f"{path} is a file, not a folder: choose another folder with --out")
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of that name."""
+        """Whether there is a file with this name."""
         return self.storage.exists(name)
 
     def read_text(self, name: str) -> str:
@@ -109,7 +109,7 @@ class RunFolder:
         self.storage.write(name, text.encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The object in a file. ValueError names a file that holds none. FileNotFoundError."""
+        """Read the JSON object in a file. ValueError names a file that holds none. FileNotFoundError: no such file."""
         values = parsed(self.read_text(name), shown := self.storage.shown(name))
         if not isinstance(values, dict):
             raise ValueError(f"{shown}: is not a JSON object, as fedray writes it: restore it")
@@ -141,13 +141,13 @@ class RunFolder:
                 self.export(name, write)
 
     def remove(self, name: str) -> None:
-        """A file or a folder, if it is there."""
+        """Remove a file or a folder, if it exists."""
         self.storage.remove(name)
 
     def export(self, name: str, build: Callable[[Path], object]) -> None:
-        """Put the file or folder that `build(temporary_path)` makes in place of `name`.
+        """Replace `name` by the file or folder that `build(temporary_path)` makes.
 
-        Nothing happens where it makes nothing. Files that only the older folder has stay: they may be the user's.
+        Nothing happens if it makes nothing. Files that only the old folder has stay: they may be the user's.
         """
         if self.root is not None:
             with in_place_of(self.root / name, keep=True) as made:
@@ -188,14 +188,14 @@ class RunFolder:
     # Tables: one JSON object a line, each with its round. In a bucket they are in parts while the run is active.
 
     def each(self, name: str) -> Iterator[dict[str, Any]]:
-        """The rows of a table, one after the other; none where there is no table."""
+        """The rows of a table, one after the other; none if there is no table."""
         lines = self._tables.lines(name)
         for number in itertools.count(1):
-            try:  # around the reading alone
+            try:  # around the read only
                 line = next(lines, None)
             except FileNotFoundError:
                 return
-            if line is None:  # a kill cuts the last line short: it does not count
+            if line is None:  # `lines` leaves out a last line that a kill cut short
                 return
             try:
                 row = json.loads(line)
@@ -217,7 +217,7 @@ class RunFolder:
         self._tables.rewrite(name, map(_line, rows))
 
     def cut(self, name: str, round: int) -> None:
-        """Remove the rows of later rounds."""
+        """Remove the rows of rounds after `round`."""
         self.rewrite(name, (row for row in self.each(name) if row["round"] <= round))
 
     def settle(self) -> None:
@@ -243,7 +243,7 @@ class RunFolder:
         return self.checkpoints.load_clients(round)
 
     def prune(self, keep: Collection[int]) -> None:
-        """Remove all checkpoints but these rounds'."""
+        """Remove all checkpoints but those of these rounds."""
         self.checkpoints.prune(keep)
 
 

@@ -17,7 +17,7 @@ class MetricsTable:
         self._columns: list[str] = []
 
     def resume(self) -> None:
-        """Go on with the rows that are there."""
+        """Continue after the existing rows."""
         self._columns = list(next(self.folder.each(METRICS), {}))
 
     def append(self, row: Mapping[str, Any]) -> None:

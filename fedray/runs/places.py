@@ -60,7 +60,7 @@ def new_place(name: str, out: str | os.PathLike[str] | None) -> Path | str:
 
 
 def _own_place(name: str) -> Path | str:
-    """A new folder at the usual place, made here: of two runs of one name in one second, one gets `<name>-2`."""
+    """Make a new folder at the usual place: of two runs with one name in the same second, one gets `<name>-2`."""
     where = usual_place(name)
     if not isinstance(where, Path):  # object storage makes no folders
         return usual_place(f"{name}-{secrets.token_hex(2)}")
@@ -77,7 +77,7 @@ def _own_place(name: str) -> Path | str:
 
 @contextmanager
 def unless_begun(where: Path | str, keep: bool = False) -> Iterator[None]:
-    """An error of what precedes a run removes its folder if it is still empty. `keep`: it was there before."""
+    """While open, an error removes the run's folder if it is still empty. `keep`: the folder existed before."""
     try:
         yield
     except BaseException:
@@ -88,10 +88,10 @@ def unless_begun(where: Path | str, keep: bool = False) -> Iterator[None]:
 
 
 def check_resumable(overrides: Iterable[str]) -> None:
-    """ConfigError for an override of a key that would make a resumed run another run."""
+    """Raise ConfigError for an override that would make a resumed run another run."""
     for override in overrides:
         name = override.split("=", 1)[0]
-        if not any(f"{name}.".startswith(f"{free}.") for free in RESUMABLE):  # a key, or one of its section
+        if not any(f"{name}.".startswith(f"{free}.") for free in RESUMABLE):  # the key itself, or its section
             raise ConfigError(
                 f"command line: {name} cannot be changed on resume (that would be another run); these can: "
                 f"{', '.join(RESUMABLE)}"

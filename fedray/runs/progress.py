@@ -19,12 +19,12 @@ from fedray.storage.files import write_atomically
 class ClientRecord:
     """The server's record of a client that has taken part, or that has prepared before the first round."""
 
-    version: int | None = None  # of its state, None: it has none
+    version: int | None = None  # of its state; None: it has none
     rounds: int = 0
     failures: int = 0
     last_round: int = 0
     report: dict[str, float] = field(default_factory=dict)  # its last report: examples, loss, ...
-    bytes: int | None = None  # of its state, None: unknown
+    bytes: int | None = None  # of its state; None: unknown
     hash: str | None = None  # of its state's file
 
     @property
@@ -48,12 +48,12 @@ class Progress:
     models: dict[int, Written] = field(default_factory=dict)  # round -> its broadcast, from which trips train
 
     def took_part(self, client: str) -> bool:
-        """Whether the client has trained, or failed, in a round; preparing before the first is no part of one."""
+        """Whether the client has trained, or failed, in a round; preparing before the first round does not count."""
         record = self.clients.get(client)
         return record is not None and record.rounds + record.failures > 0
 
     def files(self) -> Iterator[tuple[str, Written]]:
-        """What the checkpoint names in the store of client states: (client, or `MODELS`; state)."""
+        """Yield what the checkpoint names in the store of client states: (client or `MODELS`, state)."""
         for client, record in self.clients.items():
             if record.state is not None:
                 yield client, record.state

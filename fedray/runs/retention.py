@@ -11,8 +11,9 @@ from fedray.runs.folder import Progress, RunFolder
 
 
 class Retention:
-    """`keep`: how many of the newest checkpoints stay beside the best one and the first one.
+    """Removes checkpoints and client states that a run no longer needs.
 
+    `keep`: how many of the newest checkpoints stay, in addition to the best one and the first one.
     `pinned()`: rounds whose checkpoints a sweep's trial refers to. These and all newer ones stay (None: no sweep).
     """
 
@@ -21,8 +22,8 @@ class Retention:
     ) -> None:
         self.folder, self.states, self.keep, self.pinned = folder, states, keep, pinned
         self._best: dict[int, int] = {}  # round -> the best round by then
-        # Versions (client, version) that are current no longer, by the newest checkpoint that names them. A round looks
-        # at those of the checkpoints that it removed, and not at all of them.
+        # Versions (client, version) that are no longer current, by the newest checkpoint that names them. A round looks
+        # only at those of the checkpoints that it removed.
         self._held: dict[int, list[tuple[str, int]]] = {}
         self._models: dict[int, set[int]] = {}  # round of a checkpoint -> the models that it names
 
@@ -32,7 +33,7 @@ class Retention:
         RunError: a state that the newest of them names is missing, or has another size.
         """
         named: dict[str, set[int]] = {}  # client -> versions
-        self.states.storage.sync(())  # a killed process may not have
+        self.states.storage.sync(())  # a killed process may not have synced
         sizes = self.states.storage.sizes()
         for round in saved:
             progress = self.folder.load(round)
@@ -49,7 +50,7 @@ class Retention:
                 self._hold(client, version, following, saved)
 
     def _check(self, progress: Progress, sizes: Mapping[str, int]) -> None:
-        """All client states that a checkpoint names must be there. What they hold is checked when they are loaded."""
+        """Check that all client states of a checkpoint exist. Their contents are checked when they are loaded."""
         lost = list(self.states.lost(progress.files(), sizes))
         if lost:
             client, what = lost[0]
@@ -65,7 +66,7 @@ class Retention:
             self._best[progress.round] = int(progress.best["round"])
 
     def prune(self, progress: Progress) -> None:
-        """Remove the checkpoints that nobody needs after this round."""
+        """Remove the checkpoints that are not needed after this round."""
         latest = self.folder.saved_rounds()[-self.keep :]
         best = {int(progress.best["round"])} if progress.best else set()
         kept = {0, *latest} | best | self._pinned()
@@ -73,7 +74,7 @@ class Retention:
         self._best = {round: of for round, of in self._best.items() if round in kept}
 
     def collect(self, superseded: Iterable[tuple[str, int]], progress: Progress) -> None:
-        """Remove the client states and models that no checkpoint names, nor `progress`, which may be no checkpoint.
+        """Remove client states and models named neither by a checkpoint nor by `progress`, which may be unsaved.
 
         `superseded`: (client, version) replaced in this round.
         """

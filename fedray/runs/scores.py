@@ -1,4 +1,4 @@
-"""The scores in a results.json: those of the seed model beside those of the best round."""
+"""The scores in a results.json: those of the seed model and those of the best round."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REMEDY = "restore it, or remove it to go on without it"
-TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a run that is finished
+TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a finished run
 
 
 def with_unit(name: str) -> str:
@@ -30,7 +30,7 @@ class Score:
 
     @property
     def change(self) -> str:
-        """The relative change; empty where the seed model's score is 0."""
+        """The relative change; empty if the seed model's score is 0."""
         return f"{100 * (self.best - self.seed) / self.seed:+.1f} %" if self.seed else ""
 
 
@@ -41,7 +41,7 @@ def scores(results: Mapping[str, Any]) -> list[Score]:
 
 
 def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] = ()) -> None:
-    """ValueError names `shown`, the file, where a score or one of `totals` is missing or no number."""
+    """Raise ValueError, which names the file `shown`, if a score or one of `totals` is missing or not a number."""
     for model in ("seed", "best"):
         if not isinstance(results.get(model), Mapping) or not _is_number(results[model].get("round")):
             raise ValueError(f"{shown}: lacks the scores of the {model} model: {REMEDY}")

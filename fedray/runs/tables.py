@@ -22,15 +22,15 @@ from fedray.core.texts import decoded
 from fedray.storage.base import Storage
 from fedray.storage.files import StorageError, faults, write_atomically
 
-FAN = 16  # parts of one size are merged: each row is written again log16(rows) times
-TRIES = 5  # at reading a table while it is merged
+FAN = 16  # parts of one size that are merged: each row is rewritten log16(rows) times
+TRIES = 5  # to read a table while it is merged
 
 
 class Tables(Protocol):
     """The tables of a folder, by name."""
 
     def lines(self, name: str) -> Iterator[str]:
-        """The whole lines, without their ends; what a kill cut short is left out. FileNotFoundError: no such table."""
+        """The lines, without line ends or a last line that a kill cut short. FileNotFoundError: no such table."""
         ...
 
     def append(self, name: str, text: str) -> None:
@@ -74,7 +74,7 @@ class FileTables:
         write_atomically(self.root / name, lambda temporary: _write(temporary, text))
 
     def settle(self) -> None:
-        """A table is a plain file already."""
+        """Do nothing: each table is a plain file already."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class PartedTables:
         start, end = table.end, table.end + len(data)
         self.storage.write(_part(name, start, end), data)
         table.parts.append((start, end, 0))
-        if end >= 2 * table.size:  # so the object has half of the table, and is written log2(bytes) times
+        if end >= 2 * table.size:  # the object has half of the table, and is written log2(bytes) times
             self._settle(name)
             return
         while len(table.parts) >= FAN and len({merged for *_, merged in table.parts[-FAN:]}) == 1:
@@ -119,7 +119,7 @@ class PartedTables:
             with faults(path):
                 _write(path, text)
             with suppress(FileNotFoundError):
-                self._settle(name)  # parts must not follow what may be shorter
+                self._settle(name)  # parts must not follow a table that may be shorter
             self.storage.put({name: path})
             self._open[name] = Parts(path.stat().st_size)
 
@@ -131,7 +131,7 @@ class PartedTables:
     def _opened(self, name: str) -> Parts:
         if name not in self._open:
             try:
-                self._settle(name)  # what an earlier process appended
+                self._settle(name)  # with what an earlier process appended
             except FileNotFoundError:
                 self.storage.write(name, b"")
                 self._open[name] = Parts(0)
@@ -164,7 +164,7 @@ class PartedTables:
         with tempfile.TemporaryDirectory(prefix="fedray-") as folder:
             path = Path(folder, "table")
             for tries in range(1, TRIES + 1):
-                parts = _named(self.storage, name)  # first: parts that are removed now are in what is read next
+                parts = _named(self.storage, name)  # listed first: parts removed from now on are in what is read next
                 self.storage.get({name: path})
                 chain = list(_chain(parts, path.stat().st_size))
                 end = chain[-1][1] if chain else path.stat().st_size
@@ -195,13 +195,13 @@ def _part(name: str, start: int, end: int) -> str:
 
 
 def _named(storage: Storage, name: str) -> list[tuple[int, int]]:
-    """The first and the last byte of each part that is there."""
+    """The start and the end of each existing part, in bytes."""
     found = (re.fullmatch(r"(\d+)-(\d+)", part) for part in storage.names(f"{name}.parts"))
     return [(int(match[1]), int(match[2])) for match in found if match]
 
 
 def _chain(parts: Iterable[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
-    """The parts that follow an object of so many bytes."""
+    """The parts that follow an object of `size` bytes."""
     longest: dict[int, int] = {}
     for start, end in parts:
         longest[start] = max(end, longest.get(start, 0))

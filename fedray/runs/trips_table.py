@@ -43,7 +43,7 @@ def write(folder: RunFolder) -> None:
 
 
 def batches(folder: RunFolder) -> Iterator[pa.RecordBatch]:
-    """The rows of trips.jsonl, `ROWS` at a time. ValueError names a line that is no trip."""
+    """The rows of trips.jsonl, `ROWS` at a time. ValueError names a line that is not a trip."""
     shown, rows, done = folder.storage.shown(TRIPS), folder.each(TRIPS), 0
     while some := list(islice(rows, ROWS)):
         for number, row in enumerate(some, done + 1):
@@ -58,7 +58,7 @@ def batches(folder: RunFolder) -> Iterator[pa.RecordBatch]:
 
 
 def read_lines(folder: RunFolder) -> pa.Table:
-    """The trips of a run that is not finished."""
+    """The trips of an unfinished run."""
     return pa.Table.from_batches(batches(folder), SCHEMA)
 
 

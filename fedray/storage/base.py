@@ -29,7 +29,7 @@ def join(*parts: str) -> str:
 
 
 class Storage(ABC):
-    """A folder. File names are relative, with `/`. A storage can be pickled, and is opened again where it arrives.
+    """A folder of files, whose names are relative and use `/`. It can be pickled; the receiver opens it again.
 
     A file appears whole or not at all, even if its writer is killed, and survives a power loss once `write` or `put`
     has returned. FileNotFoundError: there is no such file. StorageError: the disk is full, or the store cannot be
@@ -68,11 +68,11 @@ class Storage(ABC):
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
 
     @abstractmethod
     def names(self, folder: str = "") -> list[str]:
-        """The names of files and folders in a folder; [] where there is no such folder."""
+        """The names of files and folders in a folder; [] if there is no such folder."""
 
     def files(self, folder: str = "") -> list[str]:
         """The names of all files under a folder, at any depth, relative to the folder."""
@@ -80,7 +80,7 @@ class Storage(ABC):
 
     @abstractmethod
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """The bytes of all files under a folder, at any depth, by their names relative to the folder."""
+        """The bytes of all files under a folder, at any depth, by name relative to the folder."""
 
     @abstractmethod
     def remove(self, *names: str) -> None:
@@ -96,7 +96,7 @@ class Storage(ABC):
 
     @abstractmethod
     def link(self, name: str, other: str) -> None:
-        """Give a file another name, or copy it where it lies; no bytes pass through this machine if that is possible.
+        """Give a file another name, or copy it within the storage; if possible, no bytes pass through this machine.
 
         The two names may share one file: neither may be changed in place. The new name survives a power loss once
         `sync` has returned.

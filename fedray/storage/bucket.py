@@ -1,4 +1,4 @@
-"""A folder of a bucket, through pyarrow's file systems: S3, Google Cloud Storage, Azure and others."""
+"""A folder in a bucket, through pyarrow's file systems: S3, Google Cloud Storage, Azure and others."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from fedray.storage.base import Storage, join
 from fedray.storage.files import faults, write_atomically
 
 T = TypeVar("T")
-CONNECTIONS = 8  # at a time: latency, not the disk, takes the time
+CONNECTIONS = 8  # at once, because latency takes the time, not the disk
 PIECE = 8 << 20  # bytes
 
 
 @final
 class ObjectStorage(Storage):
-    """A folder of a bucket. Buckets have no renames: a group of files counts by a manifest that is written last."""
+    """A folder in a bucket.
+
+    Buckets have no renames: a group of files counts once its manifest is written, after all other files.
+    """
 
     def __init__(self, uri: str, inside: str = "") -> None:
         self._uri = uri
-        self._inside = inside  # added names, which may hold characters that a URI may not
+        self._inside = inside  # names below the URI, which may contain characters that a URI may not
         self._files, base = opened(uri)
         self._base = join(base, inside)
 
@@ -141,7 +144,7 @@ class ObjectStorage(Storage):
 
 @lru_cache(maxsize=32)
 def opened(uri: str) -> tuple[Any, str]:
-    """pyarrow's file system and the path in it. No request is made.
+    """pyarrow's file system for a URI, and the path in it. No request is made.
 
     pyarrow's messages quote the URI: secrets are removed from them.
     """
@@ -151,7 +154,7 @@ def opened(uri: str) -> tuple[Any, str]:
     try:
         try:  # one request for a small file instead of three
             files, base = FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
-        except ValueError:  # not of S3, a pyarrow that does not know the option, or what is wrong with the URI itself
+        except ValueError:  # not S3, a pyarrow without this option, or a wrong URI
             files, base = FileSystem.from_uri(uri)
     except (ValueError, OSError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [""])[0].replace(uri, shown)

@@ -1,7 +1,7 @@
-"""The cache of computed files. One writer holds a lock and then renames: a reader sees all of an entry or nothing.
+"""The cache of computed files. A writer holds a lock and renames at the end: a reader sees a whole entry or nothing.
 
 The cache is on a local disk, since features are mapped into memory. With `$FEDRAY_SHARED_CACHE` (a path or a URI) a
-machine copies its entries there and others fetch them: files first, under their hashes, then a manifest that names
+machine copies its entries there and others fetch them: files first, named by their hashes, then a manifest that lists
 them.
 """
 
@@ -27,7 +27,7 @@ from fedray.storage.files import faults, sync_all, write_atomically
 from fedray.storage.opening import open_storage
 
 MANIFEST = "manifest.json"
-HASHES = ".hashes"  # at the end of the name of a file beside a folder: the hashes of its files
+HASHES = ".hashes"  # suffix of the file next to an entry that holds the hashes of the entry's files
 
 _used: dict[Path, int] = {}  # entries that this process uses -> their lock files
 
@@ -43,9 +43,9 @@ def key(parts: Mapping[str, Any]) -> str:
 
 
 def cached(folder: Path, build: Callable[[Path], None]) -> Path:
-    """`folder`: found, or fetched from the shared cache, or made by `build(temporary_folder)`.
+    """Return `folder` after finding it, fetching it from the shared cache, or making it by `build(temporary_folder)`.
 
-    Errors of `build` are raised, and no incomplete folder stays. StorageError: the disk is full.
+    An error of `build` is raised and leaves no incomplete folder. StorageError: the disk is full.
     """
     while not use(folder):
         with faults(folder):
@@ -53,13 +53,13 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
         with FileLock(f"{folder}.lock"):
             if not folder.exists() and not fetch(folder):
                 temporary = folder.with_name(f"{folder.name}.tmp")
-                shutil.rmtree(temporary, ignore_errors=True)  # of a writer that was killed
+                shutil.rmtree(temporary, ignore_errors=True)  # left by a writer that was killed
                 with faults(folder):
                     try:
                         temporary.mkdir()
                         build(temporary)
                         _list_hashes(temporary, folder.with_name(folder.name + HASHES))
-                        sync_all(temporary)  # an entry that a power loss has cut would be found, and is not read whole
+                        sync_all(temporary)  # else an entry that a power loss cut short would count as complete
                         os.replace(temporary, folder)
                     finally:
                         shutil.rmtree(temporary, ignore_errors=True)
@@ -68,7 +68,7 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def use(path: Path) -> bool:
-    """Share the lock of an entry until this process ends, so that `fedray cache` keeps it; False: there is no entry."""
+    """Hold an entry's lock, shared, until this process ends, so that `fedray cache` keeps it; False: no such entry."""
     if not path.exists():
         if path in _used:  # somebody removed it by hand
             os.close(_used.pop(path))
@@ -86,7 +86,7 @@ def use(path: Path) -> bool:
 
 
 def touch(path: Path) -> None:
-    """Note the use of an entry in its lock's time of modification: the entry's own identifies corpora and weights."""
+    """Record the use of an entry as its lock's modification time: the entry's own identifies corpora and weights."""
     with suppress(OSError):
         os.utime(f"{path}.lock")
 
@@ -101,7 +101,7 @@ def entry_name(path: Path) -> str | None:
 def available(folder: Path, name: str | None) -> Path:
     """The folder of an entry that another machine has made: at the same path, else in this machine's cache.
 
-    Fetched from the shared cache where necessary. ValueError: the entry is not found.
+    It is fetched from the shared cache if necessary. ValueError: the entry is not found.
     """
     if use(folder):
         return folder
@@ -109,7 +109,7 @@ def available(folder: Path, name: str | None) -> Path:
     while not use(here):
         with faults(here):
             here.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{here}.lock"):  # one of this machine's processes fetches
+        with FileLock(f"{here}.lock"):  # only one process of this machine fetches
             if not here.exists() and not fetch(here):
                 shared = os.environ.get("FEDRAY_SHARED_CACHE")
                 where = "nor is it in FEDRAY_SHARED_CACHE" if shared else "and FEDRAY_SHARED_CACHE is not set"
@@ -124,7 +124,7 @@ def available(folder: Path, name: str | None) -> Path:
 def share(path: Path) -> None:
     """Copy a file or folder of the cache to the shared cache, unless it is there already.
 
-    Nothing happens without a shared cache, or for a path outside of the cache.
+    Nothing happens without a shared cache, or for a path outside the cache.
     """
     store = _shared(path)
     if store is None or store.exists(MANIFEST):
@@ -140,9 +140,9 @@ def share(path: Path) -> None:
 
 
 def fetch(path: Path) -> bool:
-    """Fetch a file or folder of the cache from the shared cache; whether it was there, complete.
+    """Fetch a file or folder of the cache from the shared cache; returns whether it was there and complete.
 
-    It takes no lock: call it under the entry's lock, or where two processes may fetch the same entry.
+    It takes no lock: call it under the entry's lock, or where two processes may safely fetch the same entry.
     """
     store = _shared(path)
     if store is None:
@@ -184,7 +184,7 @@ def _read_manifest(store: Storage) -> tuple[bool, dict[str, tuple[str, int]]]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{store.shown(MANIFEST)}: is not a manifest of the cache ({error!r}): remove it") from error
     for name, (digest, _) in files.items():
-        # A manifest must not make this machine write outside of the entry.
+        # A manifest must not make this machine write outside the entry.
         if (
             PurePosixPath(name).is_absolute()
             or ".." in PurePosixPath(name).parts
@@ -197,7 +197,7 @@ def _read_manifest(store: Storage) -> tuple[bool, dict[str, tuple[str, int]]]:
 
 
 def _download(store: Storage, files: Mapping[str, tuple[str, int]], folder: Path) -> bool:
-    """Download files to a folder, with their times, which identify corpora; False: a file is missing or damaged."""
+    """Download files and set their times, which identify corpora; False: a file is missing or damaged."""
     contents = {digest: folder / name for name, (digest, _) in files.items()}
     try:
         store.get(contents)
@@ -221,6 +221,6 @@ def _list_hashes(folder: Path, listed: Path) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """The hash by which a file of the cache is known, 32 hexadecimal digits."""
+    """The hash that identifies a file of the cache, 32 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]

@@ -1,7 +1,7 @@
 """What the cache holds: its entries, those to remove, and those that are damaged.
 
-Only what fedray has named is an entry: a file or folder of a known kind, with a key in its name, that is no link. All
-else in the folder is left alone. An entry is removed under its lock, which each process that uses the entry shares.
+An entry is a file or folder that fedray has named: it is of a known kind, has a key in its name, and is not a link.
+Everything else in the folder is left alone. An entry is removed under its lock, which all its users hold shared.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fedray.storage.files import faults
 KEY = "[0-9a-f]{20}"
 KINDS = {  # folder -> the names in it
     "corpora": rf"[a-z][a-z0-9-]*-{KEY}",
-    "features": rf"features-{KEY}(\.[0-9a-f]{{8}})?",  # made on a type of processor
+    "features": rf"features-{KEY}(\.[0-9a-f]{{8}})?",  # for the type of processor that made them
     "init": rf"{KEY}\.pt",
     "prepared": KEY,
 }
-LEFTOVER = "leftover"  # of a process that was killed
+LEFTOVER = "leftover"  # left by a process that was killed
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Entry:
 
 
 def entries(root: Path) -> list[Entry]:
-    """All entries; those that were not used for the longest time are the first."""
+    """All entries, the longest unused first."""
     found = []
     for kind, pattern in KINDS.items():
         folder = root / kind
@@ -58,20 +58,20 @@ def entries(root: Path) -> list[Entry]:
                 kind if re.fullmatch(pattern, item.name) else LEFTOVER if re.fullmatch(leftover, item.name) else None
             )
             if known is not None and not item.is_symlink():
-                with suppress(FileNotFoundError):  # a process that writes has renamed its temporary file
+                with suppress(FileNotFoundError):  # its writer has renamed the temporary file
                     path = Path(item.path)
                     found.append(Entry(known, path, size_of(item), _last_use(path)))
     return sorted(found, key=lambda entry: entry.used)
 
 
 def _lock(path: Path) -> str:
-    # A process' number has seven digits at most; a type of processor may have eight.
+    # A process ID has at most seven digits; a type of processor may have eight.
     name = re.sub(r"^\.|(\.\d{1,7})?\.(tmp|fetch|removed)$", "", path.name)
     return f"{path.with_name(name)}.lock"
 
 
 def _last_use(path: Path) -> float:
-    """The entry's or its lock's modification: see `cache.touch`. To list a folder changes its access time."""
+    """When the entry or its lock was last modified: see `cache.touch`. Listing a folder changes its access time."""
     times = [path.stat().st_mtime]
     with suppress(FileNotFoundError):  # fetched by an older fedray
         times.append(os.stat(_lock(path)).st_mtime)
@@ -86,7 +86,7 @@ def size_of(item: os.DirEntry[str]) -> int:
 
 
 def to_remove(found: Iterable[Entry], before: float | None = None, keep: float | None = None) -> list[Entry]:
-    """Leftovers, entries that were last used `before` a time, and then the longest unused until `keep` bytes stay."""
+    """Leftovers, entries last used before `before`, then the longest unused ones until at most `keep` bytes stay."""
     found = list(found)
     chosen = [entry for entry in found if entry.kind == LEFTOVER or (before is not None and entry.used < before)]
     left = [entry for entry in found if entry not in chosen]
@@ -100,7 +100,7 @@ def to_remove(found: Iterable[Entry], before: float | None = None, keep: float |
 
 
 def remove(entry: Entry) -> bool:
-    """Remove an entry; False: a process makes or uses it."""
+    """Remove an entry; False: a process is making or using it."""
     try:
         with faults(entry.path, "removed"), FileLock(entry.lock, timeout=0):
             gone = entry.path
@@ -117,7 +117,7 @@ def remove(entry: Entry) -> bool:
 def damage(entry: Entry) -> str | None:
     """What is wrong with an entry: a file that cannot be read, or is not what was written; None: nothing.
 
-    Weights hold checksums of their own; the files of an older corpus or of older features are only read.
+    Weights have their own checksums. Older corpora and features have no hashes, so their files are only read.
     """
     if entry.kind == LEFTOVER:
         return None
@@ -129,7 +129,7 @@ def damage(entry: Entry) -> str | None:
         if missing := set(hashes).difference(files):
             return f"{min(missing)} is missing"
         for name, path in files.items():
-            if path.name.endswith(".tmp"):  # a process is writing beside it
+            if path.name.endswith(".tmp"):  # a process is still writing this file
                 continue
             if path.suffix == ".pt":
                 with zipfile.ZipFile(path) as archive:

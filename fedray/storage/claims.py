@@ -8,7 +8,7 @@ MARK = ".fedray"  # a file that names what the folder is for
 
 
 def claim(folder: Storage, what: str, before: str | None = None) -> None:
-    """Mark an empty folder as one for `what`; a folder that is marked so stays as it is.
+    """Mark an empty folder as one for `what`; a folder with this mark stays as it is.
 
     `before`: a file that shows that an earlier version of fedray wrote the folder. ValueError: the folder holds
     something else, which might be overwritten.

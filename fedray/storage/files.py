@@ -30,7 +30,7 @@ GONE = {
 GONE |= {errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 
 
-NO_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}  # of a file system that has no sync of folders
+NO_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}  # errors of file systems that cannot sync folders
 
 
 class StorageError(RunError):
@@ -39,9 +39,9 @@ class StorageError(RunError):
 
 @contextmanager
 def faults(place: object, verb: str = "written", remote: bool = False) -> Iterator[None]:
-    """Raise StorageError about `place` for a full disk or a store that cannot be reached; other errors unchanged.
+    """Raise StorageError about `place` for a full disk or a store that cannot be reached; other errors pass unchanged.
 
-    `remote`: every OSError is the store's.
+    `remote`: every OSError comes from the store.
     """
     try:
         yield
@@ -54,7 +54,7 @@ def faults(place: object, verb: str = "written", remote: bool = False) -> Iterat
         elif isinstance(error, RuntimeError) and (
             "inline_container" in str(error) or "PytorchStreamWriter" in str(error)
         ):
-            # What torch.save says of a full disk: a RuntimeError without a number.
+            # torch.save reports a full disk as a RuntimeError without a number.
             reason, remedy = f"torch could not write all of it ({str(error).splitlines()[0]})", "free space there"
         elif number in GONE or (remote and isinstance(error, OSError)):
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -70,7 +70,7 @@ def faults(place: object, verb: str = "written", remote: bool = False) -> Iterat
 def write_atomically(path: Path, write: Callable[[Path], object], durable: bool = True) -> None:
     """Call `write(temporary_path)`, then rename the file to `path`: a reader never sees half of it.
 
-    `durable`: the file survives a power loss once this returns. Else it does once `sync` has returned.
+    `durable`: the file survives a power loss once this returns. Otherwise it does once `sync` has returned.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with faults(path):
@@ -82,17 +82,17 @@ def write_atomically(path: Path, write: Callable[[Path], object], durable: bool 
             if durable:
                 sync(path.parent)
         finally:
-            with suppress(OSError):  # it must not hide an error of the writing
+            with suppress(OSError):  # must not hide an error of `write`
                 temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def in_place_of(final: Path, keep: bool = False) -> Iterator[Path]:
-    """A temporary path for a file or folder, which then replaces `final`. Nothing happens where nothing is made.
+    """Yield a temporary path. The file or folder made there then replaces `final`; without one, nothing happens.
 
     During the replacement the old folder is `.NAME.old`. `keep`: files that only the old folder has stay. RunError:
-    such a file cannot stay, since the new folder has a folder of that name, or the reverse. What replaces `final`
-    survives a power loss once this returns, and the old folder until then.
+    such a file cannot stay, because the new folder has a folder of that name, or the reverse. Until this returns, the
+    old folder survives a power loss; from then on, the new one does.
     """
     temporary, old = final.with_name(f".{final.name}.tmp"), final.with_name(f".{final.name}.old")
     with faults(final):
@@ -101,9 +101,7 @@ def in_place_of(final: Path, keep: bool = False) -> Iterator[Path]:
             make_folder(final.parent)
             yield temporary
             if temporary.is_file() or (temporary.is_dir() and any(temporary.iterdir())):
-                for before in (
-                    (final, old) if keep else ()
-                ):  # `old` exists where a process was killed between the renames
+                for before in (final, old) if keep else ():  # `old` exists if a process was killed between the renames
                     _carry_over(before, temporary)
                 sync_all(temporary)
                 if final.is_dir():
@@ -119,7 +117,7 @@ def in_place_of(final: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing. They survive a power loss."""
+    """Make a folder and its missing parents. They survive a power loss."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -162,7 +160,7 @@ def sync_all(place: Path, names: Iterable[str] | None = None) -> None:
 
 @cache
 def _syncfs() -> Callable[[int], int] | None:
-    """The call of the C library, where it has it."""
+    """The C library's `syncfs`; None if it has none."""
     try:
         found = ctypes.CDLL(None, use_errno=True).syncfs
     except (OSError, AttributeError):
@@ -172,7 +170,7 @@ def _syncfs() -> Callable[[int], int] | None:
 
 
 def _carry_over(before: Path, after: Path) -> None:
-    """Link, or copy, the files that only `before` has to `after`."""
+    """Link or copy into `after` the files that only `before` has."""
     if before.is_dir() != after.is_dir() and before.exists():
         raise _in_the_way(before, before.is_dir())
     for path in sorted(before.rglob("*")):

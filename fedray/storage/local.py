@@ -77,7 +77,7 @@ class LocalStorage(Storage):
                     if entry.is_dir(follow_symlinks=False):
                         left.append(name)
                     elif entry.is_file():
-                        with suppress(FileNotFoundError):  # just renamed
+                        with suppress(FileNotFoundError):  # renamed meanwhile
                             found[name] = entry.stat().st_size
         return found
 

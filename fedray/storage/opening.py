@@ -1,4 +1,4 @@
-"""From a path or URI to its storage."""
+"""Opens the storage at a path or URI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedray.storage.local import LocalStorage
 
 
 def open_storage(place: str | os.PathLike[str]) -> Storage:
-    """A path, or a URI that pyarrow knows (s3://bucket/folder?region=..., gs://..., file:///...).
+    """Open a path, or a URI that pyarrow knows (s3://bucket/folder?region=..., gs://..., file:///...).
 
     ValueError: the URI cannot be opened.
     """

@@ -56,37 +56,37 @@ def dumps(state: Mapping[str, Any]) -> bytes:
 
 
 def save(state: Mapping[str, Any], path: Path) -> int:
-    """Write atomically; the number of bytes."""
+    """Write a state atomically; returns the number of bytes."""
     data = dumps(state)
     write_atomically(path, lambda temporary: temporary.write_bytes(data))
     return len(data)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A state that `save` wrote, with numpy arrays for tensors. ValueError: the file is damaged or holds other data."""
+    """Read what `save` wrote, with numpy arrays for tensors. ValueError: the file is damaged or holds other data."""
     return _load(path, path)
 
 
 def loads(data: bytes, name: str) -> dict[str, Any]:
-    """What `dumps` made; `name` is for the message of the ValueError."""
+    """Read the bytes that `dumps` made; the message of the ValueError contains `name`."""
     return _load(io.BytesIO(data), name)
 
 
 def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
     try:
-        # torch.load does not look at the checksums of its zip archive: a flipped bit would be another number.
+        # torch.load ignores the checksums of its zip archive: a flipped bit would change a number.
         with zipfile.ZipFile(source) as archive:
             if (damaged := archive.testzip()) is not None:
                 raise ValueError(f"the checksum of {damaged} is wrong")
             if marked := [info.filename for info in archive.infolist() if info.external_attr]:
-                # torch.load takes it for a folder, and leaves the memory of its array as it was.
+                # torch.load takes such a file for a folder, and leaves its array uninitialised.
                 raise ValueError(f"{marked[0]} has attributes, which torch.save writes none of")
         if isinstance(source, io.BytesIO):
             source.seek(0)
         state = _arrays(torch.load(source, map_location="cpu", weights_only=True))
     except FileNotFoundError:
         raise
-    except Exception as error:  # torch has no one error for broken files: whatever it says is passed on
+    except Exception as error:  # torch raises many kinds for broken files: pass on its message
         raise ValueError(
             f"{name}: is not a state that fedray can read (cut short, or not plain data): {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Temporary folders of this user, which go with their process: what a killed one leaves, the next one removes."""
+"""Temporary folders of this user. Each lasts as long as its process; the next one removes those of killed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from fedray.core.types import RunError
 
-OWNED = ".owned"  # at the end of the name of a lock, which the process that owns the folder holds
+OWNED = ".owned"  # suffix of a folder's lock, which the process that owns the folder holds
 
 
 def private() -> Path:
@@ -34,7 +34,7 @@ def private() -> Path:
 
 
 def own(folder: Path) -> FileLock:
-    """Make a folder that this process owns as long as it holds the lock, which is returned."""
+    """Make a folder that this process owns while it holds the returned lock."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{folder}{OWNED}")
     lock.acquire()
@@ -51,13 +51,13 @@ def disown(folder: Path, lock: FileLock) -> None:
 
 
 def sweep() -> None:
-    """Remove the folders of processes that have ended. Locks tell: numbers of processes are used again."""
+    """Remove the folders of processes that have ended. Locks identify them, because process IDs are reused."""
     for marker in _markers(private()):
         lock = FileLock(marker)
         with suppress(Timeout, OSError):
             lock.acquire(timeout=0)
             disown(marker.with_name(marker.name.removesuffix(OWNED)), lock)
-            with suppress(OSError):  # others are in it
+            with suppress(OSError):  # other folders are in it
                 marker.parent.rmdir()
 
 

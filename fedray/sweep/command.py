@@ -38,7 +38,7 @@ DRAWS = 8  # default number of trials of a random or optuna search
 
 
 def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 success, 1 failed or unfinished trials, 2 bad input, 130 interrupted."""
+    """Run a sweep; returns the exit status: 0 success, 1 failed or unfinished trials, 2 bad input, 130 interrupted."""
     options = _parse(sweep, arguments)
     try:
         return _sweep(sweep, options)
@@ -94,7 +94,7 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Choices:
-    """sweep.json: the sweep, and the choices of the command line that its trials depend on."""
+    """sweep.json: the sweep, and the command-line choices that its trials depend on."""
 
     name: str
     question: str
@@ -159,7 +159,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
 
 
 def _with_files(sweep: Sweep, chosen: Choices) -> Sweep:
-    """The sweep with the files that its trials start from, which this makes in runs/ where they are not there yet."""
+    """The sweep with the files that its trials start from. Those that do not exist yet are made in runs/."""
     files, place, near = {}, Path(chosen.folder, "runs"), Path(sys.argv[0])
     if sweep.pretrain is not None:
         short = ["contrastive.epochs=1"] * chosen.smoke
@@ -173,7 +173,7 @@ def _with_files(sweep: Sweep, chosen: Choices) -> Sweep:
 
 @contextmanager
 def _tracked(sweep: Sweep, folder: RunFolder, first: Config) -> Iterator[str | None]:
-    """The sweep in the tracker of its trials, which gets the report at the end. Yields its id there."""
+    """Record the sweep in the tracker of its trials, with the report at the end. Yields the sweep's id there."""
     name = Path(folder.place).name
     card = Card(name, {"question": sweep.question, "keys": list(sweep.space)}, {"name": sweep.name}, sweep=name)
     tracking = Tracking(first.tracker, card, folder, lambda text: print(f"{sweep.name}: {text}", file=sys.stderr))

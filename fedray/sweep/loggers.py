@@ -1,9 +1,9 @@
 """Loggers for Tune: result.json, progress.csv, and TensorBoard's table of swept keys and scores.
 
 A resumed trial reports the rounds after its checkpoint again. Rounds are deterministic, so the rows are equal, and the
-loggers write each row once. Run folder and round identify a row, and whether it ends the trial: one that takes over
-another's checkpoint has a second run folder, and one that ends early reports its last round a second
-time, with the run's scores.
+loggers write each row once. Three things identify a row: its run folder, its round, and whether it ends the trial. A
+trial that takes over another's checkpoint has a second run folder, and a trial that ends early reports its last round a
+second time, with the run's scores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[str, int, bool]  # run folder, round, whether the trial ends with it
 
 
 class _Once(LoggerCallback):
-    """Recognises rows that the file has already."""
+    """Recognises rows that the file already has."""
 
     file: str
 
@@ -84,7 +84,7 @@ class Csv(_Once, CSVLoggerCallback):
             super().log_trial_result(iteration, trial, result)
 
     def _keep_header(self, trial: Trial) -> None:
-        """A file that goes on keeps its columns: Tune would take those of the next row, which may be others."""
+        """Keep the columns of a file that is continued: Tune would take those of the next row, which may differ."""
         with Path(trial.local_path, self.file).open(encoding="utf-8", newline="") as file:
             if header := next(csv.reader(file), None):
                 self._trial_csv[trial] = csv.DictWriter(self._trial_files[trial], header)

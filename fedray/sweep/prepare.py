@@ -34,9 +34,9 @@ POLL_SECONDS = 0.5
 
 
 def pretrained(config: Path, folder: Path, overrides: Sequence[str] = ()) -> Path:
-    """The weights of the pre-training in a folder, which this finishes with its own configuration.
+    """Finish the pre-training in a folder, with the configuration that it began with; returns its weights.
 
-    A pre-training with `config` and `overrides` begins where the folder holds none.
+    If the folder holds no pre-training, one with `config` and `overrides` is run.
     """
     own = folder / "config.yaml"
     with Display.for_terminal() as display:
@@ -45,9 +45,9 @@ def pretrained(config: Path, folder: Path, overrides: Sequence[str] = ()) -> Pat
 
 
 def transcripts(config: Path, overrides: Sequence[str], file: Path) -> Path:
-    """The file, with the transcripts that a run of this configuration learns tokens and language model from.
+    """Write the transcripts that a run of this configuration learns tokens and language model from; returns the file.
 
-    One sentence a line: the server's, or the clients' where it has none.
+    One sentence per line: the server's, or the clients' if there is no server data.
     """
     parts, _ = read_federation(*experiment.load(config, overrides))
     sentences = [text for text in parts.get("server", parts["clients"]).column("text") if text]
@@ -60,7 +60,7 @@ def transcripts(config: Path, overrides: Sequence[str], file: Path) -> Path:
 def prepare(study: Study, space: Space, at_once: int) -> None:
     """Fill the caches that the trials read, on all cores.
 
-    Trials prepare for themselves what depends on a key with a range of values.
+    If data, seed models or client states depend on a key with a range of values, trials prepare them for themselves.
     """
     federations: dict[str, SpeechData] = {}
     work: dict[tuple[Path | None, Path | None], tuple[Assignment, set[str]]] = {}  # caches -> clients of all cohorts

@@ -21,11 +21,11 @@ def reserve(
     at_once: int | None = None,
     population: int | None = None,
 ) -> tuple[Share, int]:
-    """Returns the client actors of a trial with the resources of each, and how many trials run at once.
+    """The client actors of a trial with the resources of each, and how many trials run at once.
 
     `trials` is the number of trials, `at_once` a limit on parallel ones, `population` the number of clients (needed
     for `placement: dedicated`). If the engine's settings leave the number of actors open, as many trials run as the
-    nodes have places for actors: one actor per trial has the least waiting. Raises ValueError if a trial can never fit.
+    nodes have places for actors: with one actor per trial, actors wait least. Raises ValueError if a trial never fits.
     """
     wanted = settings.actors if isinstance(settings.actors, int) else None
     if settings.placement == "dedicated":

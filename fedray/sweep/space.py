@@ -39,7 +39,7 @@ def shown(domain: object) -> str:
 
 
 def combinations(space: Space, keys: Iterable[str]) -> Iterator[dict[str, object]]:
-    """Every combination of the values of `keys`; the other keys keep one value of theirs."""
+    """Every combination of the values of `keys`; each other key keeps one of its values."""
     rest = {key: _one(domain) for key, domain in space.items()}
     lists = {key: options(space[key]) or [] for key in keys}
     for values in itertools.product(*lists.values()):

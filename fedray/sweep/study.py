@@ -33,11 +33,11 @@ class Sweep:
     small      further overrides that make the trials of `--smoke` small
     metric     Tune ranks trials by this metric
     mode       "min" or "max": which values of the metric are better
-    samples    trials drawn from a space that is no grid; repetitions of a grid
+    samples    trials drawn from a space that is not a grid; repetitions of a grid
     at_once    trials at a time, for a comparison of times; None: as many as the machine has room for
     reference  label of a group: the report shows the share of its gain over the seed model that the others reach
     pretrain   configuration of `fedray pretrain`, which runs first; {pretrained} stands for the file of its weights
-    text       configuration whose transcripts are written first, those of the server; {text} stands for their file
+    text       configuration whose transcripts (the server's) are written first; {text} stands for their file
     """
 
     name: str
@@ -73,7 +73,7 @@ class Study:
     fixed: Sequence[str] = ()  # overrides that a sweep needs; they come last
     share: Share = Share(1, 0, 0)  # reserved for the client actors of a trial
     parent: str | None = None  # the sweep's id in the trials' tracker
-    accept_changes: bool = False  # trials go on although something that bits depend on has changed
+    accept_changes: bool = False  # trials go on even if something that bits depend on has changed
 
     def config(self, values: Values) -> tuple[Config, Source]:
         """The checked configuration of the trial with these swept values."""
@@ -110,7 +110,7 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
     """The contents of the base configurations.
 
     Their paths are relative to the working folder or to a folder above the sweep's file `near`; otherwise they name
-    configurations that come with fedray (`ray submit` copies only the sweep's file). Raises ValueError for the rest.
+    configurations that come with fedray (`ray submit` copies only the sweep's file). Raises ValueError for any other.
     """
     used = [key for key in sweep.space if f"{{{key}}}" in sweep.base]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
@@ -118,7 +118,7 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
 
 
 def find(path: str, near: Path) -> Path:
-    """The configuration of this path or name; `read_bases` says where it is looked for. ValueError: there is none."""
+    """The file of a configuration, found by path or name where `read_bases` says. ValueError: there is none."""
     for folder in (Path(), *near.resolve().parents):
         if (folder / path).is_file():
             return folder / path

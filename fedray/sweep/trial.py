@@ -138,7 +138,7 @@ class Trial(tune.Trainable):
                 events = ray.get(self._driver.events.remote(seen, POLL_SECONDS))
             except DEATHS as error:
                 raise RunError(f"the driver of {self.folder.place} died: {eviction(error) or error}") from None
-            if events and events[0].number > seen:  # the driver keeps the newest events alone
+            if events and events[0].number > seen:  # the driver keeps only the newest events
                 last = next((event.data["row"]["round"] for event in events if event.kind == "round"), math.inf)
                 for row in self.folder.each(METRICS):
                     if done < row["round"] < last:
@@ -168,7 +168,7 @@ class Trial(tune.Trainable):
             run, next_run = next_run, f"run-{number:02d}"
         if self.source is None or (self.source["trial"] == self.name and self.source["run"] == run):
             begun = RunFolder(self._where(self.name, run)).exists(CONFIG)
-            return run, not begun  # `carried_on` says where it began with another configuration
+            return run, not begun  # `carried_on` reports it if it began with another configuration
         origin, target = self._where(self.source["trial"], self.source["run"]), self._where(self.name, next_run)
         take_over(RunFolder(origin), self.source["round"], RunFolder(target))
         return next_run, True

@@ -109,5 +109,5 @@ def _number(trial: TuneTrial) -> str:
 def _number_and_values(trial: TuneTrial) -> str:
     """A readable name for a trial's folder; the number makes it unique."""
     values = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in trial.evaluated_params.items())
-    safe = re.sub(r"[^A-Za-z0-9=,.-]", "_", values)  # object storage takes no other letters
+    safe = re.sub(r"[^A-Za-z0-9=,.-]", "_", values)  # object storage accepts no other characters
     return f"{_number(trial)}_{safe}"[:100].rstrip(",._")

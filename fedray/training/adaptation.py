@@ -34,7 +34,7 @@ def merge(backbone: Task, adapted: Task, params: Vector) -> Vector:
 
 
 def product_change(change: Vector, before: Vector, layout: Layout) -> Vector:
-    """The change of all products B A, concatenated, from a change of A and B. `before`: the adapted parameters."""
+    """The change in all products B A, concatenated, from a change in A and B. `before`: the adapted parameters."""
     adapters = before[: layout.trainable]
     return products(adapters + change, layout) - products(adapters, layout)
 

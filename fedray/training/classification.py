@@ -67,7 +67,7 @@ class Classification(Task):
     def __init__(
         self, settings: ClassificationSettings, model: Choice, features: FeatureSettings, data: SpeechData
     ) -> None:
-        """ValueError: a label of the federation is not among the classes, or a clip of dev or test has no label."""
+        """Set the classes. ValueError: a label is not among them, or a clip of dev or test has no label."""
         super().__init__(settings, model, features, data)
         training = data.training()
         self.classes = settings.classes or sorted(set().union(*(part.distinct(settings.label) for part in training)))
@@ -106,11 +106,11 @@ class Classification(Task):
         self._class_numbers = weakref.WeakKeyDictionary()
 
     def targets(self, data: Utterances) -> ClassNumbers:
-        """Class numbers [len(data)]. ValueError names an utterance without a label, or with a label of no class."""
+        """Class numbers [len(data)]. ValueError names an utterance without a label, or with one that is not a class."""
         return self._ids(data)
 
     def known(self, data: Utterances) -> ClassNumbers:
-        """Class numbers [len(data)], -1 for an utterance without a label: the truth for scores of pseudo-labels."""
+        """Class numbers [len(data)], -1 for an utterance without a label: the truth that scores pseudo-labels."""
         return self._ids(data, unlabelled=True)
 
     def augment(self, batch: Batch) -> Batch:
@@ -146,7 +146,7 @@ class Classification(Task):
         return of_clips
 
     def losses(self, params: Vector, data: Utterances, device: str) -> list[float]:
-        """The cross-entropy of each clip, of the mean logits over its windows."""
+        """The cross-entropy of each clip, from the mean logits over its windows."""
         logits = torch.from_numpy(self.logits(params, data, device)).double()
         found: list[float] = cross_entropy(logits, torch.from_numpy(self.targets(data)), reduction="none").tolist()
         return found
@@ -154,14 +154,14 @@ class Classification(Task):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """The scores of the model's predictions; `final` adds one row for each utterance."""
+        """Score the model's predictions; `final` adds one row for each utterance."""
         return self.scored(data, self.logits(params, data, device), final)
 
     def scored(self, data: Utterances, logits: npt.NDArray[np.float32], final: bool) -> Evaluation:
-        """Of logits [len(data), classes]: `accuracy`, `macro_f1` in percent, and `loss`, the mean cross-entropy.
+        """Score logits [len(data), classes]: `accuracy` and `macro_f1` in percent, and `loss`, the mean cross-entropy.
 
-        Macro-F1 is the plain mean over the classes among targets or predictions, each from the counts of all clips, as
-        in scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
+        Macro-F1 is the unweighted mean over the classes that occur among targets or predictions, each from the counts
+        of all clips, as in scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
         """
         if not len(data):
             return Evaluation(Metrics())
@@ -179,7 +179,7 @@ class Classification(Task):
         return Evaluation(metrics, [self._row(*row) for row in rows])
 
     def export(self, params: Vector, folder: Path) -> None:
-        """Write model.pt (a state dict), classes.json, and for a model of fedray example.py, which needs torch only."""
+        """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch)."""
         flat = self.flat("cpu")
         flat.load(params)
         folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class Classification(Task):
         return {"utterance": utterance, "speaker": speaker, **words, "errors": int(target != prediction)}
 
     def _ids(self, data: Utterances, unlabelled: bool = False) -> ClassNumbers:
-        """Class numbers; with `unlabelled`, -1 where there is no label, else ValueError."""
+        """Class numbers; an utterance without a label has -1 with `unlabelled`, else it raises ValueError."""
         of_manifest = self._class_numbers.get(data.manifest)
         if of_manifest is None:  # computed once for the whole manifest, which all its clients share
             of_manifest = codes(data.manifest, self.settings.label, self.classes)
@@ -209,7 +209,7 @@ class Classification(Task):
         return ids
 
     def _refuse(self, data: Utterances, positions: ClassNumbers, unlabelled: bool) -> None:
-        """Raise ValueError for a label of no class, and unless `unlabelled` for an utterance without a label."""
+        """Raise ValueError for a label that is not a class and, unless `unlabelled`, for an utterance without one."""
         without_class, column = data.take(positions), self.settings.label
         for utterance, label in zip(without_class.ids, without_class.column(column), strict=True):
             if label is not None:
@@ -224,7 +224,7 @@ class Classification(Task):
 
 
 def mean_of_windows(logits: npt.NDArray[np.float32], clips: ClassNumbers) -> npt.NDArray[np.float64]:
-    """The mean logits of each clip, [clips, classes], from those of its windows. `clips`: each window's, ascending."""
+    """The mean logits of each clip, [clips, classes], over its windows. `clips`: the clip of each window, ascending."""
     first_windows = np.flatnonzero(np.diff(clips, prepend=-1))
     means: npt.NDArray[np.float64] = np.add.reduceat(logits, first_windows) / np.bincount(clips)[:, None]
     return means

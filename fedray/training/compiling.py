@@ -1,7 +1,7 @@
 """Compile the loops of a model before the first client needs them.
 
-numba compiles a loop when it first runs and keeps it in fedray's cache. From an empty cache that takes half a minute,
-in which the seed model waits. So a run that finds no compiled loops has them compiled while its data are prepared.
+numba compiles a loop when it first runs and keeps it in fedray's cache. With an empty cache, this takes half a minute
+and delays the seed model. So a run that finds no compiled loops compiles them while its data are prepared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ TOKENS = [[1, 2, 3], [4, 5, 6]]
 
 
 def marker(model: Choice) -> Path | None:
-    """The file that says that the loops of a kind of models are compiled; None for a model without loops.
+    """The file that marks the loops of a kind of model as compiled; None for a model without loops.
 
-    Settings that need other loops (`front: conv2d`) compile these when they first run.
+    Loops that only some settings need (`front: conv2d`) are compiled when they first run.
     """
     if not issubclass(MODELS[model.kind], (AudioCNN, Conformer, CRDNN, CRNN)):
         return None
@@ -42,7 +42,7 @@ def marker(model: Choice) -> Path | None:
 
 
 def compile_loops(model: Choice, bins: int) -> None:
-    """Run everything once on two short examples: a gradient step, an evaluation, and a recogniser's beam search."""
+    """Run each loop once on two short examples: gradients, evaluation, and a recogniser's beam search."""
     torch.set_num_threads(1)
     network = MODELS[model.kind](model.settings, bins, OUTPUTS)
     for training in (True, False):
@@ -53,7 +53,7 @@ def compile_loops(model: Choice, bins: int) -> None:
             loss.backward()  # type: ignore[no-untyped-call]
     done = marker(model)
     if done is not None:
-        with suppress(OSError):  # a cache that this user may only read keeps no loops either
+        with suppress(OSError):  # a cache that this user cannot write to holds no loops either
             done.parent.mkdir(parents=True, exist_ok=True)
             done.touch()
 

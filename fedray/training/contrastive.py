@@ -10,8 +10,8 @@ section 4.4.
         loss     <- mean_i -log softmax(S_i)_i                      # the other clips' segments are the negatives
         f, g, W  <- Adam(gradient)
 
-Pre-training drops g and W at its end. All random numbers follow from the seed and the epoch, so a training that stops
-between epochs and continues gives the same bits.
+Pre-training drops g and W at its end. All random numbers follow from the seed and the epoch, so training that stops
+between epochs and resumes gives the same bits.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class ContrastiveSettings:
 
 
 class Head(nn.Module):
-    """g and W."""
+    """The head: g and W."""
 
     def __init__(self, width: int, units: int) -> None:
         super().__init__()
         self.linear = nn.Linear(width, units)
         self.norm = nn.LayerNorm(units)
         self.bilinear = nn.Linear(units, units, bias=False)
-        # W starts as the identity [ours]. With a random W even equal segments are not similar. On small sets Adam then
+        # W starts as the identity [ours]. With a random W, even equal segments are not similar. On small sets Adam then
         # maps all clips to one embedding and stays there, at the loss log B.
         nn.init.eye_(self.bilinear.weight)
 
@@ -83,7 +83,7 @@ class Encoder(Protocol):
 
 
 class Contrastive:
-    """A training in steps of one epoch; `state()` between epochs lets another process continue it."""
+    """Pre-training, one epoch at a time; `state()` lets another process continue it between epochs."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Contrastive:
         device: str = "cpu",
         silence: float = 0.0,
     ) -> None:
-        """`make`: builds a model with an `Encoder`'s attributes, from torch's global generator. `frames`: of a segment.
+        """`make`: builds a model with an `Encoder`'s attributes, from torch's global generator. `frames`: per segment.
 
-        `silence`: the value around a shorter clip.
+        `silence`: the value that pads a shorter clip.
         ValueError: there are fewer than two clips, no clip is longer than a segment, or the model has no `embed`.
         """
         if len(data) < 2:
@@ -162,7 +162,7 @@ class Contrastive:
         return value
 
     def state(self) -> dict[str, Any]:
-        """What the next epoch depends on besides the data and the settings; for `torch.save`."""
+        """All that the next epoch depends on besides the data and the settings, for `torch.save`."""
         return {
             "epochs": self.done,
             "losses": list(self.losses),

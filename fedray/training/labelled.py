@@ -1,4 +1,4 @@
-"""Clients of which some utterances are labelled."""
+"""Clients with some labelled utterances."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ClientSettings:
     """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
     lr: Positive = 0.1  # eta, the learning rate in the first round; `schedule` changes it
-    batch: Count = 6  # utterances of a step
+    batch: Count = 6  # utterances in a step
     epochs: Count = 1  # passes over the client's data in a round
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
     optimizer: str = "sgd"  # sgd, without momentum | adam
@@ -55,7 +55,7 @@ class AdamWSettings:
 
     lr: Positive = 3e-3  # the highest learning rate, reached after the warm-up
     warmup: Natural = 100  # steps of the linear rise from near 0
-    batch: Count = 8  # utterances of a step
+    batch: Count = 8  # utterances in a step
     weight_decay: Amount = 0.01  # decoupled from the gradient, as in AdamW
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
 
@@ -76,8 +76,8 @@ class PretrainSettings(AdamWSettings):
     """Training of the seed model."""
 
     steps: Natural = 2600  # 0: no training, the initial weights are the seed model
-    # Parts of a batch, of two utterances at least, each trained by another client actor. It pays above a million
-    # parameters.
+    # Parts of a batch, of at least two utterances each, that different client actors compute. Worthwhile above a
+    # million parameters.
     shards: Count = 1
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class Optimizer(Protocol):
     """Changes the weights of a flat model in place."""
 
     def step(self) -> None:
-        """Take one step along the gradient in `flat.gradient`, where `loss.backward()` leaves it."""
+        """Take one step with the gradient in `flat.gradient`, where `loss.backward()` leaves it."""
         ...
 
 
@@ -104,13 +104,13 @@ class ClientOptimizer:
         self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
 
     def set_rate(self, lr: float) -> None:
-        """The learning rate of the following steps."""
+        """Set the learning rate of the following steps."""
         self._lr = lr
         if self._adam is not None:
             self._adam.param_groups[0]["lr"] = lr
 
     def step(self) -> None:
-        """One step along the gradient; the rate is constant but for `set_rate`."""
+        """Take one step down the gradient; the rate is constant except for `set_rate`."""
         weights, gradient = self._flat.weights, self._flat.gradient
         if self._l2 is not None:
             gradient.addcmul_(weights, self._l2)
@@ -137,22 +137,22 @@ class AdamW:
             self._adamw.load_state_dict({"state": {0: copies}, "param_groups": groups})
 
     def step(self) -> None:
-        """One step along the gradient, at the rate of the step's number."""
+        """Take one step down the gradient, at the rate for the step's number."""
         clip_gradient(self._flat, self._settings.clip)
         self._adamw.param_groups[0]["lr"] = self._settings.rate(self._done, self._steps)
         self._adamw.step()
         self._done += 1
 
     def moments(self) -> dict[str, Tensor]:
-        """Both moments and the number of steps, as a client state."""
+        """Both moments and the number of steps, as a client's state."""
         state: dict[str, Tensor] = self._adamw.state_dict()["state"][0]
         return state
 
 
 class LocalModel:
-    """theta_i: the task's model on this process' device, which starts from theta_t.
+    """theta_i: the task's model on this process' device, starting from theta_t.
 
-    A process holds one model for each task and device: a LocalModel is valid until the next one of the same task.
+    A process holds one model for each task and device, so a LocalModel is valid until the next one of the same task.
     """
 
     def __init__(self, task: Task, start: Vector, device: str, frozen: bool = False, work: float = 1.0) -> None:
@@ -163,7 +163,7 @@ class LocalModel:
         self.steps = 0
 
     def time_left(self, steps: int) -> int:
-        """The steps still to take, of `steps` local steps without a deadline; there is always time for one."""
+        """The number of steps still to take, out of `steps` without a deadline; there is always time for one."""
         return max(1, math.ceil(self.work * steps)) - self.steps
 
     def params(self) -> Vector:
@@ -187,7 +187,7 @@ class LocalModel:
         return outputs
 
     def augmented(self, batch: Batch) -> Batch:
-        """The batch with the task's masks, on the model's device. Masks take many tiny operations: made on the CPU."""
+        """The batch with the task's masks, on the model's device. Masks are made on the CPU: many tiny operations."""
         return self.task.augment(batch).to(self.device)
 
     def descend(self, loss: Tensor, optimizer: Optimizer) -> float:
@@ -267,7 +267,7 @@ class Mean:
 
 
 def finite(loss: float) -> float:
-    """The loss; ValueError when it is NaN or infinite."""
+    """Return the loss. ValueError when it is NaN or infinite."""
     if not math.isfinite(loss):
         raise ValueError(f"the training loss is {loss}: lower the learning rate (lr), or clip gradients (clip)")
     return loss

@@ -33,12 +33,12 @@ class ConfidenceSettings:
             raise ValueError(f"keep and keep_last must be above 0 and at most 1, not {self.keep} and {self.keep_last}")
 
     def share(self, round: int, rounds: int) -> float:
-        """The share of round `round` of `rounds`."""
+        """The share of labels to keep in round `round` of `rounds`."""
         return self.keep + (self.keep_last - self.keep) * (round / max(1, rounds - 1))
 
 
 def check_labels(setup: Setup, kind: str) -> None:
-    """Raise ValueError when a task's model cannot make the labels that training needs."""
+    """Raise ValueError when the task cannot make the labels that training needs."""
     if not issubclass(setup.task_class, SpeechToText):
         raise ValueError(
             f"algorithm.kind {kind} labels speech with its text, so it needs task.kind recognition or translation"
@@ -68,7 +68,7 @@ def label(task: SpeechToText, data: Utterances, received: Received) -> dict[str,
 def most_confident(labels: State, share: float) -> npt.NDArray[np.int64]:
     """The positions of the share of labels with the highest confidence, ascending.
 
-    At least one position, and those of all transcripts.
+    These include at least one position, and those of all transcripts.
     """
     confidence: npt.NDArray[np.float64] = labels["confidence"]
     count = max(1, np.isposinf(confidence).sum(), round(share * len(confidence)))
@@ -78,7 +78,7 @@ def most_confident(labels: State, share: float) -> npt.NDArray[np.int64]:
 def quality(task: SpeechToText, labels: Mapping[str, Any], data: Utterances) -> Metrics:
     """The scores of the pseudo-labels, NaN without any: `label_wer`, the word error rate in percent, or `label_bleu`.
 
-    For the report only: it needs the true texts, which a simulation may know.
+    They serve the report only: they need the true texts, which a simulation may know.
     """
     truths = task.texts(data)
     pairs = [(truth, labels["texts"][position]) for position in data.unlabelled if (truth := truths[position])]

@@ -1,4 +1,4 @@
-"""Whether a model fits the settings of recognition or translation, and whether utterances fit Whisper."""
+"""Checks that a model fits the settings of recognition or translation, and that utterances fit Whisper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedray.training.decoding.search import DecodeSettings
 
 
 def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, decode: DecodeSettings) -> None:
-    """Raise ValueError when settings of the task need what the model lacks. `model`: the model's settings."""
+    """Raise ValueError when the task's settings need something the model lacks. `model`: the model's settings."""
     if issubclass(model_class, Whisper):
         required = {
             "task.tokens=pretrained": tokens == "pretrained",
@@ -53,7 +53,7 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
 
 
 def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: float) -> None:
-    """Raise ValueError when a model has no decoder, or cannot have these tokens or this loss."""
+    """Raise ValueError when a model has no decoder, or does not support these tokens or this loss."""
     if issubclass(model_class, Whisper):
         if tokens != "pretrained" or ctc_weight:
             raise ValueError(
@@ -72,7 +72,7 @@ def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: flo
 
 
 def check_token_source(model: Any, tokens: str) -> None:
-    """Raise ValueError for tokens of a trained model that nothing names, and for `bos` or `eos` that texts may hold."""
+    """Raise ValueError for pretrained tokens without a checkpoint, and for `bos` or `eos` that texts may contain."""
     if tokens == "pretrained" and getattr(model, "init", None) is None:
         raise ValueError(
             "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "

@@ -13,7 +13,7 @@ from torch.nn.functional import nll_loss
 class Recogniser(Protocol):
     """An encoder with CTC, with an attention decoder, or with both.
 
-    A model without CTC has no `ctc`; a model without a decoder never gets a call of `attend` or `decode`.
+    A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder.
     """
 
     bos: int
@@ -21,7 +21,7 @@ class Recogniser(Protocol):
 
     @property
     def attention_head(self) -> nn.Module:
-        """The last layer of the decoder, whose weights are in its linear layer `w`."""
+        """The last layer of the decoder; its weights are in its linear layer `w`."""
         ...
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ def by_attention(model: Recogniser, features: Tensor, lengths: Tensor, tokens_bo
 
 
 def by_both(model: Recogniser, features: Tensor, lengths: Tensor, tokens_bos: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The decoder's log-probabilities, CTC's and the lengths of these."""
+    """The decoder's log-probabilities, CTC's, and the lengths of CTC's."""
     hidden, lengths = model.encode(features, lengths)
     return model.attend(hidden, lengths, tokens_bos), model.ctc(hidden), lengths
 
@@ -62,7 +62,7 @@ def by_both(model: Recogniser, features: Tensor, lengths: Tensor, tokens_bos: Te
 def teacher_forced(
     targets: Sequence[Sequence[int]], bos: int, eos: int, device: str | torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A decoder's input tokens, the tokens that follow them, and which of them count, [B, longest + 1] each.
+    """A decoder's input tokens, the tokens that follow them, and a mask of those that count, [B, longest + 1] each.
 
     Both kinds of tokens are padded with `eos`.
     """
@@ -76,7 +76,7 @@ def teacher_forced(
 
 
 def decoder_losses(log_probs: Tensor, after: Tensor, smoothing: float) -> Tensor:
-    """The cross-entropy of each token [B, L] with log-probabilities [B, L, tokens].
+    """The cross-entropy of each token, [B, L], from log-probabilities [B, L, tokens].
 
     `smoothing`: the share of the label that is spread evenly over all tokens (Szegedy et al., 2016).
     """

@@ -1,6 +1,6 @@
 """Speech recognition as a task.
 
-The loss is nu CTC + (1 - nu) attention. The scores are word and character error rates in percent, by greedy and beam
+The loss is nu CTC + (1 - nu) attention. The scores are word and character error rates in percent, for greedy and beam
 search.
 """
 
@@ -33,13 +33,13 @@ from fedray.training.speech_to_text import TOKENS, SpeechToText, table
 class RecognitionSettings:
     """Tokens, loss and decoding."""
 
-    # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those beside model.init
+    # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those next to model.init
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
-    label_smoothing: Part = 0.0  # of the decoder's loss: share of a label that is spread evenly over all tokens
+    label_smoothing: Part = 0.0  # share of a label that the decoder's loss spreads evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
     # fillers and tags do not count)
     scoring: str = "plain"
@@ -81,7 +81,7 @@ class Recognition(SpeechToText):
     def __init__(
         self, settings: RecognitionSettings, model: Choice, features: FeatureSettings, data: SpeechData
     ) -> None:
-        """Train tokeniser and language model on the federation's transcripts (`SpeechData.transcripts`)."""
+        """Train the tokeniser and the language model on the federation's transcripts (`SpeechData.transcripts`)."""
         super().__init__(settings, model, features, data)
         self.smoothing = settings.label_smoothing
         for word in settings.decode.lexicon or ():
@@ -118,7 +118,7 @@ class Recognition(SpeechToText):
         return hasattr(self.model_class, "ctc") and self.settings.ctc_weight > 0
 
     def greedy(self) -> Search:
-        """Greedy search on CTC, or on the decoder where no CTC is trained."""
+        """Greedy search with CTC, or with the decoder if no CTC is trained."""
         if self.trains_ctc:
             return GreedySearch(self.settings.decode, self.tokeniser.decode)
         # Imported where it is needed: SpeechBrain's decoders take a second to import.
@@ -155,7 +155,7 @@ class Recognition(SpeechToText):
         return Metrics.of({name: _percent(edit_counts(expected, self.scored(found))) for name, found in texts.items()})
 
     def scored(self, texts: Iterable[str | None]) -> list[str]:
-        """Texts by the rules of `task.scoring`. A missing text is empty."""
+        """The texts by the rules of `task.scoring`; a missing text becomes empty."""
         return [SCORING[self.settings.scoring](text) for text in super().scored(texts)]
 
     def evaluate(

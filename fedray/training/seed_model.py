@@ -1,7 +1,7 @@
 """The seed model: AdamW on the server's labelled data, with each batch in shards that any process may compute.
 
-The shards follow from the configuration alone, and a shard's random numbers from its name: the number of processes
-changes no bit.
+The shards depend on the configuration alone, and a shard's random numbers on the seed, its step and its number, so the
+number of processes changes no bit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Gradient:
 def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:
     """theta_0: initial weights (drawn at random, or from `model.init`), trained on the server's labelled data.
 
-    `server.spread` has the shards computed by any actor; without it they are computed here.
+    `server.spread` lets any actor compute the shards; without it they are computed here.
     """
     seed_all(server.seed, "weights")
     params = task.initial()
@@ -72,7 +72,7 @@ def seed_model(task: Task, server: Server, settings: PretrainSettings) -> Server
 
 
 def batches_of(data: Utterances, settings: PretrainSettings, seed: int) -> Iterator[Rows]:
-    """The positions of each step's batch, epoch after epoch."""
+    """Yield the positions of each step's batch, epoch after epoch."""
     done = epoch = 0
     while done < settings.steps:
         groups = shuffled_groups(data.lengths, settings.batch, numpy_generator(seed, "epoch", epoch))
@@ -81,7 +81,7 @@ def batches_of(data: Utterances, settings: PretrainSettings, seed: int) -> Itera
 
 
 def cut(step: int, batch: Rows, data: Utterances, targets: Targets, count: int) -> list[Shard]:
-    """The batch sorted by length and cut into `count` shards, fewer where a shard would have a single utterance."""
+    """Sort a batch by length and cut it into `count` shards, or fewer if a shard would have a single utterance."""
     by_length = batch[np.argsort(data.lengths[batch], kind="stable")]
     parts = np.array_split(by_length, max(1, min(count, len(batch) // 2)))
     return [Shard(step, number, part, targets_at(targets, part)) for number, part in enumerate(parts)]
@@ -101,7 +101,7 @@ def shard_gradient(task: Task, server: Server, params: Vector, shard: Shard) -> 
 
 
 def mean_gradient(shards: Sequence[Shard], gradients: Sequence[Gradient]) -> Vector:
-    """The mean over the batch's utterances, summed in the order of shards. ValueError: a loss is NaN or infinite."""
+    """The mean over the batch's utterances, summed in the shards' order. ValueError: a loss is NaN or infinite."""
     size = sum(len(shard.positions) for shard in shards)
     mean = np.zeros_like(gradients[0].vector)
     for shard, gradient in zip(shards, gradients, strict=True):

@@ -1,4 +1,4 @@
-"""Speech to text as a task: what recognition and translation share.
+"""Speech to text as a task: the code that recognition and translation share.
 
 The loss is nu CTC + (1 - nu) attention. A search finds the text of encoded utterances.
 """
@@ -41,19 +41,19 @@ TOKENS = ("characters", "unigram", "bpe", "pretrained")
 
 
 class SpeechToText(Task):
-    """Speech to the text in a column of the manifest. Abstract: a subclass names its searches and its scores."""
+    """Speech to the text in a column of the manifest. Abstract: a subclass defines its searches and its scores."""
 
     score: str  # the name of greedy search's score
-    text_name: str  # of the texts, in errors
-    smoothing = 0.0  # of the decoder's labels: the share that is spread evenly over all tokens
+    text_name: str  # what errors call the texts
+    smoothing = 0.0  # share of a decoder label that is spread evenly over all tokens
 
     def __init__(self, settings: Any, model: Choice, features: FeatureSettings, data: SpeechData) -> None:
-        """Train the tokeniser on the federation's texts (`SpeechData.transcripts`), or load that of a trained model.
+        """Train the tokeniser on the federation's texts (`SpeechData.transcripts`), or load a trained model's.
 
-        ValueError: there is none beside the file that model.init names.
+        ValueError: the folder of the file that model.init names has no tokeniser.
         """
         super().__init__(settings, model, features, data)
-        # Whisper's limits: frames of the window, tokens of a text.
+        # Whisper's limits: frames in the window, tokens in a text.
         self.limits = limits(model.settings) if issubclass(self.model_class, Whisper) else None
         self._augment = SpecAugment(settings.augment)
         self.tokeniser: Characters | SentencePiece | PretrainedTokeniser
@@ -67,7 +67,7 @@ class SpeechToText(Task):
         self.outputs = self.tokeniser.size
 
     def texts(self, data: Utterances) -> list[str | None]:
-        """The true text of each utterance; None where there is none."""
+        """The true text of each utterance; None if it has none."""
         return data.column(self.column(self.settings))
 
     def targets(self, data: Utterances) -> list[list[int]]:
@@ -83,7 +83,7 @@ class SpeechToText(Task):
         return targets
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a text that `targets` has let pass, or that a search found."""
+        """The token ids of a text that `targets` has accepted or a search has found."""
         return self.tokeniser.encode(text, self.settings.unknown)
 
     def ctc_targets(self, targets: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -127,21 +127,21 @@ class SpeechToText(Task):
         """The searches of a final evaluation by the names of their scores, greedy search first."""
 
     def scored(self, texts: Iterable[str | None]) -> list[str]:
-        """Texts as they are scored. A missing text is empty."""
+        """The texts in the form that is scored; a missing text becomes empty."""
         return [text or "" for text in texts]
 
     @abstractmethod
     def scores(self, references: Sequence[str | None], texts: Mapping[str, Sequence[str]]) -> Metrics:
-        """The scores of what searches have found, by the names of the searches."""
+        """Score the texts that searches have found. `texts`: name of a search -> its texts."""
 
     @abstractmethod
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-        """A row for each utterance with what searches have found, greedy search first: predictions.tsv."""
+        """The rows of predictions.tsv: the texts that searches have found for each utterance, greedy search first."""
 
     def transcribe(
         self, params: Vector, data: Utterances, searches: Sequence[Search], device: str
     ) -> list[list[Hypothesis]]:
-        """For each search the hypotheses of all utterances, in the order of `data`, from one encoder pass."""
+        """For each search, the hypotheses of all utterances, in the order of `data`, from one encoder pass."""
         if self.limits is not None:
             check_seconds(data, self.limits[0])
         by_position: list[dict[int, Hypothesis]] = [{} for _ in searches]
@@ -161,7 +161,7 @@ class SpeechToText(Task):
     def encoded(
         self, params: Vector, data: Utterances, device: str
     ) -> Iterator[tuple[list[int], Tensor, Tensor, Recogniser]]:
-        """For each batch: positions, hidden states [B, T, D], their lengths [B], and the model; without gradients."""
+        """Yield each batch's positions, hidden states [B, T, D], their lengths [B] and the model, without gradients."""
         flat = self.flat(device)
         flat.load(params)
         flat.model.eval()
@@ -172,9 +172,9 @@ class SpeechToText(Task):
                 yield batch.positions.tolist(), *model.encode(moved.features, moved.lengths), model
 
     def export(self, params: Vector, folder: Path) -> None:
-        """Write the model with its tokeniser and an example that needs torch and SpeechBrain only.
+        """Write the model with its tokeniser and an example that needs only torch and SpeechBrain.
 
-        For Whisper, a checkpoint of transformers. For a user's model, its state dict and the tokeniser.
+        Whisper is written as a checkpoint of transformers, a user's model as its state dict, each with the tokeniser.
         """
         flat = self.flat("cpu")
         flat.load(params)
@@ -192,7 +192,7 @@ class SpeechToText(Task):
 
 
 def trained_tokeniser(texts: Sequence[str], kind: str, size: int) -> Characters | SentencePiece:
-    """A tokeniser of characters, or of `size` sub-words of a kind, trained on texts."""
+    """Train a tokeniser on texts: of characters, or of `size` sub-words (`kind`: unigram or bpe)."""
     return Characters.train(texts) if kind == "characters" else SentencePiece.train(texts, size, kind)
 
 
@@ -205,7 +205,7 @@ def encoded(
 ) -> list[list[int]]:
     """The token ids of each utterance's text. ValueError names an utterance without a text, or with unknown characters.
 
-    `name`: what the texts are, in errors.
+    `name`: what errors call the texts.
     """
     found = []
     for utterance, text in zip(data.ids, texts, strict=True):
@@ -219,14 +219,14 @@ def encoded(
 
 
 def table(columns: Mapping[str, Sequence[object]]) -> list[dict[str, Any]]:
-    """The rows of a table whose columns are given by their names."""
+    """The rows of a table, from its columns by name."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def aligned_loss(log_probs: Tensor, tokens: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
-    """torch's CTC loss of log-probabilities [B, T, V], the mean over tokens, then over utterances.
+    """torch's CTC loss of log-probabilities [B, T, V], a mean over tokens, then over utterances.
 
-    `tokens`: those of all utterances, whose numbers are `sizes` [B]. An utterance with too few frames has loss 0.
+    `tokens`: of all utterances, concatenated. `sizes` [B]: how many each has. One with too few frames has loss 0.
     """
     if on_cpu(log_probs):
         from fedray.models.kernels import ctc
@@ -236,5 +236,5 @@ def aligned_loss(log_probs: Tensor, tokens: Tensor, lengths: Tensor, sizes: Tens
 
 
 def sizes_of(targets: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """The numbers of tokens, int64 [batch]."""
+    """The number of tokens of each target, int64 [batch]."""
     return torch.tensor([len(target) for target in targets], device=device)

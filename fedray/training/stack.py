@@ -22,16 +22,16 @@ Function = Callable[..., Any]  # (model, *tensors) -> a tensor or a tuple of ten
 
 
 def answer(model: nn.Module, function: Function, *tensors: Tensor) -> Any:
-    """`function(model, *tensors)`, in one call with those of other clients where clients train side by side.
+    """Call `function(model, *tensors)`, in one call with other clients' when clients train side by side.
 
-    The first tensor is [batch, time, ...], the second the lengths [batch]; all begin with the batch.
+    The first tensor is [batch, time, ...], the second the lengths [batch]; all have the batch as first dimension.
     """
     return model.row.answer(function, tensors) if isinstance(model, RowModel) else function(model, *tensors)
 
 
 @dataclass(eq=False)
 class Call:
-    """A call of a client's model."""
+    """A call to a client's model."""
 
     stack: Stack
     row: Row
@@ -43,7 +43,7 @@ class Call:
 
     @property
     def key(self) -> Any:
-        """Calls of one key can be made as one."""
+        """Calls with equal keys can be made as one."""
         return self.stack, self.function, self.row.frozen, self.row.model.training, self.gradients, self._shapes
 
     @property
@@ -56,21 +56,21 @@ class Call:
                 return len(features)
             case "equal lengths" if int(lengths.min()) == features.shape[1]:
                 return tuple(tensor.shape for tensor in self.tensors)
-        return id(self)  # no other call's
+        return id(self)  # matches no other call
 
 
 @dataclass(eq=False)
 class Gradients:
-    """The gradients of a client's outputs, to be carried back to its parameters."""
+    """The gradients of a client's outputs, to be propagated back to its parameters."""
 
     answer: Answer
-    slot: int  # of the client in the answer
+    slot: int  # the client's place in the answer
     outputs: tuple[Tensor, ...]
     error: BaseException | None = None
 
 
 class Row(FlatModel):
-    """A client's model: a row of a stack. It has the interface of a model of its own."""
+    """A client's model: a row of a stack. It has the interface of a separate model."""
 
     def __init__(self, stack: Stack, place: int, frozen: bool, wait: Callable[[Call | Gradients], None]) -> None:
         self.stack, self.frozen, self._wait = stack, frozen, wait
@@ -81,7 +81,7 @@ class Row(FlatModel):
         self._open: list[Gradients] = []
 
     def load(self, vector: Vector) -> None:
-        """Load a vector [size]. ValueError when its frozen parameters are not those of the other clients."""
+        """Load a vector [size]. ValueError when its frozen parameters differ from the other clients'."""
         self.layout.check(vector)
         self.stack.load_frozen(vector)
         self.values.copy_(torch.tensor(vector[: self.layout.moving]))
@@ -92,7 +92,7 @@ class Row(FlatModel):
         return values
 
     def backward(self, loss: Tensor) -> None:
-        """Set `gradient` to that of a loss: down to the model's outputs here, from there with other clients."""
+        """Set `gradient` to that of a loss: here back to the model's outputs, from there along with other clients."""
         self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         for request in self._open:
@@ -101,7 +101,7 @@ class Row(FlatModel):
         self._open = []
 
     def answer(self, function: Function, tensors: tuple[Tensor, ...]) -> Any:
-        """`function(model, *tensors)` for this client's parameters. Gradients flow back by `backward`."""
+        """Call `function(model, *tensors)` with this client's parameters. `backward` propagates gradients back."""
         call = Call(self.stack, self, function, tensors, torch.is_grad_enabled())
         self._wait(call)
         outputs, request = call.outputs
@@ -111,7 +111,7 @@ class Row(FlatModel):
 
 
 class RowModel(nn.Module):
-    """Stands for a client's model: its calls are the row's."""
+    """A stand-in for a client's model that passes its calls to the row."""
 
     def __init__(self, row: Row) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class RowModel(nn.Module):
         return self.row.answer(_forward, tensors)
 
     def __getattr__(self, name: str) -> Any:
-        """Settings of the model, such as its tokens. TypeError for a method: it would not know whose parameters."""
+        """A model attribute, such as `bos`. TypeError for a method: it would not know whose parameters to use."""
         found = getattr(self.row.stack.template.model, name)
         if callable(found):
             raise TypeError(
@@ -132,15 +132,15 @@ class RowModel(nn.Module):
         return found
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
-        """Those of the model that the calls are made with."""
+        """The modules of the model that the calls are made with."""
         yield from self.row.stack.template.model.named_modules(*args, **kwargs)
 
 
 class Answer:
-    """The outputs of calls made as one, and the way back to the parameters."""
+    """The outputs of calls made as one, and their backward pass to the parameters."""
 
     def __init__(self, calls: Sequence[Call], weights: Tensor, outputs: tuple[Tensor, ...]) -> None:
-        """`weights`: [clients, trainable], the leaf. `outputs`: [clients, batch, ...] each."""
+        """`weights`: [clients, trainable], the leaf of the graph. `outputs`: [clients, batch, ...] each."""
         self._rows, self._weights, self._outputs = [call.row for call in calls], weights, outputs
         self._left = len(calls)
 
@@ -152,7 +152,7 @@ class Answer:
         )
 
     def backward(self, requests: Sequence[Gradients]) -> None:
-        """Add the gradients of these clients to those of their rows."""
+        """Propagate these clients' gradients back, and add the results to the gradients of their rows."""
         self._left -= len(requests)
         outputs, gradients = [], []
         for position, output in enumerate(self._outputs):
@@ -171,7 +171,7 @@ class Answer:
 
 
 class Stack:
-    """The models of a group's clients for one task. Frozen parameters, the same for all, stand once."""
+    """The models of a group's clients for one task. Frozen parameters, the same for all, are stored once."""
 
     def __init__(self, task: Task, device: str, size: int) -> None:
         self.template = task.flat(device, spare=True)
@@ -189,7 +189,7 @@ class Stack:
         return self.template.values[self.template.layout.moving :]
 
     def load_frozen(self, vector: Vector) -> None:
-        """Load frozen parameters. ValueError when those of another client are different."""
+        """Load frozen parameters. ValueError when they differ from another client's."""
         moving = self.template.layout.moving
         if self._frozen_of is None:
             self.template.load(vector)
@@ -200,10 +200,10 @@ class Stack:
         self._frozen_of = vector
 
     def forward(self, calls: Sequence[Call]) -> None:
-        """Make calls of one key as one."""
+        """Make calls with equal keys as one."""
         first, places = calls[0], [call.row.place for call in calls]
         trainable = self.template.layout.trainable
-        weights = self.values[places, :trainable].requires_grad_(first.gradients)  # copies, as of the buffers
+        weights = self.values[places, :trainable].requires_grad_(first.gradients)  # a copy, like the buffers
         buffers = self.values[places, trainable:]
         tensors = [stacked(alike) for alike in zip(*(call.tensors for call in calls), strict=True)]
         with torch.set_grad_enabled(first.gradients), self._mode(first.row):
@@ -228,7 +228,7 @@ class Stack:
 
     @contextmanager
     def _mode(self, row: Row) -> Iterator[None]:
-        """The mode of a row's model."""
+        """Put the template into the mode of a row's model."""
         model = self.template.model
         model.train(row.model.training)
         with frozen_statistics(model) if row.frozen else nullcontext():
@@ -262,7 +262,7 @@ def _forward(model: nn.Module, *tensors: Tensor) -> Any:
 
 
 def stacked(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors [batch, ...] as one [clients, batch, ...]: padded with zeros, and with copies of each one's first row."""
+    """Stack tensors [batch, ...] as [clients, batch, ...], padded with zeros; missing rows are copies of the first."""
     if len({tensor.shape for tensor in tensors}) == 1:
         return torch.stack(list(tensors))
     size = [max(sizes) for sizes in zip(*(tensor.shape for tensor in tensors), strict=True)]

@@ -38,10 +38,10 @@ def targets_at(targets: Targets, positions: Rows) -> Targets:
 
 @runtime_checkable
 class Pretrained(Protocol):
-    """A model with weights of its checkpoint."""
+    """A model that can load the weights of its checkpoint."""
 
     def load_pretrained(self) -> None:
-        """Replace the initial weights by those of the checkpoint."""
+        """Replace the initial weights with those of the checkpoint."""
         ...
 
 
@@ -97,7 +97,7 @@ class Task(ABC):
 
     @property
     def signatures(self) -> Mapping[str, str]:
-        """Score -> how it is computed, for those that papers report with a signature; results.json holds them."""
+        """Score -> how it is computed, for scores that papers report with a signature; results.json holds them."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Task(ABC):
         return self.model_class(self.model_settings, self.features.bins, self.outputs)
 
     def with_model(self, settings: Any) -> Self:
-        """The same task with other settings of the model, `Settings` of the same class of models."""
+        """The same task with other model settings, for the same model class."""
         other = copy.copy(self)
         other.model_settings, other._flats, other._layout = settings, {}, None
         return other
@@ -172,7 +172,7 @@ class Task(ABC):
         return described(self.features)
 
     def assets(self) -> Mapping[str, Any]:
-        """Read-only things that every actor needs besides the task; see `Algorithm.assets`."""
+        """Read-only objects that every actor needs besides the task; see `Algorithm.assets`."""
         return {}
 
     @abstractmethod
@@ -181,14 +181,14 @@ class Task(ABC):
 
     @abstractmethod
     def augment(self, batch: Batch) -> Batch:
-        """The batch with the masks of training, drawn from torch's global generator."""
+        """The batch with training masks, drawn from torch's global generator."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
         """The mean loss of a batch. `targets`: those of the batch's utterances, in its order."""
 
     def losses(self, params: Vector, data: Utterances, device: str) -> list[float]:
-        """The loss of each utterance by itself, without masks and dropout."""
+        """The loss of each utterance by itself, without masks or dropout."""
         flat, targets = self.flat(device), self.targets(data)
         flat.load(params)
         flat.model.eval()

@@ -1,4 +1,4 @@
-"""The tasks by their names in `task.kind`."""
+"""The tasks, by their names in `task.kind`."""
 
 from __future__ import annotations
 

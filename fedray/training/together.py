@@ -1,9 +1,9 @@
 """Clients of a lane trained side by side: their models take a step as one batch of models.
 
-An algorithm's code stays that of one client. Each client is trained in a thread of its own, and one thread runs at a
-time, until its client needs the outputs of its model or their gradients. When all wait, equal calls are made as one, by
-`torch.func.vmap` over the stacked parameters, and the threads go on. So a client's steps are those of a client alone,
-up to the rounding of floats and up to dropout, whose masks are drawn for all models of a call at once.
+An algorithm's code still trains one client. Each client trains in its own thread. One thread runs at a time, until its
+client needs its model's outputs or their gradients. When all threads wait, calls that match are made as one, by
+`torch.func.vmap` over the stacked parameters, and the threads go on. So a client takes the same steps as when it trains
+alone, up to floating-point rounding and dropout, whose masks are drawn for all models of a call at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _THREAD = threading.local()
 
 
 def flat_model(task: Task, device: str, frozen: bool) -> FlatModel:
-    """The model of a client in training: a row of its group's, or this process' model where a client trains alone.
+    """The model of a client in training: a row of its group's stack, or this process' model if it trains alone.
 
     `frozen`: running statistics of batch norm stay as they are.
     """
@@ -37,9 +37,9 @@ def flat_model(task: Task, device: str, frozen: bool) -> FlatModel:
 
 
 def train(clients: Iterator[Client], size: int, update: Callable[[Client], Update]) -> Iterator[Update | Exception]:
-    """Train clients, up to `size` side by side. Yields each one's update or error, in their order.
+    """Train clients, up to `size` side by side. Yields each one's update or error, in the clients' order.
 
-    A client is taken from `clients` when a place is free, with the global generators seeded for it.
+    A client is taken from `clients` when a place is free; `clients` seeds the global generators for it.
     """
     group = Group(size)
     try:
@@ -55,17 +55,17 @@ def train(clients: Iterator[Client], size: int, update: Callable[[Client], Updat
 
 
 class Abandoned(BaseException):
-    """Ends the thread of a client whose lane is given up."""
+    """Ends the thread of a client whose lane is abandoned."""
 
 
 class Member(threading.Thread):
-    """The training of one client. Its generators of random numbers are its own."""
+    """A thread that trains one client, with its own random number generators."""
 
     def __init__(self, group: Group, place: int, work: Callable[[], Update]) -> None:
         super().__init__(daemon=True)
         self.group, self.place, self.work = group, place, work
         self.result: Update | BaseException | None = None
-        self.call: Call | Gradients | None = None  # what it waits for
+        self.call: Call | Gradients | None = None  # the call that it waits for
         self._generators = generators()
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -81,7 +81,7 @@ class Member(threading.Thread):
             self._back.release()
 
     def resume(self) -> None:
-        """Let the client train until it waits for a call, or ends. Runs in the group's thread."""
+        """Let the client train until it waits for a call or finishes. Runs in the group's thread."""
         restore(self._generators)
         self.call = None
         self._go.release()
@@ -102,7 +102,7 @@ class Member(threading.Thread):
 
 
 class Group:
-    """Up to `size` clients in training, and up to twice as many whose updates have not been taken yet."""
+    """Up to `size` clients in training; with finished ones whose updates are not taken yet, up to twice as many."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -145,7 +145,7 @@ class Group:
             member.resume()
 
     def _draw(self) -> None:
-        """Let the group's generators go on from its last step: a member's would draw the same masks in every step."""
+        """Continue the group's generators from its last step: a member's would draw the same masks in every step."""
         if self._generators is None:
             assert self._seed is not None
             seed_all("together", self._seed)
@@ -153,7 +153,7 @@ class Group:
             restore(self._generators)
 
     def done(self) -> Iterator[Update | Exception]:
-        """The results of the clients before the first one in training."""
+        """Yield the results of the clients before the first one that is still training."""
         while self.members and self.members[0].result is not None:
             result = self.members.popleft().result
             if not isinstance(result, Update | Exception):
@@ -180,10 +180,10 @@ class Group:
 
 
 def forward(calls: list[Call]) -> None:
-    """Make calls as one. If that fails, make each alone, so that an error is its client's.
+    """Make calls as one. If that fails, make each alone, so that an error hits only its client.
 
-    What a call alone has room for, and the calls together have not, must not decide about bits: memory that runs out is
-    an error of the lane.
+    Running out of memory is an error of the lane: whether the calls fit into memory together must not decide the bits
+    of an update.
     """
     try:
         calls[0].stack.forward(calls)

@@ -1,7 +1,7 @@
-"""Speech translation as a task: from speech to text in another language, by an encoder and a decoder.
+"""Speech translation as a task: from speech to text in another language, with an encoder and a decoder.
 
-The loss is the decoder's cross-entropy with smoothed labels; `ctc_weight` adds CTC on the transcripts beside it, with
-tokens of their own. The scores are BLEU and chrF, by greedy and beam search.
+The loss is the decoder's cross-entropy with smoothed labels; `ctc_weight` adds CTC on the transcripts, which have
+their own tokens. The scores are BLEU and chrF, for greedy and beam search.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, table,
 
 @dataclass(frozen=True)
 class TranslationSearchSettings:
-    """Beam search on the decoder."""
+    """Beam search with the decoder."""
 
     search: ClassVar[str] = "attention"
     beam: Count = 5  # hypotheses that the search keeps; 1: greedy search alone
-    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens an encoder frame (beams count the end)
+    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens per encoder frame (beams count the end)
 
 
 @dataclass(frozen=True)
 class TranslationSettings:
     """Tokens, loss, decoding and scores."""
 
-    # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those beside model.init
+    # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those next to model.init
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
     label_smoothing: Part = 0.1  # share of a label that is spread evenly over all tokens
-    # Share of CTC on the transcripts in the loss: 0 needs no transcripts, and the model has no layer for CTC.
+    # Share of CTC on the transcripts in the loss. 0: no transcripts are needed, and the model has no CTC layer.
     ctc_weight: Part = 0.0
-    # of CTC: characters | unigram | bpe: trained on transcripts | pretrained: those beside model.init
+    # CTC's tokens: characters | unigram | bpe: trained on transcripts | pretrained: those next to model.init
     transcript_tokens: str = "characters"
     transcript_vocabulary: Count = 500  # number of CTC's sub-words
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
@@ -71,7 +71,7 @@ class TranslationSettings:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {given!r}")
 
 
-TRANSCRIPTS = "transcripts"  # the folder of CTC's tokens in that of a model
+TRANSCRIPTS = "transcripts"  # the folder of CTC's tokens, inside a model's folder
 
 
 class Labels(list[int]):
@@ -83,7 +83,7 @@ class Labels(list[int]):
 
 
 class Translation(SpeechToText):
-    """Speech to its translation, the column `translation` of the manifest."""
+    """Speech to its translation, in the column `translation` of the manifest."""
 
     Settings = TranslationSettings
     settings: TranslationSettings
@@ -133,7 +133,7 @@ class Translation(SpeechToText):
         check_translator(MODELS[model.kind], model.settings, settings.tokens, settings.ctc_weight)
         if settings.transcript_tokens == "pretrained" and settings.tokens != "pretrained":
             raise ValueError(
-                "task.transcript_tokens=pretrained needs task.tokens=pretrained: both lie beside model.init"
+                "task.transcript_tokens=pretrained needs task.tokens=pretrained: both are next to model.init"
             )
 
     @classmethod
@@ -151,7 +151,7 @@ class Translation(SpeechToText):
         return self.model_class(self.model_settings, self.features.bins, self.outputs, ctc)
 
     def texts(self, data: Utterances) -> list[str | None]:
-        """The translation of each utterance; None where there is none, or an empty one."""
+        """The translation of each utterance; None if it is missing or empty."""
         return [text or None for text in data.translations]
 
     def targets(self, data: Utterances) -> list[list[int]]:
@@ -195,7 +195,7 @@ class Translation(SpeechToText):
     ) -> Evaluation:
         """BLEU and chrF of greedy search.
 
-        `final` adds those of beam search, and one row for each utterance with the BLEU of its sentence.
+        `final` adds those of beam search, and one row for each utterance with its sentence-level BLEU.
         """
         if not len(data):
             return Evaluation(Metrics())

@@ -1,4 +1,4 @@
-"""Adam on a client with moments that it keeps between rounds: a warm-up, then a constant or a falling rate."""
+"""Adam on a client that keeps its moments between rounds: a warm-up, then a constant or a falling rate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WarmUpSettings(AdamWSettings):
     # After the warm-up: none | inverse_sqrt (lr sqrt(warmup / step); Vaswani et al., 2017) | cosine (half a cosine,
     # down to 0 at the last step of a client that takes part in every round).
     decay: str = "none"
-    b_factor: Positive = 1.0  # the rate of the adapters' B over that of their A (LoRA+)
+    b_factor: Positive = 1.0  # ratio of the learning rate of the adapters' B to that of A (LoRA+)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +52,7 @@ class WarmUpSettings(AdamWSettings):
 
 
 class ScaledAdamW(AdamW):
-    """AdamW with a factor of the learning rate for each weight."""
+    """AdamW with a learning-rate factor for each weight."""
 
     def __init__(
         self, flat: FlatModel, settings: AdamWSettings, steps: int, moments: State, factors: Tensor | None = None
@@ -72,10 +72,10 @@ class ScaledAdamW(AdamW):
 
 
 def no_later(moments: State, first: int) -> State:
-    """Moments with a step count of `first` at most, the count that the last round starts from.
+    """Limit the step count of the moments to `first`, the count that the last round starts from.
 
-    Personal scores train once more after the last round. They take its learning rates again, since a cosine is at 0 by
-    then.
+    Personal scores train once more after the last round. That training repeats the last round's learning rates, since a
+    cosine is at 0 by then.
     """
     late = bool(moments) and int(moments["step"]) > first
     return {**moments, "step": torch.full_like(torch.as_tensor(moments["step"]), first)} if late else moments

@@ -28,9 +28,9 @@ def random_window(batch: Batch, frames: int, silence: float = 0.0) -> Batch:
 def all_windows(batch: Batch, frames: int, silence: float = 0.0) -> tuple[Batch, npt.NDArray[np.int64]]:
     """The fewest windows of `frames` that cover each clip, evenly spread, and each window's clip, int64 [windows].
 
-    Windows overlap where a clip is no multiple of `frames`; those of FedSTAR do not, and its last one is padded.
-    A clip counts by its place in the batch, and a shorter one is centred in `silence`. The positions of the windows are
-    those of their clips.
+    Windows overlap when a clip's length is no multiple of `frames`; FedSTAR's never do, and its last one is padded. A
+    window's clip is given by its place in the batch. A clip shorter than a window is centred in `silence`. The windows
+    have the positions of their clips.
     """
     clips: list[int] = []
     starts: list[int] = []
@@ -44,7 +44,7 @@ def all_windows(batch: Batch, frames: int, silence: float = 0.0) -> tuple[Batch,
 
 
 def cut(batch: Batch, clips: Sequence[int], starts: Sequence[int], frames: int, silence: float) -> Tensor:
-    """Cut `frames` of each of these clips from its start on, [windows, frames, bins], shorter ones in silence."""
+    """Cut a window from each clip at the given start, [windows, frames, bins]; a shorter clip is centred in silence."""
     windows = batch.features.new_full((len(clips), frames, batch.features.shape[2]), silence)
     lengths = batch.lengths.tolist()
     for place, (clip, start) in enumerate(zip(clips, starts, strict=True)):

@@ -114,7 +114,7 @@ def test_a_client_that_hangs_is_named_and_the_run_can_be_stopped(
     with detached(given(tmp_path, "stop")) as found:
         until(lambda: bool(warnings(found)))
         pid, (said,) = (tmp_path / "pid").read_text(), warnings(found)
-        assert "seems to hang at lane " in said and f", with client client-05 at work: process {pid} on node " in said
+        assert "seems to hang at lane " in said and f", client client-05: process {pid} on node " in said
         assert "has been silent for " in said and said.endswith(f"; `fedray stop {tmp_path}/run` ends the run")
         assert cli.main(["stop", str(tmp_path / "run")]) == 0
         shown = capsys.readouterr()

@@ -108,7 +108,7 @@ def test_a_resumed_run_keeps_its_noise_and_its_bounds(tmp_path: Path) -> None:
 
 
 def test_what_travels_beside_the_update_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="sum, count beside its delta, which `privacy` does not cover"):
+    with pytest.raises(RunError, match="sum, count in addition to its delta, which `privacy` does not cover"):
         play(tmp_path, algorithm=Beside, **private())
 
 

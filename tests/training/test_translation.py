@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no checkpoint": ({"task": {"tokens": "pretrained"}}, "tokens=pretrained needs a checkpoint"),
     "transcripts' tokens": (
         {"task": {"transcript_tokens": "pretrained"}},
-        "transcript_tokens=pretrained needs task.tokens=pretrained: both lie beside model.init",
+        "transcript_tokens=pretrained needs task.tokens=pretrained: both are next to model.init",
     ),
     "tokens": (
         {"task": {"tokens": "words"}},

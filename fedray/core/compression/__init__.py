@@ -1,1 +1,1 @@
-"""Fewer bytes on the way: codes for vectors, top-k, and the settings `upload` and `download`."""
+"""Compression of updates and broadcasts: codes for vectors, top-k, and the settings `upload` and `download`."""

@@ -1,6 +1,6 @@
-"""Codes for vectors on the way. The number of bytes follows from the vector's shape alone.
+"""Codes for the vectors that travel. The number of bytes follows from the vector's shape alone.
 
-`shape` holds the sizes of the tensors that a vector consists of, in their order. (n,) is one tensor of n numbers.
+`shape` holds the sizes of the tensors that a vector consists of, in order. (n,) is one tensor of n numbers.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Code(ABC):
 
     @abstractmethod
     def size(self, shape: Shape) -> int:
-        """Bytes of a vector of this shape."""
+        """Encoded bytes of a vector of this shape."""
 
     @abstractmethod
     def encode(self, vector: Vector, shape: Shape, generator: np.random.Generator | None = None) -> bytes:
-        """`size(shape)` bytes of a vector [sum(shape)].
+        """Encode a vector [sum(shape)] in `size(shape)` bytes.
 
-        A code with steps rounds to the nearest; with a generator it rounds up or down at random, without bias.
+        A code with steps rounds to the nearest step; with a generator it rounds up or down at random, without bias.
         """
 
     @abstractmethod
     def decode(self, data: bytes, shape: Shape) -> Vector:
-        """The vector [sum(shape)] as it arrives, which may be written to."""
+        """Decode a vector [sum(shape)]; the result may be written to."""
 
 
 @dataclass(frozen=True)
 class Float32(Code):
-    """4 bytes a number: nothing is lost."""
+    """4 bytes per number: nothing is lost."""
 
     exact = True
 
@@ -58,7 +58,7 @@ class Float32(Code):
 
 @dataclass(frozen=True)
 class Half(Code):
-    """2 bytes a number: half precision, to the nearest. Numbers above 65,504 do not fit and become infinite."""
+    """2 bytes per number: half precision, rounded to the nearest. Numbers above 65,504 become infinite."""
 
     def size(self, shape: Shape) -> int:
         return 2 * sum(shape)
@@ -72,29 +72,30 @@ class Half(Code):
 
 
 class Steps(Code):
-    """Whole numbers from -most to most, in blocks with a scale each, whose largest number is `most` steps. Abstract.
+    """Whole numbers of steps from -most to most, in blocks; a block's largest number is `most` steps. Abstract.
 
-    No block spans two tensors: the gains of a layer norm, near 1, would leave one step for the biases beside them.
+    Each block has a scale, the size of its step. No block spans two tensors: the gains of a layer norm, near 1, would
+    leave about one step for the biases in the same block.
     QSGD (Alistarh, Grubic, Li, Tomioka, Vojnovic, NeurIPS 2017) rounds without bias in the same way.
     """
 
     most: ClassVar[int]
-    block: ClassVar[int]  # numbers that share a scale, at most
+    block: ClassVar[int]  # the most numbers that share a scale
 
     @abstractmethod
     def pack(self, numbers: npt.NDArray[np.int8]) -> npt.NDArray[np.generic]:
-        """The whole numbers as they travel."""
+        """Pack whole numbers as they travel."""
 
     @abstractmethod
     def unpack(self, data: bytes, count: int) -> npt.NDArray[np.int8]:
-        """So many whole numbers."""
+        """Unpack `count` whole numbers."""
 
     def encode(self, vector: Vector, shape: Shape, generator: np.random.Generator | None = None) -> bytes:
         starts, lengths = blocks(shape, self.block)
         if not vector.size:
             return b""
         most = np.float32(self.most)
-        limit = np.nextafter(np.finfo(np.float32).max / most, np.float32(0))  # `most` steps of it are finite
+        limit = np.nextafter(np.finfo(np.float32).max / most, np.float32(0))  # `most` steps of this size are finite
         scales = np.minimum(np.maximum.reduceat(np.abs(vector), starts) / most, limit)
         steps = vector / np.repeat(np.where(scales > 0, scales, np.float32(1)), lengths)
         if generator is None:
@@ -115,7 +116,7 @@ class Steps(Code):
 
 @dataclass(frozen=True)
 class Int8(Steps):
-    """1 byte a number, -127 to 127, and 4 bytes a block of at most 1,024 numbers of a tensor."""
+    """1 byte per number, -127 to 127, and 4 bytes per block of at most 1,024 numbers of a tensor."""
 
     most = 127
     block = 1024
@@ -132,7 +133,7 @@ class Int8(Steps):
 
 @dataclass(frozen=True)
 class Int4(Steps):
-    """Half a byte a number, -7 to 7, and 4 bytes a block of at most 256 numbers of a tensor."""
+    """Half a byte per number, -7 to 7, and 4 bytes per block of at most 256 numbers of a tensor."""
 
     most = 7
     block = 256
@@ -151,7 +152,7 @@ class Int4(Steps):
 
 @lru_cache(maxsize=64)
 def blocks(shape: Shape, block: int) -> tuple[Sizes, Sizes]:
-    """Starts and lengths of the blocks: each tensor is cut into blocks of `block` numbers, and a rest."""
+    """Starts and lengths of the blocks: each tensor is cut into blocks of `block` numbers; its last may be shorter."""
     starts: list[int] = []
     end = 0
     for size in shape:

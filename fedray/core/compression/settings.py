@@ -9,16 +9,16 @@ from fedray.core.compression.codes import Code, Float32, Half, Int4, Int8
 from fedray.core.compression.sparse import TopK
 from fedray.core.ranges import SomeShare
 
-VALUES: dict[str, Code] = {"float32": Float32(), "half": Half(), "int8": Int8()}  # of what top-k keeps
+VALUES: dict[str, Code] = {"float32": Float32(), "half": Half(), "int8": Int8()}  # for the numbers that top-k keeps
 
 
 class Upload(ABC):
     """How clients encode what they send.
 
     With `feedback` a client keeps what its update lost and adds it to its next update (error feedback: Seide, Fu,
-    Droppo, Li, Yu, Interspeech 2014; Karimireddy, Rebjock, Stich, Jaggi, ICML 2019). Steps are then rounded to the
-    nearest. Without feedback they are rounded up or down at random, so that the mean over clients has no bias; what
-    `topk` keeps is rounded to the nearest.
+    Droppo, Li, Yu, Interspeech 2014; Karimireddy, Rebjock, Stich, Jaggi, ICML 2019). Numbers are then rounded to
+    the nearest step. Without feedback they are rounded up or down at random, so that the mean over clients has no bias;
+    half precision and the numbers that `topk` keeps are always rounded to the nearest.
     """
 
     feedback: bool = False
@@ -26,12 +26,12 @@ class Upload(ABC):
     @property
     @abstractmethod
     def code(self) -> Code:
-        """The code of an update, and of each vector beside it."""
+        """The code of an update's delta, and of each of its vectors."""
 
 
 @dataclass(frozen=True)
 class NoUpload(Upload):
-    """Updates travel as they are: 4 bytes a number."""
+    """Updates travel as they are: 4 bytes per number."""
 
     @property
     def code(self) -> Code:
@@ -40,9 +40,9 @@ class NoUpload(Upload):
 
 @dataclass(frozen=True)
 class HalfUpload(Upload):
-    """2 bytes a number: half precision."""
+    """2 bytes per number: half precision."""
 
-    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+    feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
 
     @property
     def code(self) -> Code:
@@ -51,9 +51,9 @@ class HalfUpload(Upload):
 
 @dataclass(frozen=True)
 class Int8Upload(Upload):
-    """1 byte a number, and 4 bytes a block of at most 1,024 numbers of a tensor."""
+    """1 byte per number, and 4 bytes per block of at most 1,024 numbers of a tensor."""
 
-    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+    feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
 
     @property
     def code(self) -> Code:
@@ -62,9 +62,9 @@ class Int8Upload(Upload):
 
 @dataclass(frozen=True)
 class Int4Upload(Upload):
-    """Half a byte a number, and 4 bytes a block of at most 256 numbers of a tensor."""
+    """Half a byte per number, and 4 bytes per block of at most 256 numbers of a tensor."""
 
-    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+    feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
 
     @property
     def code(self) -> Code:
@@ -73,11 +73,11 @@ class Int4Upload(Upload):
 
 @dataclass(frozen=True)
 class TopKUpload(Upload):
-    """The largest numbers of an update, and their positions. Without feedback the others are lost."""
+    """The largest numbers of an update and their positions. Without feedback, the others are lost."""
 
-    share: SomeShare = 0.05  # of an update's numbers, those of the largest absolute value travel
+    share: SomeShare = 0.05  # share of an update's numbers that travel: those largest in absolute value
     values: str = "float32"  # the code of the numbers: float32 | half | int8
-    feedback: bool = True  # a client keeps the error of its update, and adds it to its next update
+    feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
 
     def __post_init__(self) -> None:
         if self.values not in VALUES:
@@ -95,5 +95,5 @@ UPLOADS: dict[str, type[Upload]] = {
     "int4": Int4Upload,
     "topk": TopKUpload,
 }
-# The server encodes each model once, to the nearest: it keeps the exact model, so no error adds up.
+# The server encodes each model once, rounded to the nearest: it keeps the exact model, so errors do not add up.
 DOWNLOADS: dict[str, type[Code]] = {"none": Float32, "half": Half, "int8": Int8, "int4": Int4}

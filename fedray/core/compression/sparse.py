@@ -15,13 +15,13 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TopK(Code):
-    """The k largest absolute values, k = `share` of all numbers, in the code `values`; of equal ones the first."""
+    """The k numbers largest in absolute value, in the code `values`; k is `share` of all. Of equal ones the first."""
 
     share: float = 0.05
     values: Code = Float32()
 
     def kept(self, numbers: int) -> int:
-        """k, at least 1."""
+        """k for a vector of so many numbers, at least 1."""
         return min(numbers, max(1, round(self.share * numbers)))
 
     def size(self, shape: Shape) -> int:
@@ -45,7 +45,7 @@ class TopK(Code):
 def largest(vector: Vector, count: int) -> Positions:
     """The positions of the `count` largest absolute values, ascending.
 
-    By their threshold: which of equal values `argpartition` takes depends on the processor.
+    A threshold selects them: which of several equal values `argpartition` takes depends on the processor.
     """
     if count == vector.size:
         return np.arange(count)
@@ -58,16 +58,16 @@ def largest(vector: Vector, count: int) -> Positions:
 
 
 def positions_size(count: int, of: int) -> int:
-    """Bytes of `count` positions below `of`: those of a bitmap, or fewer."""
+    """Bytes of `count` encoded positions below `of`: at most those of a bitmap."""
     low = _low_bits(count, of)
     return ((of if low is None else count * low + _high_bits(count, of, low)) + 7) // 8
 
 
 def encode_positions(positions: Positions, of: int) -> bytes:
-    """Ascending positions below `of`, as a bitmap or in the code of Elias (1974) and Fano (1971), whichever is shorter.
+    """Encode ascending positions below `of`: as a bitmap, or in the code of Elias (1974) and Fano (1971) if shorter.
 
     That code writes the l low bits of each position as they are, and the high bits h_i as a bitmap with ones at
-    h_i + i. It takes about 2 + log2(of / count) bits a position; the entropy of a random choice is about half a bit
+    h_i + i. It takes about 2 + log2(of / count) bits per position; the entropy of a random choice is about half a bit
     less.
     """
     count, low = len(positions), _low_bits(len(positions), of)
@@ -82,7 +82,7 @@ def encode_positions(positions: Positions, of: int) -> bytes:
 
 
 def decode_positions(data: bytes, count: int, of: int) -> Positions:
-    """What `encode_positions` wrote."""
+    """The `count` positions below `of` that `encode_positions` wrote."""
     low = _low_bits(count, of)
     bits = np.unpackbits(np.frombuffer(data, np.uint8))
     if low is None:
@@ -92,12 +92,12 @@ def decode_positions(data: bytes, count: int, of: int) -> Positions:
 
 
 def _low_bits(count: int, of: int) -> int | None:
-    """l, for which the code of Elias and Fano is shortest. None: a bitmap is as short."""
+    """The l for which the code of Elias and Fano is shortest. None: a bitmap is at most as long."""
     lengths = [count * low + _high_bits(count, of, low) for low in range(of.bit_length())]
     shortest = min(lengths, default=0)
     return lengths.index(shortest) if shortest < of else None
 
 
 def _high_bits(count: int, of: int, low: int) -> int:
-    """Bits of the bitmap of high bits."""
+    """The length of the bitmap of high bits, in bits."""
     return count + (of - 1 >> low)

@@ -1,1 +1,1 @@
-"""Devices and their time: who the clients' devices are, and a virtual clock that decides who arrives when."""
+"""Device time: which devices clients have, and a virtual clock that decides which client arrives when."""

@@ -23,8 +23,8 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 Hour = Annotated[float, Range(0, 24, "most")]
 DayLength = Annotated[float, Range(0, 24, "least")]
-LATEST = 1e11  # s, of windows from a file
-FOREVER = 2**62  # us; the end of a window that has none, and the period of windows that come once
+LATEST = 1e11  # s, the latest time in windows from a file
+FOREVER = 2**62  # us; the end of a window without end, and the period of windows that come once
 
 
 class Availability(ABC):
@@ -40,15 +40,15 @@ class Availability(ABC):
 
     @abstractmethod
     def share(self, now: int) -> float:
-        """About the share of the clients that can take part."""
+        """The approximate share of the clients that can take part."""
 
     @abstractmethod
     def following(self, now: int, without: Container[int]) -> tuple[int, list[int]] | None:
-        """The next moment after `now` at which windows of clients begin that are not among `without`; these clients."""
+        """The next moment after `now` when windows of clients not in `without` begin, and the clients; None: never."""
 
 
 class Anytime(Availability):
-    """Every device can take part at every time."""
+    """Every device can take part at any time."""
 
     def until(self, client: int, now: int) -> int:
         return FOREVER
@@ -67,13 +67,13 @@ class Anytime(Availability):
 class Windows(Availability):
     """Windows that repeat with a period. A device has one or more, and each client has a device.
 
-    Windows stand device by device, sorted by their start. Those of a device neither overlap nor touch.
+    Windows are stored device by device, sorted by their start. The windows of a device neither overlap nor touch.
     """
 
-    device: npt.NDArray[np.int32]  # of each client
-    first: npt.NDArray[np.int32]  # the position of each device's first window; one more number: the windows in all
-    start: Integers  # us of each window, in [0, period)
-    length: Integers  # us of each window, above 0
+    device: npt.NDArray[np.int32]  # the device of each client
+    first: npt.NDArray[np.int32]  # the position of each device's first window, and last the number of all windows
+    start: Integers  # us, of each window, in [0, period)
+    length: Integers  # us, of each window, above 0
     period: int = FOREVER  # us
 
     def until(self, client: int, now: int) -> int | None:
@@ -81,7 +81,7 @@ class Windows(Availability):
         low, high = self.first[device], self.first[device + 1]
         if high - low == 1:
             window = low
-        else:  # the last window that has begun; before the first one it is the last of the period before
+        else:  # the last window that has begun; before the first one, the last of the previous period
             begun = int(self.start[low:high].searchsorted(now % self.period, "right"))
             window = low + (begun - 1) % (high - low)
         length = int(self.length[window])
@@ -94,8 +94,8 @@ class Windows(Availability):
         low = start % self.period
         high, ends = low + end - start, self.start + self.length
         here = (self.start < high) & (ends > low)
-        here |= (ends > low + self.period) | (self.start + self.period < high)  # of the period before, and the next
-        if len(here) >= len(self.first):  # several windows a device
+        here |= (ends > low + self.period) | (self.start + self.period < high)  # of the previous period or the next
+        if len(here) >= len(self.first):  # several windows per device
             counts = np.concatenate([[0], np.cumsum(here)])
             here = counts[self.first[1:]] > counts[self.first[:-1]]
         return np.flatnonzero(here[self.device])
@@ -148,25 +148,25 @@ class _Sorted:
     ends: Integers
     wrapped: int  # windows that reach into the next period
     clients: npt.NDArray[np.int32]  # by device
-    places: npt.NDArray[np.int32]  # where the clients of each device begin; one more number: the clients in all
+    places: npt.NDArray[np.int32]  # where the clients of each device begin, and last the number of all clients
 
 
 @dataclass(frozen=True)
 class Always:
-    """Every device can take part at every time."""
+    """Every device can take part at any time."""
 
 
 @dataclass(frozen=True)
 class Nightly:
     """Each device can take part once a day: at night, while it is charged. The run begins at midnight."""
 
-    start: Hour = 23.0  # hours after midnight, at which the windows begin on average
-    spread: Amount = 2.0  # hours, the standard deviation of their beginnings over devices
+    start: Hour = 23.0  # hours after midnight at which the windows begin on average
+    spread: Amount = 2.0  # hours, the standard deviation of their starts over devices
     hours: DayLength = 7.0  # hours, the average length of the windows
     hours_spread: Amount = 1.0  # hours, the standard deviation of their lengths
 
     def windows(self, seed: int, population: int) -> Windows:
-        """A window for each client, by one generator over all of them in the order of client_ids()."""
+        """Draw a window for each client, with one generator for all clients in the order of client_ids()."""
         generator = numpy_generator(seed, "devices", "nightly")
         start = self.start + self.spread * generator.standard_normal(population)
         hours = self.hours + self.hours_spread * generator.standard_normal(population)
@@ -184,7 +184,7 @@ class TableAvailability:
     """Windows from a file. Devices of a table have the windows of their name; other devices get windows at random."""
 
     file: str  # a Parquet file with the columns device (a name), start_s and end_s (seconds from midnight): windows
-    period_s: Positive | None = None  # seconds after which all windows come again; null: they come once
+    period_s: Positive | None = None  # seconds after which all windows repeat; null: they come once
 
 
 AVAILABILITY: dict[str, type] = {"always": Always, "nightly": Nightly, "table": TableAvailability}

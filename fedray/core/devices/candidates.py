@@ -1,4 +1,4 @@
-"""Who may be chosen at a moment: a client that is idle, can take part, and has had no trip from this version."""
+"""The clients that may be chosen at a moment: idle, able to take part, and without a trip from this version."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from fedray.core.devices.availability import HOUR, Availability
 from fedray.core.drawing import Clients
 
-DENSE = 0.1  # share of the clients that can take part, from which a draw from all clients soon finds one
+DENSE = 0.1  # if this share of the clients can take part, a draw from all clients soon finds one
 
 
 class Candidates:
-    """The candidates at the moment `now`, which the clock moves. `taken`: clients that may not be chosen."""
+    """The candidates at the moment `now`, which the clock advances. `taken`: clients that may not be chosen."""
 
     def __init__(self, availability: Availability, population: int) -> None:
         self.availability, self.population = availability, population
@@ -27,13 +27,13 @@ class Candidates:
         return None if self.availability.share(self.now) >= DENSE else self._in_this_hour()
 
     def all(self) -> Clients:
-        """All candidates, in order. This takes time in proportion to those who are available in this hour."""
+        """All candidates, in order. This takes time proportional to the number of clients available in this hour."""
         near = self._in_this_hour()
         clients = range(self.population) if near is None else near.tolist()
         return np.array([client for client in clients if client in self], np.int64)
 
     def next(self) -> tuple[int, list[int]] | None:
-        """The next moment at which clients become available who are not taken, and these clients; None: never."""
+        """The next moment at which clients that are not taken become available, and these clients; None: never."""
         return self.availability.following(self.now, self.taken)
 
     def _in_this_hour(self) -> Clients | None:

@@ -1,7 +1,7 @@
 """The virtual clock: who arrives when. It trains nothing and knows nothing of models.
 
-Time is an integer number of microseconds from 0, which is midnight. Everything follows from names, so that a run that
-resumes from a state reproduces the same trips.
+Time is an integer number of microseconds from 0, which is midnight. Every draw is seeded by name, so a run that resumes
+from a state reproduces the same trips.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from fedray.core.devices.state import ClockState, Step
 from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import ABORTED, ARRIVES, LATE, LOST, SECOND, Load, Trip
 
-PATIENCE = 7 * DAY  # that the server waits for clients
-LONGEST = 36_500 * DAY / SECOND  # s, of a trip
+PATIENCE = 7 * DAY  # us that the server waits for clients before it gives up
+LONGEST = 36_500 * DAY / SECOND  # s, the longest trip
 
 
 class Clock:
-    """Plays the steps of a run.
+    """Simulates the steps of a run.
 
-    `ids`: client_ids(); a client is known by its position there. `size`: clients of a cohort (rounds). `sampling`: of
-    `cohort`: uniform, weighted or oort. `cost`: the cost of a client by its position, for weighted cohorts.
+    `ids`: client_ids(); a client is known by its position there. `size`: clients of a cohort (kind `rounds`).
+    `sampling`: `cohort.sampling`: uniform, weighted or oort. `cost`: the cost of the client at a position, for weighted
+    cohorts.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class Clock:
     def simulate(
         self, state: ClockState, number: int, load: Callable[[int, bool], Load], seen: Container[int]
     ) -> tuple[Step, ClockState]:
-        """Step `number`, and the state after it.
+        """Simulate step `number`; return it and the state after it.
 
         `load(client, first)`: what a trip of the client moves and computes; `first`: the client has never arrived.
-        `seen`: clients that arrived in an earlier step. ValueError: nobody is available for seven days.
+        `seen`: clients that arrived in an earlier step. ValueError: nobody is available for seven days, or a trip takes
+        more than a hundred years.
         """
         simulation = _Simulation(self, state, number, load, seen)
         settings = self.settings
@@ -66,7 +68,7 @@ class Clock:
         return step, ClockState(step.ended, tuple(simulation.open), state.oort)
 
     def heard(self, state: ClockState, step: Step, reports: Mapping[int, Report]) -> ClockState:
-        """The state after what the clients of a step report. It changes for `sampling: oort` only.
+        """The state after the reports of a step's clients. It changes only with `sampling: oort`.
 
         A client that fails has no report.
         """
@@ -75,16 +77,16 @@ class Clock:
         return replace(state, oort=state.oort.heard(step.number, step.arrived, reports))
 
     def factor(self, step: Step, trip: Trip) -> float:
-        """How much the update of an arrival counts: its delta is multiplied by this, exactly 1 for the newest model."""
+        """The factor on the delta of an arrival: exactly 1 if it started from the newest model."""
         return self.settings.staleness.factor(step.behind(trip)) if isinstance(self.settings, BufferedClock) else 1.0
 
     def rule(self, state: ClockState, number: int) -> Selection:
-        """How clients are chosen in step `number`."""
+        """The rule that chooses clients in step `number`."""
         return self._rule if state.oort is None else Oort(self.seed, len(self.ids), state.oort, number)
 
 
 def at_least(clients: float) -> int:
-    """The whole number of clients that is not below a product such as 1.1 x 10, whose last bits are of rounding."""
+    """Round a product such as 1.1 x 10 up to a whole number of clients, ignoring the rounding error of the product."""
     return math.ceil(clients - 1e-9)
 
 
@@ -95,7 +97,7 @@ class _Simulation:
         self, clock: Clock, state: ClockState, number: int, load: Callable[[int, bool], Load], seen: Container[int]
     ) -> None:
         self.clock, self.number, self.load, self.seen = clock, number, load, seen
-        self.started = self.now = self.since = state.now  # since: when a trip ended last
+        self.started = self.now = self.since = state.now  # since: when the last trip ended
         self.rule, self.candidates = clock.rule(state, number), clock.candidates
         self.open = list(state.open)  # sorted
         self.begun: list[Trip] = []
@@ -104,7 +106,7 @@ class _Simulation:
         self.candidates.taken = {trip.client for trip in self.open}
 
     def round(self, settings: RoundsClock) -> Step:
-        """Choose, and wait until the cohort is full, the deadline passes or nobody is left to wait for."""
+        """Choose clients, and wait until the cohort is full, the deadline passes or nobody is left to wait for."""
         size = self.clock.size
         wanted, quorum = min(at_least(settings.over * size), len(self.clock.ids)), at_least(settings.quorum * size)
         while len(chosen := self.choose(wanted)) < max(1, quorum):
@@ -147,9 +149,9 @@ class _Simulation:
         return self.step(settings.server_seconds, bool(self.arrived), aborted=aborted)
 
     def fill(self, settings: BufferedClock, fresh: list[int] | None = None) -> int:
-        """Begin the trips that are missing; how many are still missing.
+        """Begin the missing trips; return how many are still missing.
 
-        `fresh`: where there was no candidate left, those that may have become candidates since.
+        `fresh`: if no candidate was left, the clients that may have become candidates since.
         """
         wanted = settings.concurrency - (len(self.arrived) if settings.refill == "step" else 0) - len(self.open)
         if fresh is not None and len(fresh) <= wanted:
@@ -163,18 +165,18 @@ class _Simulation:
         return max(0, wanted - len(chosen))
 
     def choose(self, count: int) -> list[int]:
-        """At most so many clients that are candidates now."""
+        """Choose at most `count` of the clients that are candidates now."""
         self.candidates.now = self.now
         return self.rule.choose(self.number, len(self.begun), count, self.candidates)
 
     def wake(self) -> tuple[int, list[int]] | None:
-        """The next moment at which other clients become available, and these clients; None: not in seven days."""
+        """The next moment at which other clients become available, and these clients; None: none within seven days."""
         self.candidates.now = self.now
         wake = self.candidates.next()
         return wake if wake is not None and wake[0] <= self.since + PATIENCE else None
 
     def nobody(self, wanted: int) -> str:
-        """What to say where the server waits in vain."""
+        """The message if the server waits in vain."""
         who = "no client is" if wanted == 1 else f"fewer than {wanted:,} clients at once are"
         return (
             f"{who} available for seven days from day {self.since / DAY:.1f} of virtual time: see "
@@ -182,7 +184,7 @@ class _Simulation:
         )
 
     def begin(self, client: int, limit: int | None = None) -> None:
-        """Begin a trip now. `limit`: us in which it does the share of its work that fits."""
+        """Begin a trip now. `limit`: us; a longer trip does the share of its work that fits."""
         devices, name = self.clock.devices, (self.clock.seed, "lost", self.number, self.clock.ids[client])
         latency, down, compute, up = devices.phases(client, self.load(client, client not in self.seen))
         if not (seconds := latency + down + compute + up) <= LONGEST:
@@ -206,10 +208,10 @@ class _Simulation:
         self.begun.append(trip)
 
     def end(self, trip: Trip) -> int:
-        """End a trip; its client. What ended while the server was busy is seen when it is done.
+        """End a trip and return its client. The server sees trips that end while it is busy only when it is done.
 
-        A client that arrives stays taken until the next step: it is trained once a step. One that is lost may be chosen
-        again, unless it started in this step.
+        A client that arrives stays taken until the next step, since it is trained once per step. A lost client may be
+        chosen again, unless its trip began in this step.
         """
         self.since = self.now = max(self.now, trip.end)
         (self.arrived if trip.fate == ARRIVES else self.lost).append(trip)

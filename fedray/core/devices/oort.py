@@ -1,10 +1,10 @@
-"""Oort: clients whose data is useful and whose device is fast are chosen more often.
+"""Oort: choose clients with useful data and a fast device more often.
 
 Lai, Zhu, Madhyastha, Chowdhury. Oort: Efficient Federated Learning via Guided Participant Selection. OSDI 2021,
-algorithm 1. Differences: utilities are divided by the bound that they are clipped to, so that the bonus for clients
-that have not been heard of for long stands beside them on one scale whatever the loss; clients that were never seen are
-explored uniformly, since nobody knows the speed of their devices; the preferred duration is a percentile of the times
-seen, which moves by percentiles; and clients that were chosen often are not retired.
+algorithm 1. There are four differences. Utilities are divided by the bound that they are clipped to, so that they and
+the bonus for clients not heard of for a long time have one scale, whatever the loss. Clients that were never seen are
+explored uniformly, since nobody knows the speed of their devices. The preferred duration is a percentile of the times
+seen, and moves by percentiles. Clients that were chosen often are not retired.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Number = TypeVar("Number", np.int64, np.float64)
 Report = Mapping[str, float]  # `Update.report`: examples, loss and others
 
 PENALTY = 2.0  # alpha: the power of T / t, for devices that take a time t above T
-BONUS = 0.1  # of the bonus sqrt(0.1 ln R / L) in round R for a client last heard of in round L
-CLIP = 0.9  # the quantile of utilities that they are clipped to
-CUT = 0.95  # of the score of the last client that would be taken: those above are drawn from
-EXPLORED, DECAY, LEAST = 0.9, 0.98, 0.3  # share of clients that were never seen: 0.9 x 0.98^R, at least 0.3
+BONUS = 0.1  # factor in the bonus sqrt(0.1 ln R / L) in round R for a client last heard of in round L
+CLIP = 0.9  # the quantile of utilities to which they are clipped
+CUT = 0.95  # times the count-th best score: clients with at least this score are drawn from
+EXPLORED, DECAY, LEAST = 0.9, 0.98, 0.3  # share of never-seen clients in a choice: 0.9 x 0.98^R, at least 0.3
 PACE, PERCENT, FASTER = 20, 30.0, 5.0  # every 20 rounds T may rise by 5 percentiles of the times; it begins at the 30th
 
 
 @dataclass(frozen=True, eq=False)
 class OortState:
-    """What is known of the clients that have been heard of: vectors over them, in order of their positions."""
+    """What is known of the clients heard of so far: vectors over these clients, in order of their positions."""
 
     clients: Clients = field(default_factory=lambda: np.empty(0, np.int64))  # their positions in client_ids()
     utility: Floats = field(default_factory=lambda: np.empty(0))  # of the last report: |B| sqrt(mean loss^2)
@@ -50,7 +50,7 @@ class OortState:
     gains: tuple[float, ...] = ()  # the sum of utilities of each of the last rounds, at most 2 x PACE
 
     def heard(self, number: int, arrived: Sequence[Trip], reports: Mapping[int, Report]) -> OortState:
-        """The state after step `number`, from 0."""
+        """The state after step `number`, which counts from 0."""
         news = {trip.client: (utility(reports[trip.client]), trip) for trip in arrived if trip.client in reports}
         clients = np.union1d(self.clients, np.array(sorted(news), np.int64))
         old, new = clients.searchsorted(self.clients), clients.searchsorted(np.array(list(news), np.int64))
@@ -87,18 +87,18 @@ class OortState:
 
 
 def utility(report: Report) -> float:
-    """|B| sqrt(mean loss^2) of a report. Clients report their mean loss, which stands for the root mean square."""
+    """|B| sqrt(mean loss^2) of a report. Clients report their mean loss, which stands in for the root mean square."""
     value = report.get("examples", 0.0) * abs(report.get("loss", 0.0))
     return value if math.isfinite(value) else 0.0
 
 
 def explored(number: int) -> float:
-    """The share of clients in step `number` that were never seen."""
+    """The share of the clients chosen in step `number` that were never seen before."""
     return max(LEAST, EXPLORED * DECAY ** (number + 1))
 
 
 class Oort(Uniform):
-    """Oort's choice in step `number`, by what the state knows."""
+    """Oort's rule of selection in step `number`, from the state."""
 
     def __init__(self, seed: int, population: int, state: OortState, number: int) -> None:
         super().__init__(seed, population)
@@ -108,7 +108,7 @@ class Oort(Uniform):
         self.until = np.cumsum(self.scores)
 
     def choose(self, version: int, before: int, count: int, candidates: Candidates) -> list[int]:
-        """The best clients and fresh ones, in their shares; one by one where clients are at work."""
+        """Choose the best clients and never-seen ones, in their shares; one by one if some clients are taken."""
         if not len(self.known) or candidates.taken:
             return super().choose(version, before, count, candidates)
         chosen = self.best(version, before, part(1 - explored(version), count), candidates)
@@ -127,7 +127,7 @@ class Oort(Uniform):
         return best[0] if best else self.any(candidates, version, serial)
 
     def explore(self, version: int, serial: int, candidates: Candidates) -> int | None:
-        """A candidate that was never heard of."""
+        """Choose a candidate that was never heard of; None: there is none."""
         if len(self.known) == self.population:
             return None
 
@@ -138,14 +138,14 @@ class Oort(Uniform):
         return self.any(candidates, version, serial, "explored", fits=fits)
 
     def best(self, version: int, serial: int, count: int, candidates: Candidates) -> list[int]:
-        """`count` candidates, drawn by their scores from those that reach 95 % of the score of the best so many."""
+        """Draw `count` candidates by their scores, from those that reach 95 % of the `count`-th best score."""
         fitting = (rank for rank, client in enumerate(self.ranked) if int(client) in candidates)
         ranks = list(islice(fitting, count))
         if not ranks:
             return []
         end = int((-self.scores).searchsorted(-CUT * self.scores[ranks[-1]], "right"))
         seed = seeds.derive(self.seed, "cohort", version, serial, "best")
-        for turn in range(TRIES if count == 1 else 0):  # sooner than a list of all of them
+        for turn in range(TRIES if count == 1 else 0):  # faster than a list of all of them
             total = seeds.share(seed, turn) * self.until[end - 1]
             client = int(self.ranked[self.until[: end - 1].searchsorted(total, "right")])
             if client in candidates:

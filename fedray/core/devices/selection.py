@@ -1,8 +1,8 @@
 """How clients are chosen among the candidates of a moment.
 
-Where no client is taken, the first choice is the draw of a cohort, by the generator that draws cohorts without devices;
-of its clients those stay that can take part. All others are drawn one by one, by the names of the version and of the
-number of clients chosen from it, until one is a candidate. So a choice of one takes no time in proportion to the
+If no client is taken, a cohort is drawn first, with the generator that draws cohorts without devices, and the clients
+in it that can take part are chosen. All others are drawn one by one until one is a candidate; the version and the
+number of clients already chosen from it name the draw. So the time to choose one client does not grow with the
 population.
 """
 
@@ -19,7 +19,7 @@ from fedray.core.devices.candidates import Candidates
 from fedray.core.drawing import Clients, drawn
 from fedray.core.seeds import Name, numpy_generator
 
-TRIES = 100  # draws of one client, until it is drawn from a list of all candidates
+TRIES = 100  # draws of one client before it is drawn from a list of all candidates
 
 
 class Selection(ABC):
@@ -29,7 +29,7 @@ class Selection(ABC):
         self.seed, self.population = seed, population
 
     def choose(self, version: int, before: int, count: int, candidates: Candidates) -> list[int]:
-        """At most `count` candidates, which are taken then; fewer where there are no more.
+        """Choose at most `count` candidates and mark them as taken; fewer if there are no more.
 
         `before`: how many clients have been chosen from this version already.
         """
@@ -45,13 +45,13 @@ class Selection(ABC):
         return chosen
 
     def one(self, version: int, serial: int, candidates: Candidates) -> int | None:
-        """A candidate; None: there is none."""
+        """Choose one candidate; None: there is none."""
         return self.any(candidates, version, serial)
 
     def any(
         self, candidates: Candidates, *names: Name, fits: Callable[[int], bool] = lambda client: True
     ) -> int | None:
-        """A candidate that fits; None: there is none."""
+        """Choose one candidate that fits; None: there is none."""
         pool, seed = candidates.pool(), seeds.derive(self.seed, "cohort", *names)
         for turn in range(TRIES):
             client = self.draw(pool, seeds.share(seed, turn))
@@ -68,7 +68,7 @@ class Selection(ABC):
 
     @abstractmethod
     def draw(self, among: Clients | None, share: float) -> int | None:
-        """One of some clients (None: of all), by a number in [0, 1); None: there is nobody to draw."""
+        """Draw one of the clients `among` (None: of all) by a number in [0, 1); None: there is nobody to draw."""
 
     def allows(self, client: int) -> bool:
         """Whether a client can be drawn at all."""
@@ -76,7 +76,7 @@ class Selection(ABC):
 
 
 class Uniform(Selection):
-    """Each candidate is as likely as the next."""
+    """All candidates are equally likely."""
 
     def first(self, version: int, count: int) -> list[int]:
         return cohort(self.seed, version, self.population, count)
@@ -88,7 +88,7 @@ class Uniform(Selection):
 
 
 class Weighted(Selection):
-    """A candidate's probability is in proportion to its cost."""
+    """A candidate's probability is proportional to its cost."""
 
     def __init__(self, seed: int, population: int, cost: Callable[[int], float]) -> None:
         super().__init__(seed, population)

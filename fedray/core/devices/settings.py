@@ -1,4 +1,4 @@
-"""The sections `devices` and `clock` of a configuration: what devices clients have, and how the server waits."""
+"""The sections `devices` and `clock` of a configuration: which devices clients have, and how the server waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DeviceClass:
     latency: Amount = 0.0  # seconds from the choice of a client until its download begins
     watts: Amount = 0.0  # power while a device computes
     radio: Amount = 0.0  # power, in watts, while a device receives or sends
-    lost: Part = 0.0  # probability that a device gives up on the way, at a random moment
+    lost: Part = 0.0  # probability that a device gives up during a trip, at a random moment
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class NoDevices:
 
 @dataclass(frozen=True)
 class ClassDevices:
-    """Devices of a few classes. Those of one class differ by random factors."""
+    """Devices of a few classes. Devices of one class differ by random factors."""
 
     classes: dict[str, DeviceClass]  # name -> what the devices of a class can do
     spread: Amount = 0.0  # sigma of the log-normal factors of a device: one for its computing, one for its network
     by: str | None = None  # a column of the manifest that names the class of each client; null: classes by their shares
     availability: Any = kinds(AVAILABILITY, "always")  # when devices can take part
-    draw: Natural = 0  # another number gives clients other devices, while all else that the run's seed draws stays
+    draw: Natural = 0  # another number gives clients other devices, and leaves all other draws as they are
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -51,14 +51,14 @@ class ClassDevices:
 
 @dataclass(frozen=True)
 class TableDevices:
-    """Devices from a file: a row each. Clients get rows at random."""
+    """Devices from a file, one per row. Clients get rows at random."""
 
     # a Parquet file with the columns device (a name), seconds, down, up, latency, watts, radio (as in a class), and,
     # if there is one, class
     file: str
     reuse: bool = False  # whether several clients may have the same row, if there are fewer rows than clients
     availability: Any = kinds(AVAILABILITY, "always")  # when devices can take part
-    draw: Natural = 0  # another number gives clients other devices, while all else that the run's seed draws stays
+    draw: Natural = 0  # another number gives clients other devices, and leaves all other draws as they are
 
 
 DEVICES: dict[str, type] = {"none": NoDevices, "classes": ClassDevices, "table": TableDevices}
@@ -68,13 +68,13 @@ DEVICES: dict[str, type] = {"none": NoDevices, "classes": ClassDevices, "table":
 class RoundsClock:
     """Rounds: the server chooses a cohort, and waits for it."""
 
-    # clients that are chosen, as a multiple of the cohort, at most all; the round ends when the cohort has arrived
+    # how many clients are chosen, as a multiple of the cohort, at most all; the round ends when the cohort has arrived
     over: AtLeastOne = 1.0
     deadline: Positive | None = None  # seconds after which a round ends; null: it waits for the last client
     quorum: Share = 0.0  # share of the cohort that must arrive, or the round is lost
     # discard | partial: clients that would miss the deadline do the share of their work that fits
     late: str = "discard"
-    server_seconds: Amount = 0.0  # seconds of the server between two rounds
+    server_seconds: Amount = 0.0  # seconds that the server takes between two rounds
 
     def __post_init__(self) -> None:
         if self.late not in LATE:
@@ -85,17 +85,17 @@ class RoundsClock:
 
 @dataclass(frozen=True)
 class BufferedClock:
-    """Asynchronous: the server steps at every few arrivals, whatever model they started from.
+    """Asynchronous: the server takes a step after every few arrivals, whatever model they started from.
 
     Nguyen et al. Federated Learning with Buffered Asynchronous Aggregation (FedBuff). AISTATS 2022.
     """
 
-    concurrency: Count  # clients at work at every moment
-    buffer: Count  # arrivals that make a step of the server
+    concurrency: Count  # clients that are on a trip at any moment
+    buffer: Count  # arrivals after which the server takes a step
     # arrival: a client that arrives is replaced at once | step: clients are replaced when there is a new model
     refill: str = "arrival"
-    staleness: Staleness = kinds(STALENESS, "polynomial")  # how much an update counts that started from an old model
-    most: Natural = 20  # steps that an update may be behind; it is aborted when it would be further behind
+    staleness: Staleness = kinds(STALENESS, "polynomial")  # how much an update that started from an old model counts
+    most: Natural = 20  # steps that an update may be behind; a trip that would be further behind is aborted
     server_seconds: Amount = 0.0  # seconds of a step, during which arrivals wait
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How much an update counts that started from an old model: a factor of its delta, 1 for the newest model.
+"""How much an update that started from an old model counts: a factor on its delta, 1 for the newest model.
 
 Xie, Koyejo, Gupta. Asynchronous Federated Optimization (FedAsync). arXiv 1903.03934, section 5.2.
 """
@@ -21,7 +21,7 @@ class Staleness(ABC):
 
 @dataclass(frozen=True)
 class ConstantStaleness(Staleness):
-    """s = 1: old updates count as new ones."""
+    """s = 1: old updates count like new ones."""
 
     def factor(self, behind: int) -> float:
         return 1.0
@@ -42,7 +42,7 @@ class HingeStaleness(Staleness):
     """s = 1 up to tau = b, and 1 / (a (tau - b) + 1) above."""
 
     slope: Amount = 10.0  # a
-    above: Natural = 4  # b: steps behind up to which an update counts in full
+    above: Natural = 4  # b: an update up to so many steps behind counts in full
 
     def factor(self, behind: int) -> float:
         return 1.0 / (self.slope * max(0, behind - self.above) + 1.0)

@@ -1,4 +1,4 @@
-"""What the clock needs between two steps, and what a step is."""
+"""The state of the clock between two steps, and the result of a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedray.core.devices.trips import ARRIVES, FATES, Trip
 
 Arrays = dict[str, npt.NDArray[np.int64] | npt.NDArray[np.float64]]
 OPEN, OORT = "open/", "oort/"  # prefixes of the names of vectors
-FLOATS = ("work", "latency", "down", "compute", "up")  # the fields of a trip that are no integers
+FLOATS = ("work", "latency", "down", "compute", "up")  # the fields of a trip that are not integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class ClockState:
 
     now: int = 0  # us
     open: tuple[Trip, ...] = ()  # trips under way, sorted; none between two rounds
-    oort: OortState | None = None  # what `sampling: oort` has learnt of clients
+    oort: OortState | None = None  # what `sampling: oort` has learnt about clients
 
     def arrays(self) -> Arrays:
         """The state as vectors of int64 or float64, of different lengths."""
@@ -37,7 +37,7 @@ class ClockState:
 
     @classmethod
     def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> ClockState:
-        """The state from what `arrays` returned."""
+        """Rebuild the state from what `arrays` returned."""
         columns = {name: arrays[OPEN + name].tolist() for name in Trip._fields}
         columns["fate"] = [FATES[fate] for fate in columns["fate"]]
         trips = tuple(map(Trip, *columns.values()))
@@ -52,19 +52,19 @@ class Step:
     """What happens until the server's model changes: a round, or a step of the buffered clock."""
 
     number: int  # from 0; also the version of the model that trips of this step start from
-    started: int  # us; the moment at which the step before ended
-    ended: int  # us; the moment at which the next model is there
-    # trips that start in this step, in their order, with the ends they have if nobody stops them: to these clients the
-    # model goes
+    started: int  # us; when the previous step ended
+    ended: int  # us; when the next model is ready
+    # trips that start in this step, in order, with the ends that they have if nobody stops them: the model is sent to
+    # these clients
     begun: tuple[Trip, ...]
     arrived: tuple[Trip, ...]  # in order of arrival: these clients are trained
-    lost: tuple[Trip, ...]  # their devices gave up, or left
+    lost: tuple[Trip, ...]  # their devices gave up, or left when their windows ended
     late: tuple[Trip, ...]  # stopped when the round ended
     aborted: tuple[Trip, ...]  # stopped because they were too far behind
-    complete: bool  # False: too few arrive, the model stays as it is
+    complete: bool  # False: too few arrived, and the model stays as it is
 
     def behind(self, trip: Trip) -> int:
-        """How many steps an arrival's model is behind."""
+        """How many steps an arrival's model is behind the newest model."""
         return self.number - trip.version
 
     def used(self, trip: Trip) -> bool:

@@ -19,15 +19,15 @@ COLUMNS = ("seconds", "down", "up", "latency", "watts", "radio", "lost")  # see 
 
 @dataclass(frozen=True)
 class Devices:
-    """What each client's device can do: a row of numbers, times factors of the device itself.
+    """What each client's device can do: a row of numbers, times the device's own factors.
 
-    A row is a class, or a row of a table. All draws are by named generators, one for all clients in the order of
-    client_ids(), so that a million devices take a fraction of a second.
+    A row is a class, or a row of a table. Each draw uses one named generator for all clients, in the order of
+    client_ids(), so a million devices take a fraction of a second.
     """
 
-    row: npt.NDArray[np.int32]  # of each client
-    slow: Floats  # of each client: the factor of its seconds of computing
-    narrow: Floats  # of each client: the factor of its seconds of transfer
+    row: npt.NDArray[np.int32]  # the row of each client
+    slow: Floats  # of each client: the factor on its seconds of computing
+    narrow: Floats  # of each client: the factor on its seconds of transfer
     columns: Mapping[str, Floats]  # column -> a number for each row
     classes: tuple[str, ...]
     class_of_row: npt.NDArray[np.int32]  # the position of each row's class in `classes`
@@ -55,7 +55,7 @@ class Devices:
         )
 
     def watt_hours(self, trip: Trip) -> float:
-        """The energy of a trip, as far as it gets."""
+        """Watt hours of a trip, up to the point where it ends."""
         return self.energy(trip.client, *trip.spent())
 
     def energy(self, client: int, compute: float, transfer: float) -> float:
@@ -68,7 +68,7 @@ class Devices:
 def of_classes(
     settings: ClassDevices, seed: int, population: int, availability: Availability, values: Sequence[str] | None = None
 ) -> Devices:
-    """Devices of the classes of a configuration. `values`: the class of each client, where `by` is set.
+    """Devices of the classes of a configuration. `values`: the class of each client, if `by` is set.
 
     ValueError names a value without a class.
     """
@@ -99,7 +99,7 @@ def of_classes(
 
 
 def rows_of(seed: int, population: int, rows: int, reuse: bool, what: str) -> npt.NDArray[np.int32]:
-    """The row of each client, drawn at random, each row at most once if that is possible.
+    """Draw the row of each client at random, each row at most once if that is possible.
 
     ValueError: there are fewer rows than clients, and `reuse` is not set. `what`: the rows, in words.
     """
@@ -124,7 +124,7 @@ def of_rows(
 
 
 def jain(amounts: npt.ArrayLike) -> float:
-    """Jain's index of fairness: (sum x)^2 / (n sum x^2), from 1 / n to 1; 1 where nobody has anything.
+    """Jain's index of fairness: (sum x)^2 / (n sum x^2), from 1 / n to 1; 1 if nobody has anything.
 
     Jain, Chiu, Hawe. A Quantitative Measure of Fairness and Discrimination. DEC-TR-301, 1984.
     """

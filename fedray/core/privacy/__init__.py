@@ -1,1 +1,1 @@
-"""Differential privacy for clients: bounds, noise and its account. It knows nothing of actors."""
+"""Differential privacy for clients: bounds, noise and accounting. It knows nothing of actors."""

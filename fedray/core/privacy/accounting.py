@@ -1,8 +1,8 @@
-"""What a private run spends: epsilon after each round, for its kind of noise and for how cohorts are drawn.
+"""What a private run spends: epsilon after each round, for its kind of noise and its way of drawing cohorts.
 
-Two accounts. The one of Renyi differential privacy covers everything, and costs next to nothing a round. The tight one,
-of privacy loss distributions, covers Poisson cohorts and what is one release of Gaussian noise.
-Both are dp-accounting's.
+There are two accounts, both computed by dp-accounting. The one by Renyi differential privacy covers everything, and
+costs next to nothing per round. The tight one, by privacy loss distributions, covers Poisson cohorts and runs that are
+equivalent to one release of Gaussian noise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedray.core.privacy.factorisation import sensitivities
 from fedray.core.privacy.settings import Correlated, Local, Private, Skellam
 
 MISSING = "epsilon is computed by dp-accounting: pip install 'fedray[privacy]'"
-MOST_TIGHT = 100.0  # an epsilon above, which protects nobody, has no tight account: its loss distribution has no end
+MOST_TIGHT = 100.0  # a larger epsilon protects nobody and has no tight account: its loss distribution is too long
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Sampling:
 
     @property
     def everybody(self) -> bool:
-        """Whether each round has all clients."""
+        """Whether each round includes all clients."""
         return self.cohort == self.population and (self.limit is None or self.limit >= self.population)
 
     @property
     def groups(self) -> int:
-        """cyclic: the groups that take turns."""
-        return max(1, math.floor(self.population / self.cohort + 1e-9))  # of 30 clients, 4 groups of 7.5 in the mean
+        """Cyclic: how many groups take turns."""
+        return max(1, math.floor(self.population / self.cohort + 1e-9))  # cohorts of 7 of 30: 4 groups of about 7.5
 
     @property
     def drawn(self) -> bool:
@@ -62,14 +62,14 @@ class Sampling:
 
     @property
     def replaces(self) -> bool:
-        """Whether the account is of a client replaced by another: cohorts of fixed size have no other.
+        """Whether the account is for one client replaced by another: drawn cohorts of fixed size have no other.
 
-        Everywhere else a client is added or removed, except under Skellam noise.
+        Everywhere else it is for one client added or removed, except with Skellam noise, which always replaces.
         """
         return self.kind == "uniform" and self.drawn
 
     def participations(self, rounds: int, beyond: float) -> int:
-        """The rounds that a client is in, or of random cohorts a number that it exceeds with probability `beyond`."""
+        """The rounds that a client is in; for drawn cohorts, a number exceeded with probability at most `beyond`."""
         if self.kind == "cyclic":
             return -(-rounds // self.groups)
         return int(scipy.stats.binom.isf(beyond, rounds, self.rate)) if self.drawn else rounds
@@ -79,13 +79,13 @@ class Sampling:
 class Account:
     """The epsilon of a run with this noise and these cohorts. ValueError: its cohorts have no account.
 
-    `noise`: z, the standard deviation of the noise as a multiple of a client's bound. It is in the sum of updates;
-    correlated: in each draw, before a round's draws are summed up; local: in a client's update; skellam: a multiple of
-    the bound after rounding. `rounds`: planned.
+    `noise`: z, the standard deviation of the noise as a multiple of a client's bound. The noise is that in the sum of
+    updates; correlated: in each draw, before a round's draws are summed; local: in one client's update; skellam: in the
+    sum, as a multiple of the bound after rounding. `rounds`: the planned number.
 
-    Sampling makes epsilon smaller where only the clients know who is in a round. Local and correlated noise get no
-    such credit. Local: epsilon covers all updates of one client together, each of which may move by 2 C with its data.
-    The client is granted `participations` rounds; half of delta is the probability that it is in more.
+    Sampling makes epsilon smaller if only the clients know who is in a round. Local and correlated noise get no such
+    credit. Local: epsilon covers all updates of one client together, each of which may move by 2 C with its data. The
+    client is granted `participations` rounds; half of delta is the probability that it is in more.
     """
 
     settings: Private
@@ -109,7 +109,7 @@ class Account:
         return _epsilon(self.participations(rounds) * self._one_round, self._delta)
 
     def tight(self, rounds: int | None = None) -> float | None:
-        """Epsilon after these rounds (None: all), by privacy loss distributions; None: these have no such account."""
+        """Epsilon after these rounds (None: all), by privacy loss distributions; None: there is no such account."""
         rounds = self.rounds if rounds is None else rounds
         if not rounds or not self.noise:
             return self.epsilon(rounds)
@@ -120,23 +120,23 @@ class Account:
         rough = _epsilon(rounds * self._poisson, self._delta)
         if rough > MOST_TIGHT:
             return None
-        # As fine as epsilon needs: a step rounds epsilon up, by less than 1e-4 of it, and costs half a second or less.
+        # As fine as epsilon needs: the steps round epsilon up by less than 1e-4 of it, and cost half a second or less.
         accountant = _library().pld.PLDAccountant(value_discretization_interval=min(max(rough * 5e-4, 1e-4), 1e-3))
         return float(accountant.compose(self._event(), rounds).get_epsilon(self._delta))
 
     def guarantee(self, rounds: int | None = None) -> float:
-        """The tight epsilon where there is one, and elsewhere the one by Renyi differential privacy."""
+        """The tight epsilon if there is one, otherwise epsilon by Renyi differential privacy."""
         tight = self.tight(rounds)
         return self.epsilon(rounds) if tight is None else tight
 
     def one_update(self) -> float | None:
-        """Local: the epsilon of a single update of a client; None: another kind, whose clients add no noise alone."""
+        """Local: the epsilon of a client's single update; None: another kind, which does not protect single updates."""
         if not isinstance(self.settings, Local):
             return None
         return float(_library().get_epsilon_gaussian(self.noise / 2, self.settings.delta)) if self.noise else math.inf
 
     def participations(self, rounds: int | None = None) -> int:
-        """The rounds that epsilon grants a client: all where it is drawn, unless its noise is local."""
+        """The rounds that epsilon grants a client: all of them if cohorts are drawn, unless noise is local."""
         rounds = self.rounds if rounds is None else rounds
         if self.sampling.drawn and not isinstance(self.settings, Local):
             return rounds
@@ -149,7 +149,7 @@ class Account:
         )
 
     def _alone(self, rounds: int) -> float | None:
-        """The noise of one Gaussian release that tells as much as all rounds. None: each round is a sample's."""
+        """The noise of one Gaussian release that reveals as much as all rounds. None: cohorts are drawn, or Skellam."""
         if isinstance(self.settings, Correlated):
             return self.noise / float(self._moved(max(rounds, self.rounds))[rounds - 1])
         if isinstance(self.settings, Local):
@@ -163,7 +163,7 @@ class Account:
         return sensitivities(self.settings.bands, rounds, self.sampling.groups if self.sampling.kind == "cyclic" else 1)
 
     def _event(self) -> Any:
-        """A round, as dp-accounting describes it, with neighbours of one client more."""
+        """A round, as dp-accounting describes it; neighbours differ by one client added or removed."""
         library, sampling = _library(), self.sampling
         if sampling.limit is None:
             return library.PoissonSampledDpEvent(sampling.rate, library.GaussianDpEvent(self.noise))
@@ -173,10 +173,10 @@ class Account:
 
     @cached_property
     def _one_round(self) -> Orders:
-        """The divergences of a round with sampling, or of a participation in skellam's."""
+        """The divergences of a round, including sampling if cohorts are drawn."""
         rate = self.sampling.rate if self.sampling.drawn else 1.0
         if isinstance(self.settings, Skellam):
-            # The scale of the whole numbers shows how many clients there are: one can only be replaced.
+            # The scale of the whole numbers reveals how many clients there are: a client can only be replaced.
             return between(_orders(), without_replacement(skellam(self.noise), rate))
         if self.sampling.replaces:
             return _replaced(rate, self.noise)
@@ -192,8 +192,8 @@ class Account:
     def _truncated(self, limit: int) -> Orders:
         """The divergences of a round with a limit: a client who joins a full cohort takes another's place.
 
-        The two cases of dp-accounting's TruncatedSubsampledGaussianDpEvent (arXiv 2508.15089): whether the others fill
-        the cohort, and if so, the probability that the client is in it.
+        There are two cases, as in dp-accounting's TruncatedSubsampledGaussianDpEvent (arXiv 2508.15089): the others do
+        not fill the cohort, or they do and the client is in it with some probability.
         """
         full = float(scipy.stats.binom.sf(limit - 1, self.sampling.population - 1, self.sampling.rate))
         if not full:
@@ -206,7 +206,7 @@ class Account:
 
 
 def _replaced(rate: float, noise: float) -> Orders:
-    """The divergences of Gaussian noise in the sum of a sample of fixed size, whose clients are replaced.
+    """The divergences of Gaussian noise in the sum of a sample of fixed size, for one client replaced by another.
 
     Another client's update may be as long in the opposite direction, so the sum moves by two bounds.
     """
@@ -216,10 +216,10 @@ def _replaced(rate: float, noise: float) -> Orders:
 
 
 def _divergences(event: Any, neighbours: Any) -> Orders:
-    """The divergences of an event; infinite, which is always true, where dp-accounting finds none."""
+    """The divergences of an event; infinite, which is always a valid bound, where dp-accounting finds none."""
     accountant = _library().rdp.RdpAccountant(neighboring_relation=neighbours)
     absl = logging.getLogger("absl")
-    silent, absl.disabled = absl.disabled, True  # it warns of each order without a result
+    silent, absl.disabled = absl.disabled, True  # it warns about each order without a result
     try:
         with np.errstate(all="ignore"):
             found = accountant.compose(event).rdp
@@ -229,7 +229,7 @@ def _divergences(event: Any, neighbours: Any) -> Orders:
 
 
 def _epsilon(found: Orders, delta: float) -> float:
-    """Epsilon at delta, of the divergences of `_orders`."""
+    """Epsilon at delta, from the divergences at `_orders`."""
     return float(_library().rdp.compute_epsilon(_orders(), found, delta)[0])
 
 

@@ -1,9 +1,9 @@
-"""What an attacker learns from released models: how well canaries that took part are told from canaries that did not.
+"""What an attacker learns from released models: how well canaries that took part can be told from those that did not.
 
-A canary has a score, which is larger where it seems to have taken part: the drop of its loss, or the product of the
-released change with a direction that it alone sent. All functions take the scores of canaries `inside` and `outside`
-the federation, float [canaries]. A lower bound on epsilon above the claimed epsilon refutes the claim; a lower bound of
-0 proves nothing.
+A canary has a score, which is larger if it seems to have taken part: the drop in its loss, or the inner product of the
+released change and a direction that only this canary sent. `inside` and `outside` are the scores of canaries inside and
+outside the federation, float [canaries]. A lower bound on epsilon above the claimed epsilon refutes the claim; a lower
+bound of 0 proves nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # loads its parts when they are used: a driver needs none of them, and they take half a second
+import scipy  # loads its parts on first use: a driver needs none of them, and they take half a second
 
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Vector
 
 Scores = npt.NDArray[np.floating]
-LARGEST = 100.0  # epsilon: no bound is looked for above it
-SHARES = (1.0, 0.5, 0.2)  # of the canaries that an attack in one run guesses; the others it leaves open
+LARGEST = 100.0  # the largest epsilon at which a bound is searched for
+SHARES = (1.0, 0.5, 0.2)  # shares of the canaries that an attack in one run guesses; it leaves the others open
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def clopper_pearson(count: int, trials: int, confidence: float = 0.95) -> tuple[
 def true_positives(inside: Scores, outside: Scores, false_positives: float = 0.01, confidence: float = 0.95) -> Rate:
     """The share of canaries inside above a threshold that at most `false_positives` of those outside exceed.
 
-    With fewer than 1 / `false_positives` canaries outside none of them exceeds it; `false` says how much this proves.
+    With fewer than 1 / `false_positives` canaries outside, none of them exceeds it; `false` says how much this proves.
     """
     _check(inside, outside)
     allowed = math.floor(false_positives * len(outside))
@@ -63,7 +63,7 @@ def one_run(inside: Scores, outside: Scores, delta: float, confidence: float = 0
     """A lower bound on epsilon from the canaries of one run, each of which a fair coin put inside or outside.
 
     Steinke, Nasr, Jagielski. Privacy Auditing with One (1) Training Run. NeurIPS 2023. The attack guesses that the
-    largest scores are inside and the smallest outside. It is tried with each of SHARES, at a third of the error each.
+    largest scores are inside and the smallest outside. It is tried with each of `SHARES`, each at a third of the error.
     """
     _check(inside, outside)
     scores, members = _shuffled(inside, outside)
@@ -78,9 +78,9 @@ def one_run(inside: Scores, outside: Scores, delta: float, confidence: float = 0
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """At most the probability of `correct` or more right guesses under (epsilon, delta); Steinke et al., theorem 5.2.
+    """An upper bound on the probability of `correct` or more right guesses under (epsilon, delta).
 
-    `canaries`: all, with those that the attack leaves open.
+    Steinke et al., theorem 5.2. `canaries`: all of them, including those that the attack leaves open.
     """
     assert 0 <= correct <= guesses <= canaries
     q = 1 / (1 + math.exp(-epsilon))
@@ -94,8 +94,8 @@ def threshold_attack(inside: Scores, outside: Scores, delta: float, confidence: 
     """A lower bound on epsilon from independent scores, such as one canary in each of many runs.
 
     (epsilon, delta) demands TPR <= e^epsilon FPR + delta, and the same of the negatives. One half of the scores chooses
-    the threshold, the other half gives Clopper-Pearson bounds of both rates: n scores on each side show an
-    epsilon of at most log(n / 7.4).
+    the threshold, the other half gives Clopper-Pearson bounds on both rates. So n scores on each side show an epsilon
+    of at most log(n / 7.4).
     """
     _check(inside, outside)
     (choose_in, test_in), (choose_out, test_out) = _halves(inside, "inside"), _halves(outside, "outside")
@@ -117,7 +117,7 @@ def threshold_attack(inside: Scores, outside: Scores, delta: float, confidence: 
 
 @dataclass(frozen=True)
 class Separation:
-    """The distance of two normal distributions in their standard deviation, mu, and its lower bound."""
+    """mu, the distance between two normal distributions in units of their standard deviation, and its lower bound."""
 
     mu: float
     low: float
@@ -130,8 +130,8 @@ class Separation:
 def direction(size: int, generator: np.random.Generator) -> Vector:
     """A random unit vector, float32 [size]: the update of a canary client before it is scaled to the bound C.
 
-    Its score is the sum over rounds of its product with the released change. The scores of directions that nobody sent
-    are those of canaries outside, and cost nothing (Andrew et al., One-shot Empirical Privacy Estimation for Federated
+    Its score is the sum over rounds of its inner product with the released change. Directions that nobody sent are the
+    canaries outside, whose scores cost nothing (Andrew et al., One-shot Empirical Privacy Estimation for Federated
     Learning, ICLR 2024).
     """
     drawn = generator.standard_normal(size)
@@ -140,10 +140,11 @@ def direction(size: int, generator: np.random.Generator) -> Vector:
 
 
 def separation(inside: Scores, outside: Scores, confidence: float = 0.95) -> Separation:
-    """mu from normal scores of equal variance, such as those of directions under Gaussian noise.
+    """Estimate mu from normal scores of equal variance, such as those of directions under Gaussian noise.
 
     For the Gaussian mechanism with noise z and one participation, mu is 1 / z; what other clients send adds to the
-    variance, and makes it less. The lower bound takes half of the error for the difference and half for the variance.
+    variance, and makes mu smaller. The lower bound takes half of the error for the difference and half for the
+    variance.
     """
     _check(inside, outside)
     freedom = len(inside) + len(outside) - 2
@@ -176,7 +177,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _refuted(canaries: int, guesses: int, correct: int, delta: float, error: float) -> float:
-    """The largest epsilon under which so many right guesses have a probability below `error`; 0: none."""
+    """The largest epsilon at which so many right guesses have a probability below `error`; 0: there is none."""
 
     def above(epsilon: float) -> float:
         return p_value(canaries, guesses, correct, epsilon, delta) - error
@@ -202,7 +203,7 @@ def _halves(scores: Scores, name: str) -> tuple[Scores, Scores]:
 
 
 def _shuffled(inside: Scores, outside: Scores) -> tuple[Scores, npt.NDArray[np.bool_]]:
-    """All scores, and who is inside, in an order that says nothing about equal scores."""
+    """All scores, and which are inside, in a random order, so that the order of equal scores reveals nothing."""
     order = numpy_generator("audit", "order").permutation(len(inside) + len(outside))
     members = np.arange(len(order)) < len(inside)
     return np.concatenate([inside, outside])[order], members[order]

@@ -1,7 +1,7 @@
-"""The section `audit` of a configuration: candidates for the federation, of whom an attacker guesses who took part.
+"""The section `audit` of a configuration: candidates for the federation. An attacker guesses which of them took part.
 
-A fair coin each decides who is inside. At the end of a run each candidate has a score, from which `findings` computes
-what an attacker knows.
+A fair coin decides for each candidate whether it is inside. At the end of a run each candidate has a score, from which
+`findings` computes what an attacker knows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fedray.core.ranges import Count, Positive
 from fedray.core.seeds import Name, derive, numpy_generator
 from fedray.core.types import Update, Vector
 
-PREFIX = "canary-"  # begins the names of canaries, and of their utterances
+PREFIX = "canary-"  # of the names of canaries and of their utterances
 FASTEST = 4.0  # times the usual speed of speech
-# A direction leaves its client so many times as long as its bound, from a client with so many examples: who forgets to
-# clip, or weighs by examples, is found.
+# Before clipping, a direction is LENGTH times as long as its bound, and its client reports EXAMPLES examples: an audit
+# finds code that does not clip, or that weighs by examples.
 LENGTH, EXAMPLES = 100.0, 1e4
-FALSE_POSITIVES = 0.01  # at which the rate of true ones is told
+FALSE_POSITIVES = 0.01  # the rate of false positives at which the rate of true positives is given
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NoAudit:
 class Audit:
     """What all audits share."""
 
-    clients: Count = 100  # candidates, each of whom a fair coin puts inside the federation or outside
+    clients: Count = 100  # candidates; a fair coin puts each of them inside or outside the federation
 
     def __post_init__(self) -> None:
         if self.clients < 4:
@@ -49,14 +49,14 @@ class Audit:
 
 @dataclass(frozen=True)
 class Canaries(Audit):
-    """Made-up clients who say random words too fast: what a model knows of them, it has learnt by heart.
+    """Made-up clients who say random words too fast: what a model knows of them, it has memorised.
 
-    Their score is the drop of their loss since the seed model. Wang, Thakkar, Mathews. Unintended Memorization in Large
+    Their score is the drop in their loss since the seed model. Wang, Thakkar, Mathews. Unintended Memorization in Large
     ASR Models, and How to Mitigate It. ICASSP 2024.
     """
 
-    utterances: Count = 4  # of a canary
-    repeat: Count = 8  # how often each utterance is among its canary's training data
+    utterances: Count = 4  # utterances of each canary
+    repeat: Count = 8  # how often each utterance occurs in its canary's training data
     speed: Positive = 2.0  # how much faster than usual a canary speaks
 
     def __post_init__(self) -> None:
@@ -67,17 +67,17 @@ class Canaries(Audit):
 
 @dataclass(frozen=True)
 class Speakers(Audit):
-    """Random clients, of whom those outside do not train. Their score is the drop of the loss of their speech."""
+    """Random clients; those outside do not train. Their score is the drop in the loss on their speech."""
 
-    utterances: Count = 10  # of a client, by which it is judged
+    utterances: Count = 10  # utterances of each client on which it is judged
 
 
 @dataclass(frozen=True)
 class Directions(Audit):
-    """Clients without data: each sends a random direction that is its own, as long as the bound of `privacy.clip`.
+    """Clients without data: each sends its own random direction, as long as the bound of `privacy.clip`.
 
-    Their score is the product of their direction with the change of the model. Andrew et al. One-shot Empirical Privacy
-    Estimation for Federated Learning. ICLR 2024.
+    Their score is the inner product of their direction and the change of the model. Andrew et al. One-shot Empirical
+    Privacy Estimation for Federated Learning. ICLR 2024.
     """
 
     def inside(self, seed: Name) -> list[str]:
@@ -94,7 +94,7 @@ AUDITS: dict[str, type] = {
 
 
 def coins(names: Iterable[str], seed: Name) -> dict[str, bool]:
-    """Candidate -> whether it is inside. ValueError: they leave fewer than two on a side."""
+    """Candidate -> whether it is inside. ValueError: the coins leave fewer than two on a side."""
     found = {name: bool(numpy_generator(seed, "audit", name, "coin").random() < 0.5) for name in names}
     count = sum(found.values())
     if min(count, len(found) - count) < 2:
@@ -106,7 +106,7 @@ def coins(names: Iterable[str], seed: Name) -> dict[str, bool]:
 
 
 def drawn(clients: Iterable[str], settings: Speakers, seed: Name) -> list[str]:
-    """The candidates among the clients. A client's name decides. ValueError: there are too few clients."""
+    """Draw the candidates from the clients, by their names. ValueError: there are too few clients."""
     ranked = sorted(clients, key=lambda client: derive(seed, "audit", client, "candidate"))
     if len(ranked) < settings.clients:
         raise ValueError(f"the federation has {len(ranked)} clients, fewer than audit.clients ({settings.clients})")
@@ -119,7 +119,7 @@ def direction(name: str, size: int, seed: Name) -> Vector:
 
 
 def sent(name: str, size: int, bound: float, seed: Name) -> Update:
-    """What a canary sends before it is clipped to a bound, whatever the round."""
+    """The update that a canary sends in every round, before it is clipped to a bound."""
     delta: Vector = np.float32(LENGTH * bound) * direction(name, size, seed)
     return Update(delta, {"examples": EXAMPLES, "loss": 1.0})
 
@@ -127,8 +127,8 @@ def sent(name: str, size: int, bound: float, seed: Name) -> Update:
 def findings(settings: Audit, inside: Scores, outside: Scores, delta: float, claimed: float | None) -> dict[str, Any]:
     """What an attacker knows, as results.json has it. `claimed`: the epsilon that the run guarantees; None: none.
 
-    `epsilon_low` holds with 95 % confidence. Where it is the larger of two bounds, each may err with half of the 5 %;
-    that of `separation` takes scores as normal.
+    `epsilon_low` holds with 95 % confidence. If it is the larger of two bounds, each holds with 97.5 %; the bound from
+    `separation` assumes normally distributed scores.
     """
     both = isinstance(settings, Directions) and delta > 0
     confidence = 0.975 if both else 0.95

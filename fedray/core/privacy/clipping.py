@@ -10,14 +10,14 @@ import numpy.typing as npt
 from fedray.core.privacy.settings import ClipSettings
 from fedray.core.types import Layer, Vector
 
-ALL = "all"  # the name of the only group under one bound
-SAFE = 1 - 1e-6  # a clipped norm stays below its bound whatever float32 rounds
+ALL = "all"  # the name of the only group, if there is one bound
+SAFE = 1 - 1e-6  # keeps a clipped norm below its bound in spite of float32 rounding
 Bounds = npt.NDArray[np.float64]  # [groups]
 Flags = npt.NDArray[np.bool_]  # [groups]
 
 
 class Clipping:
-    """Cuts updates of `size` numbers into groups with a bound each: one group, or a group for each layer.
+    """Splits updates of `size` numbers into groups, each with its bound: one group, or a group for each layer.
 
     `model`: the layers of the update, which cover it in order; stretches of one name are one layer.
     """
@@ -50,7 +50,7 @@ class Clipping:
         return np.sqrt(squares)
 
     def clip(self, delta: Vector, bounds: Bounds) -> tuple[Vector, Flags]:
-        """delta with each group scaled down to its bound where its norm is larger, and which groups were."""
+        """delta with each group scaled down to its bound if its norm is larger, and which groups were scaled down."""
         norms = self.norms(delta)
         clipped = norms > bounds
         if not clipped.any():

@@ -16,11 +16,11 @@ WHOLE = np.arange(2.0, 257.0)
 
 
 def skellam(noise: float) -> Orders:
-    """Divergences of a sum with Skellam noise of standard deviation noise x bound after rounding.
+    """Divergences of a sum with Skellam noise, whose standard deviation is noise x bound after rounding.
 
     A client is replaced by another, which moves the sum by two bounds. This is the first term of Agarwal, Kairouz, Liu,
-    NeurIPS 2021, theorem 3.5, that of Gaussian noise. The further one is for the grid of whole numbers: below 0.1 % of
-    the first wherever `planned` accepts the number of bits.
+    NeurIPS 2021, theorem 3.5, which is that of Gaussian noise. The second term, for the grid of whole numbers, is below
+    0.1 % of the first whenever `planned` accepts the number of bits.
     """
     return WHOLE * 2**2 / (2 * noise**2)
 
@@ -33,7 +33,7 @@ def without_replacement(base: Orders, rate: float) -> Orders:
     """
     if rate == 1.0:
         return base
-    logs = math.log(2) + (WHOLE - 1) * base  # of the powers 2, 3, ...
+    logs = math.log(2) + (WHOLE - 1) * base  # for the powers 2, 3, ...
     logs[0] = min(logs[0], math.log(4) + base[0] + math.log(-math.expm1(-base[0])))
     k = WHOLE.astype(int)
     found = [logsumexp(np.append(_binomial(order, k[: order - 1], rate) + logs[: order - 1], 0.0)) for order in k]
@@ -41,9 +41,9 @@ def without_replacement(base: Orders, rate: float) -> Orders:
 
 
 def between(orders: Orders, found: Orders) -> Orders:
-    """Bounds on the divergences at any orders above 1, from those at whole ones; infinite beyond the largest.
+    """Bounds on the divergences at any orders above 1, from those at whole orders; infinite beyond the largest.
 
-    (order - 1) times the divergence is convex in the order, and 0 at order 1.
+    (order - 1) times the divergence is convex in the order, and 0 at order 1: interpolation bounds it from above.
     """
     logs = np.interp(orders, np.append(1.0, WHOLE), np.append(0.0, (WHOLE - 1) * found), right=math.inf)
     return np.asarray(logs / (orders - 1))

@@ -1,8 +1,9 @@
 """Correlated noise: a banded inverse factorisation of the sums over rounds, and how far a client can move them.
 
 Kalinin, McKenna, Upadhyay, Lampert. Back to Square Roots. arXiv 2505.12128. A model after t rounds is a sum of t
-changes. The matrix of these sums is A, lower triangular and all ones. Each round gets the noise C^-1 Z, where row t of
-Z is drawn in round t, so the sums have the noise A C^-1 Z. C^-1 is A^(-1/2) cut to p bands, the draws of p rounds.
+changes. The matrix of these sums is A, lower triangular with ones. The rounds get the noise C^-1 Z, where row t of Z is
+drawn in round t, so the sums have the noise A C^-1 Z. C^-1 is A^(-1/2) cut to p bands: a round uses the draws of p
+rounds.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ def coefficients(bands: int) -> Numbers:
 
 @cache
 def sensitivities(bands: int, rounds: int, every: int) -> Numbers:
-    """How far a client moves the released sums up to each round, in draws of standard deviation 1: float64 [rounds].
+    """How far a client moves the released sums up to each round, if draws have standard deviation 1: float64 [rounds].
 
-    The client takes part in one round of each `every`, with updates of norm 1 at most. Since the columns of C fall and
-    are not negative, its largest effect is that of equal updates from the first round on (Kalinin and Lampert, 2024).
+    The client takes part in one round of each `every`, with updates of norm 1 at most. Since the columns of C decrease
+    and are not negative, its largest effect is that of equal updates from the first round on (Kalinin and Lampert,
+    2024).
     """
     first = np.zeros(rounds)
     first[0] = 1.0
@@ -50,7 +52,7 @@ def sensitivity(bands: int, rounds: int, every: int) -> float:
 
 
 def squared_error(bands: int, rounds: int) -> float:
-    """The mean over rounds of the noise's variance in the sum up to the round, of draws of standard deviation 1.
+    """The mean over rounds of the noise's variance in the sum up to the round, if draws have standard deviation 1.
 
     For independent noise it is (rounds + 1) / 2.
     """

@@ -1,4 +1,4 @@
-"""The guarantee of a run: its noise from epsilon, and epsilon, as simulated and as if."""
+"""The guarantee of a run: its noise from epsilon, and its epsilon, for the simulated and the `as_if` federation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ import scipy
 from fedray.core.privacy.accounting import MOST_TIGHT, Account, Sampling
 from fedray.core.privacy.settings import Local, Private
 
-LEAST, MOST = 1e-2, 1e4  # noise multipliers between which one is looked for
-WITHIN = 3e-4  # of the wanted epsilon, relative
-SLOPE, SECANTS = 1.2, 20  # log(epsilon) falls about so much as log(noise) grows; the most steps of the secant method
+LEAST, MOST = 1e-2, 1e4  # noise multipliers between which one is searched for
+WITHIN = 3e-4  # tolerance, relative to the wanted epsilon
+SLOPE, SECANTS = 1.2, 20  # log(epsilon) falls by about 1.2 as log(noise) grows by 1; the most secant steps
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Two accounts of one noise: `claimed` is that of `as_if`, `simulated` that of the clients who are simulated."""
+    """Two accounts of one noise: `claimed` is that of `as_if`, `simulated` that of the simulated clients."""
 
     claimed: Account
     simulated: Account
 
     @classmethod
     def of(cls, settings: Private, sampling: Sampling, rounds: int) -> Guarantee:
-        """`sampling`: of the simulation. ValueError: no noise gives this epsilon, or the cohorts have no account."""
+        """The guarantee of a run whose simulation draws cohorts by `sampling`.
+
+        ValueError: no noise gives this epsilon, or the cohorts have no account.
+        """
         claimed = _claimed(settings, sampling)
         noise = settings.noise if settings.noise is not None else noise_for(settings, claimed, rounds)
         simulated = noise * scaled(settings, sampling.cohort)
@@ -42,11 +45,11 @@ class Guarantee:
 
     @property
     def noise(self) -> float:
-        """z, of the claimed federation."""
+        """z of the claimed federation."""
         return self.claimed.noise
 
     def summary(self, rounds: int) -> dict[str, Any]:
-        """What was spent after these rounds, as results.json has it."""
+        """What the run has spent after these rounds, as results.json has it."""
         found = {"delta": self.claimed.settings.delta, "noise": self.noise, "rounds": rounds}
         found |= {"epsilon": self.claimed.guarantee(rounds), "epsilon_renyi": self.claimed.epsilon(rounds)}
         if self.claimed.sampling != self.simulated.sampling:
@@ -70,9 +73,9 @@ class Guarantee:
 
 
 def scaled(settings: Private, cohort: float) -> float:
-    """z of a simulated cohort over z of the claimed one whose mean has the same noise; 1 without `as_if`.
+    """The simulated z over the claimed z at which both cohorts' means have the same noise; 1 without `as_if`.
 
-    The noise of a mean of n clients is z C / n. That of clients who add it themselves is z C / sqrt(n).
+    The noise in a mean of n clients is z C / n. If clients add the noise themselves, it is z C / sqrt(n).
     """
     share = cohort / (settings.as_if.cohort or cohort)
     return math.sqrt(share) if isinstance(settings, Local) else share
@@ -82,7 +85,7 @@ def scaled(settings: Private, cohort: float) -> float:
 def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
     """z, the least noise multiplier whose guarantee over these rounds is `settings.epsilon`, within 3e-4 of it.
 
-    ValueError: none between `LEAST` and `MOST` gives it.
+    z is at least `LEAST`. ValueError: no z up to `MOST` gives this epsilon.
     """
     epsilon = settings.epsilon
     assert epsilon is not None
@@ -92,7 +95,7 @@ def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
         found = spent(Account(settings, math.exp(logarithm), sampling, rounds))
         return math.log(min(max(found, 1e-9), 1e9) / epsilon)
 
-    # First by the account that costs next to nothing.
+    # First with the account that costs next to nothing.
     cheap, least, most = (Account.epsilon, replace(sampling, limit=None)), math.log(LEAST), math.log(MOST)
     if above(most, *cheap) > 0:
         raise ValueError(
@@ -107,9 +110,9 @@ def noise_for(settings: Private, sampling: Sampling, rounds: int) -> float:
 
 
 def _nearby(falling: Callable[[float], float], start: float) -> float:
-    """The root of a function that is nearly a line near it, by the secant method: each call may take seconds.
+    """The root of a function that is nearly linear around it, by the secant method: each call may take seconds.
 
-    Where it is no line, by halving: a small epsilon has a floor, on which the function is flat.
+    If it is not linear, by bracketing: a small epsilon has a floor, on which the function is flat.
     """
     place, found = start, falling(start)
     step = found / SLOPE
@@ -127,7 +130,7 @@ def _nearby(falling: Callable[[float], float], start: float) -> float:
     if falling(least) <= 0:
         return least
     place = float(scipy.optimize.brentq(falling, least, most, xtol=step))
-    return place if falling(place) <= WITHIN else place + step  # behind a jump
+    return place if falling(place) <= WITHIN else place + step  # the root is at a jump: take the side with more noise
 
 
 def _claimed(settings: Private, sampling: Sampling) -> Sampling:

@@ -1,4 +1,4 @@
-"""Loops of `clipping` and `rotation`, compiled by numba: import this file when needed, numba takes half a second.
+"""Loops of `clipping` and `rotation`, compiled by numba. Import this file only when needed: numba takes half a second.
 
 They are compiled anew in each process, in half a second to two seconds: `core` has no cache to keep them in.
 """
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-PLAIN, TILE = 1 << 15, 16  # bytes whose transposition needs no tiles; the side of a tile
+PLAIN, TILE = 1 << 15, 16  # bytes up to which a transposition needs no tiles; the side of a tile
 BLOCK = 512  # words of 64 random bits in a block, which stays in the cache
 OPTIONS: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True}
 
 
 @njit(**OPTIONS)
 def butterflies(x, width):
-    """Hadamard's transform, not normalised, over the first axis of [a power of two, width], which lies flat in `x`."""
+    """Hadamard's transform, not normalised, over the first axis of [a power of two, width], stored flat in `x`."""
     count, step = len(x) // width, 1
     while 4 * step <= count:  # two steps in one pass over memory
         for start in range(0, count, 4 * step):
@@ -41,9 +41,9 @@ def butterflies(x, width):
 
 @njit(**OPTIONS)
 def turn(x, rows, columns, out):
-    """Write the transpose of [rows, columns], which lies flat in `x`, to `out`.
+    """Write the transpose of [rows, columns], stored flat in `x`, to `out`.
 
-    A long one tile by tile: the places of one of its columns would share a few lines of the cache.
+    A large one is written tile by tile: otherwise the places of a column would compete for a few cache lines.
     """
     if x.nbytes <= PLAIN:
         for i in range(rows):
@@ -61,8 +61,8 @@ def turn(x, rows, columns, out):
 def hadamard(values):
     """Hadamard's transform, not normalised, of each row of [rows, a power of two], in place.
 
-    A row is a table of about as many rows as columns: butterflies over its rows and, transposed, over its columns go
-    through memory in order.
+    Each row is treated as a table with about as many rows as columns: butterflies over its rows and, transposed, over
+    its columns go through memory in order.
     """
     rows, columns = values.shape
     width = 1
@@ -82,7 +82,7 @@ def hadamard(values):
 def squares(values):
     """The sum of the squares, in float64."""
     total = 0.0
-    for i in range(len(values)):  # thirty times as fast as over the values themselves
+    for i in range(len(values)):  # thirty times as fast as a loop over the values themselves
         total += np.float64(values[i]) * np.float64(values[i])
     return total
 
@@ -96,7 +96,7 @@ def add_squares(values, places, groups, sums):
 
 @njit(**OPTIONS)
 def times(values, factor, out):
-    """Write `values` times a number to `out`."""
+    """Write `values` times `factor` to `out`."""
     for i in range(len(values)):
         out[i] = values[i] * factor
 
@@ -110,10 +110,10 @@ def scaled(values, places, groups, factors, out):
 
 @njit(**OPTIONS)
 def random_words(seed, first, out):
-    """Fill `out` with 64 random bits each, from word `first` of a seed's stream on.
+    """Fill each word of `out` with 64 random bits, from word `first` of a seed's stream on.
 
     SplitMix64: Steele, Lea, Flood. Fast Splittable Pseudorandom Number Generators. OOPSLA 2014. Each word follows from
-    its place alone, so the loop is vectorised: it takes a tenth of the time of numpy's generators.
+    its place alone, so the loop is vectorised and takes a tenth of the time of numpy's generators.
     """
     for i in range(len(out)):
         word = seed + np.uint64(first + i + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -124,7 +124,7 @@ def random_words(seed, first, out):
 
 @njit(**OPTIONS)
 def rounded_block(values, factor, draws, modulus, out):
-    """Write floor(values factor + u) modulo a power of two, u the draws over 2^32; returns the squares before it."""
+    """Write floor(values factor + draws / 2^32) modulo a power of two; return the sum of squares before the modulo."""
     total = 0.0
     for i in range(len(values)):
         number = np.floor(np.float64(values[i]) * factor + np.float64(draws[i]) * 2.0**-32)
@@ -136,7 +136,7 @@ def rounded_block(values, factor, draws, modulus, out):
 
 @njit(**OPTIONS)
 def rounded(values, factor, seed, modulus, out):
-    """`rounded_block` of all values, with draws from a seed."""
+    """Apply `rounded_block` to all values, with draws from a seed; return the sum of squares."""
     total, words = 0.0, np.empty(BLOCK, np.uint64)
     draws = words.view(np.uint32)
     for start in range(0, len(values), 2 * BLOCK):

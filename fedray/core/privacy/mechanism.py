@@ -1,6 +1,6 @@
 """The mechanism of a run: noise in the sum of a round's clipped updates, and bounds that adapt.
 
-The seeds are named, so a simulation repeats its noise. A deployment must draw noise that nobody can repeat.
+Noise is seeded by name, so a simulation repeats its noise. A deployment must draw noise that nobody can repeat.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fedray.core.privacy.skellam import Encoding, Numbers, Signs, planned
 from fedray.core.seeds import Name, numpy_generator
 from fedray.core.types import Vector
 
-ROOM = 1 << 29  # bytes for the draws of the last rounds; without room they are drawn again
-COUNT_SHARE = 20  # the noise of an adaptive bound's count is a cohort / 20 (Andrew et al., 2021)
+ROOM = 1 << 29  # bytes for the draws of the last rounds; if they do not fit, they are drawn again
+COUNT_SHARE = 20  # the noise in the count for an adaptive bound is cohort / 20 (Andrew et al., 2021)
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Gathered:
 
     total: Vector | Numbers | None  # the sum of clipped updates, or of whole numbers; None: nobody answered
     clipped: npt.NDArray[np.int64]  # for each group, the clients whose updates were scaled down
-    answered: int  # clients
-    cohort: int  # clients, with those that did not answer
+    answered: int  # clients that answered
+    cohort: int  # clients, including those that did not answer
 
 
 @dataclass(frozen=True)
 class Released:
-    """What a round releases, and what the run's row says of it."""
+    """What a round releases, and its columns in the row of metrics.jsonl."""
 
     mean: Vector | None  # of the cohort's updates, with noise; None: secure aggregation could not open their sum
     bounds: Bounds  # of the next round
@@ -47,8 +47,8 @@ class Mechanism:
     """A kind of privacy, with the numbers that follow from the run.
 
     `noise`: z, the standard deviation of the noise in the sum of updates, as a multiple of the bound C. `cohort`: the
-    expected clients of a round, by which the sum is divided whoever answers. `weights`: w_0 .. w_(p-1), the share that
-    the draw of each of the last rounds has in a round's noise. `guarantee`: its account; None: of a test. `kept`: the
+    expected number of clients in a round, by which the sum is divided whoever answers. `weights`: w_0 .. w_(p-1), the
+    weights of the last rounds' draws in a round's noise. `guarantee`: its account; None only in tests. `kept`: the
     draws of the last rounds; a mechanism made by `replace` has the same dictionary.
     """
 
@@ -61,14 +61,14 @@ class Mechanism:
 
     @property
     def claimed(self) -> float:
-        """The clients of a round of the federation that the run stands for."""
+        """How many clients a round has in the federation that the run stands for."""
         return self.settings.as_if.cohort or self.cohort
 
     def simulated_noise(self, groups: int) -> float:
-        """z in the simulation: the mean of a small cohort gets the noise of the claimed one's.
+        """z in the simulation: the mean of the simulated cohort gets the noise of the claimed cohort's mean.
 
-        Adaptive: what the noise of the counts of all groups leaves of z, (z^-2 - H (2 sigma_b)^-2)^(-1/2) (Andrew et
-        al., 2021). ValueError: it leaves nothing.
+        With adaptive bounds, the noisy counts of all groups use a part of z and leave (z^-2 - H (2 sigma_b)^-2)^(-1/2)
+        (Andrew et al., 2021). ValueError: they leave nothing.
         """
         noise = self.noise
         if self.settings.clip.kind == "adaptive" and noise:
@@ -89,14 +89,14 @@ class Mechanism:
     def encoding(self, size: int, cohort: int) -> Encoding | None:
         """Skellam: how updates of `size` numbers become whole numbers in a round of `cohort` clients.
 
-        None: another kind, or nobody is there. ValueError: their sum does not fit.
+        None: another kind, or an empty cohort. ValueError: the sum does not fit.
         """
         if not isinstance(skellam := self.settings, Skellam) or not cohort:
             return None
         return planned(skellam, self.simulated_noise(1), size, cohort)
 
     def release(self, gathered: Gathered, clipping: Clipping, bounds: Bounds, seed: Name, round: int) -> Released:
-        """The mean of a round's updates, with noise. `seed`: of the run; with the round it names the noise."""
+        """The mean of a round's updates, with noise. `seed`: the run's; seed and round name the noise."""
         answered = gathered.answered
         row = shown("bound", clipping.names, bounds)
         row |= shown("clipped", clipping.names, gathered.clipped / max(answered, 1))
@@ -122,9 +122,9 @@ class Mechanism:
     def _opened(
         self, settings: Skellam, gathered: Gathered, size: int, seed: Name, round: int
     ) -> tuple[Vector | None, dict[str, float]]:
-        """The mean of whole numbers that secure aggregation has opened. The clients' noise is one draw."""
+        """The mean of whole numbers; None if secure aggregation cannot open the sum. The clients' noise is one draw."""
         encoding, secure = self.encoding(size, gathered.cohort), settings.secure(gathered.cohort)
-        here = np.arange(gathered.cohort) < gathered.answered  # who that is makes no difference on a random ring
+        here = np.arange(gathered.cohort) < gathered.answered  # who answers makes no difference on a random ring
         ring = numpy_generator(seed, "privacy ring", round)
         if encoding is None or gathered.total is None or not secure.opens(here, ring):
             return None, {"privacy/opened": 0.0}
@@ -135,24 +135,24 @@ class Mechanism:
         return encoding.decode(total + noise, signs) / np.float32(self.cohort), row | {"privacy/opened": 1.0}
 
     def _row(self, deviation: float, norm: float, size: int) -> dict[str, float]:
-        """Of a round: the noise in each of `size` numbers of the mean, and the signal's norm over that of the noise."""
+        """A round's noise in each of `size` numbers of the mean, and the norm of the signal over that of the noise."""
         row = {"privacy/noise_std": deviation / self.cohort}
         return row | {"privacy/snr": norm / (deviation * math.sqrt(size))} if deviation else row
 
     def deviation(self, bounds: Bounds, answered: int) -> float:
-        """The standard deviation of the noise in the sum's numbers. Local: each client that answered adds noise."""
+        """Standard deviation of the noise in each number of the sum. Local: each client that answered adds noise."""
         one = self.simulated_noise(len(bounds)) * float(np.sqrt(np.square(bounds).sum()))
         return one * math.sqrt(answered) if isinstance(self.settings, Local) else one
 
     def draw(self, size: int, seed: Name, round: int) -> Vector:
-        """The noise of a round: its own draw of standard deviation 1 times w_0, and those of rounds before it."""
+        """The noise of a round: the weighted sum of its own draw (standard deviation 1) and those of earlier rounds."""
         noise = np.zeros(size, np.float32)
         for back, weight in enumerate(self.weights[: round + 1]):
             noise += np.float32(weight) * self._drawn(size, seed, round - back)
         return noise
 
     def _drawn(self, size: int, seed: Name, round: int) -> Vector:
-        """The draw that a round's name gives. Those of the last rounds stay in `kept` where they have the room."""
+        """The draw that a round's name seeds. The draws of the last rounds stay in `kept` if they fit into `ROOM`."""
         name = (size, seed, round)
         if (drawn := self.kept.get(name)) is None:
             drawn = numpy_generator(seed, "privacy noise", round).standard_normal(size, np.float32)
@@ -179,7 +179,7 @@ class Mechanism:
 
 
 def shown(name: str, groups: Sequence[str], values: npt.NDArray[np.float64]) -> dict[str, float]:
-    """A value of each group as columns of a row: `privacy/NAME|GROUP`, or `privacy/NAME` for the only group."""
+    """A value of each group as columns of a row: `privacy/NAME|GROUP`, or `privacy/NAME` if there is one group."""
     if len(groups) == 1:
         return {f"privacy/{name}": float(values[0])}
     return {f"privacy/{name}|{group}": float(value) for group, value in zip(groups, values, strict=True)}

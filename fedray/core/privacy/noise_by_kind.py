@@ -1,6 +1,6 @@
 """Compare independent noise, which sampling amplifies, with correlated noise, which partly cancels over rounds.
 
-These are the noise of DP-SGD with Poisson cohorts and that of DP-FTRL's matrix factorisation with cyclic ones.
+These are the noise of DP-SGD with Poisson cohorts, and that of DP-FTRL's matrix factorisation with cyclic cohorts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fedray.core.privacy.settings import Correlated, Gaussian, Private
 
 @dataclass(frozen=True)
 class NoiseByKind:
-    """The noise in the model at an epsilon, by either kind: its root mean square over rounds, in bounds C.
+    """The noise in the model at an epsilon, of either kind: its root mean square over rounds, in multiples of C.
 
-    That of a sum of updates: a mean has it divided by the cohort. None: no noise gives this epsilon.
+    It is the noise in a sum of updates; in a mean it is divided by the cohort. None: no noise gives this epsilon.
     """
 
     epsilon: float
@@ -28,7 +28,7 @@ class NoiseByKind:
 
 
 def noise_by_kind(account: Account, epsilon: float) -> NoiseByKind:
-    """Both kinds in the federation of an account of Gaussian or correlated noise, with fixed bounds.
+    """Compute both kinds for the federation of an account of Gaussian or correlated noise, with fixed bounds.
 
     Independent noise has Poisson cohorts and correlated noise cyclic ones, of the same size, so that both guarantees
     are of one client added or removed.

@@ -1,9 +1,9 @@
-"""The rotation of an update, after which no number of it stands out, and the rounding of its numbers.
+"""Rotate an update, so that none of its numbers stands out, and round its numbers.
 
 Kairouz, Liu, Steinke (ICML 2021) rotate by random signs and Walsh-Hadamard's transform, which needs a power of two: up
-to twice the numbers. Here the numbers are 16 to 64 rows of a power of two: Hadamard's transform within each row, in
-compiled loops, and a cosine transform across the rows, a product with a small matrix. No entry of the whole matrix is
-above sqrt(2 / d); Hadamard's alone are sqrt(1 / d).
+to twice the numbers. Here the numbers fill 16 to 63 rows, whose length is a power of two. Hadamard's transform runs
+within each row, in compiled loops, and a cosine transform across the rows, as a product with a small matrix. No entry
+of the whole matrix is above sqrt(2 / d); those of Hadamard's alone are sqrt(1 / d).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy.typing as npt
 import scipy
 import torch
 
-ROWS, WASTE = 16, 32  # at least, where there are numbers enough; at most one place in so many is left over
+ROWS, WASTE = 16, 32  # the fewest rows, if there are enough numbers; at most one place per 32 numbers is left over
 Float = TypeVar("Float", np.float32, np.float64)
 
 
 def shape_for(size: int) -> tuple[int, int]:
-    """Rows and columns for `size` numbers: 16 to 63 rows, as long as a power of two; few places are left over."""
+    """Rows and columns for `size` numbers: 16 to 63 rows, whose length is a power of two; few places are left over."""
     columns = 1 << max(0, (size // ROWS).bit_length() - 1)
     if WASTE * (-size % columns) > size:
         columns = max(1, columns // 2)
@@ -30,7 +30,7 @@ def shape_for(size: int) -> tuple[int, int]:
 
 
 def rotate(values: npt.NDArray[Float]) -> npt.NDArray[Float]:
-    """The orthonormal transform of [rows, columns], which are overwritten. Columns: a power of two."""
+    """The orthonormal transform of `values` [rows, columns], which it overwrites. Columns: a power of two."""
     from fedray.core.privacy import loops
 
     loops.hadamard(values)
@@ -47,7 +47,7 @@ def rotate_back(values: npt.NDArray[Float]) -> npt.NDArray[Float]:
 
 
 def norm(values: npt.NDArray[Float]) -> float:
-    """The Euclidean norm of [d]. Not by a product of BLAS, whose bits depend on the number of threads."""
+    """The Euclidean norm of [d], without BLAS, whose bits depend on the number of threads."""
     from fedray.core.privacy import loops
 
     return math.sqrt(loops.squares(values))
@@ -67,7 +67,7 @@ def rounded(
 
 
 def _product(matrix: npt.NDArray[np.float64], values: npt.NDArray[Float]) -> npt.NDArray[Float]:
-    """By torch, which has one thread here: bits of numpy's products depend on the number of threads."""
+    """The matrix product, by torch, which has one thread here: numpy's bits depend on the number of threads."""
     product: npt.NDArray[Float] = torch.mm(
         torch.from_numpy(matrix.astype(values.dtype)), torch.from_numpy(values)
     ).numpy()

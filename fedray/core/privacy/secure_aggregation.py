@@ -1,11 +1,11 @@
-"""What secure aggregation costs, and when a round fails under it. No cryptography: a simulator needs its numbers alone.
+"""What secure aggregation costs, and when a round fails under it. No cryptography: a simulator needs only the numbers.
 
 Bonawitz et al. Practical Secure Aggregation for Privacy-Preserving Machine Learning. CCS 2017. Each client masks its
-update with a key of its own and with keys that it agrees on with its neighbours. The masks of neighbours cancel in the
-sum. Shares of all keys lie with the neighbours, so that the server can open a sum that clients have left.
+update with its own key and with keys that it agrees on with its neighbours. The masks of neighbours cancel in the sum.
+The neighbours hold shares of all keys, so that the server can open the sum even if clients have left.
 
 Bell, Bonawitz, Gascon, Lepoint, Raykova. Secure Single-Server Aggregation with (Poly)Logarithmic Overhead. CCS 2020. A
-client's neighbours are not the whole cohort: clients stand on a ring in random order, each beside k neighbours.
+client's neighbours are not the whole cohort: clients are on a ring in random order, each next to k neighbours.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import scipy
 KEY = 32  # bytes of a public key, as in both papers
 SHARE = 32  # bytes of a share of a key
 # Seconds of one thread of an Intel Xeon E5-1650 v3, from the running times in Bonawitz et al. (500 and 1,000 clients of
-# 100,000 numbers, 0 to 30 % of them lost before their upload). `tests` hold how far the sums of these are from theirs.
-AGREE = 0.32e-3  # a client and a neighbour: agreeing on keys, sharing them
-MASK = 13.7e-9  # a number of a mask: generated and added
-ADD = 14.5e-9  # a number of an upload: received and added
-REBUILD = 3e-6  # a share of a key on the server
-UNMASK = 26.9e-9  # a number of the mask of a lost client and a neighbour, on the server
+# 100,000 numbers, 0 to 30 % of them lost before their upload). Tests check how far sums of these are from that paper's.
+AGREE = 0.32e-3  # for each client and neighbour: agree on keys and share them
+MASK = 13.7e-9  # for each number of a mask: generate and add it
+ADD = 14.5e-9  # for each number of an upload: receive and add it
+REBUILD = 3e-6  # for each share of a key, on the server
+UNMASK = 26.9e-9  # for each number of the mask of a lost client and a neighbour, on the server
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client in one round, beside the broadcast. A client that leaves has sent what comes before."""
+    """Bytes of one client in one round, without the broadcast. A client that leaves early has sent the first parts."""
 
     keys: int  # sent: two public keys, and two encrypted shares for each neighbour
     vector: int  # sent: the masked update
@@ -40,17 +40,17 @@ class Traffic:
 
     @property
     def sent(self) -> int:
-        """Bytes that a client sends that stays to the end."""
+        """Bytes sent by a client that stays to the end."""
         return self.keys + self.vector + self.shares
 
     def factor(self, plain: int) -> float:
-        """All bytes, sent and received, over those of the plain update."""
+        """All bytes, sent and received, divided by those of the plain update."""
         return (self.sent + self.received) / plain
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Time to compute, without the network: of one client, and of the server."""
+    """Computing time, without the network, of one client and of the server."""
 
     client: float
     server: float
@@ -58,7 +58,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class SecureAggregation:
-    """A round of `cohort` clients. A key is opened by the share `threshold` of those who hold its shares."""
+    """A round of `cohort` clients. The share `threshold` of the holders of a key's shares can open the key."""
 
     cohort: int
     neighbours: int = 100  # an odd number counts as the next even one
@@ -66,7 +66,7 @@ class SecureAggregation:
 
     @property
     def degree(self) -> int:
-        """k: the neighbours of a client. The whole cohort, where it is small."""
+        """k: how many neighbours a client has; in a small cohort, all other clients."""
         return max(0, min(2 * math.ceil(self.neighbours / 2), self.cohort - 1))
 
     @property
@@ -76,14 +76,14 @@ class SecureAggregation:
 
     @property
     def fewest(self) -> int:
-        """How many clients answer at least where a sum opens: each client is a holder for as many as hold for it."""
+        """The fewest clients that answer if a sum opens: each client holds shares for as many as hold shares for it."""
         return math.ceil(self.cohort * self.needed / (self.degree + 1))
 
     def traffic(self, size: int, bits: int) -> Traffic:
         """Bytes of a client whose update has `size` numbers modulo 2^`bits`.
 
         Bonawitz et al., section 7: for a complete graph of n clients this is 2 n KEY + (5 n - 4) SHARE + size bits / 8.
-        Their factors are over plain numbers of 16 bits, and their masked ones have 16 + log2(n), so that the sum fits.
+        Their factors compare with plain numbers of 16 bits; masked ones have 16 + log2(n) bits, so that the sum fits.
         """
         k = self.degree
         vector = math.ceil(size * bits / 8)
@@ -92,8 +92,8 @@ class SecureAggregation:
     def opens(self, answered: Mask, generator: np.random.Generator) -> bool:
         """Whether the server can open the sum: of each client's holders, `needed` must answer in the last step.
 
-        `answered`: bool [cohort], who is there to the end. Who left before matters as well, since the masks of clients
-        that have left are in the sum of the others. `generator` draws the order on the ring.
+        `answered`: bool [cohort], the clients that stay to the end. The keys of clients that left are needed as well,
+        since their masks are in the sum of the others. `generator` draws the order on the ring.
         """
         assert answered.shape == (self.cohort,), answered.shape
         if self.degree == self.cohort - 1:
@@ -104,18 +104,18 @@ class SecureAggregation:
         return int(holders.min()) >= self.needed
 
     def failure(self, dropout: float) -> float:
-        """At most the probability that a round fails if each client leaves with the probability `dropout`.
+        """An upper bound on the probability that a round fails if each client leaves with probability `dropout`.
 
-        It is exact where all clients are neighbours, else the sum over clients.
+        It is exact if all clients are neighbours; otherwise it is the sum of the probabilities over clients.
         """
         one = float(scipy.stats.binom.cdf(self.needed - 1, self.degree + 1, 1 - dropout))
         return one if self.degree == self.cohort - 1 else min(1.0, self.cohort * one)
 
     def seconds(self, size: int, uploaded: int) -> Seconds:
-        """Time for updates of `size` numbers, of which `uploaded` clients of the cohort send theirs.
+        """Computing time for updates of `size` numbers, if `uploaded` clients of the cohort send theirs.
 
         The server opens the masks that each lost client shares with its neighbours, as in Bonawitz et al., where this
-        is most of its work.
+        is most of the server's work.
         """
         k, lost = self.degree, self.cohort - uploaded
         client = k * AGREE + (k + 1) * size * MASK

@@ -1,7 +1,8 @@
 """The section `privacy` of a configuration: differential privacy for clients.
 
-Two federations are neighbours where one of them has one client more. What is released, and so covered, are the models
-of all rounds. Metrics, tables of clients and scores of personal models are not covered.
+Two federations are neighbours if one of them has one client more; with drawn cohorts of fixed size and with Skellam
+noise, if one client is replaced by another. The models of all rounds are released, and so covered. Metrics, tables of
+clients and scores of personal models are not covered.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ LAYERS = ("global", "uniform", "dim")
 class ClipSettings:
     """The bound C on the Euclidean norm of each client's update. An update with a larger norm is scaled down.
 
-    `layers` cuts C into a bound for each of the model's H layers, of d_h numbers, whose squares sum to C^2.
+    `layers` splits C into a bound for each of the model's H layers, of d_h numbers; the bounds' squares sum to C^2.
     """
 
     kind: str = "fixed"  # fixed | adaptive: bounds follow a quantile of the clients' norms (Andrew et al., 2021)
-    norm: Positive = 1.0  # C; adaptive: of the first round
+    norm: Positive = 1.0  # C; adaptive: the bound in the first round
     layers: str = "global"  # global: one bound for the whole update | uniform: C / sqrt(H) | dim: C sqrt(d_h / sum d)
     quantile: Part = 0.5  # adaptive: the share of clients whose updates are not clipped
     step: Positive = 0.2  # adaptive: the learning rate of the logarithm of a bound
-    count_noise: Positive | None = None  # adaptive: clients, the noise of each noisy count; null: cohort / 20
+    count_noise: Positive | None = None  # adaptive: deviation of the noise in a count, in clients; null: cohort / 20
 
     def __post_init__(self) -> None:
         if self.kind not in ("fixed", "adaptive"):
@@ -40,7 +41,7 @@ class ClipSettings:
 
 @dataclass(frozen=True)
 class AsIfSettings:
-    """A larger federation that a simulation stands for: its noise is scaled down to the simulated cohort."""
+    """A larger federation that the simulation stands for: its noise is scaled down to the simulated cohort."""
 
     cohort: Count | None = None  # clients of a round; null: as simulated
     population: Count | None = None  # clients of the federation; null: as simulated
@@ -54,21 +55,21 @@ class AsIfSettings:
 
 @dataclass(frozen=True)
 class NoPrivacy:
-    """Updates are neither clipped nor made noisy by this section."""
+    """This section neither clips updates nor adds noise."""
 
 
 @dataclass(frozen=True)
 class Private:
     """What all kinds of privacy share: the guarantee, or the noise that gives it, and the bound of an update."""
 
-    samplings: ClassVar[tuple[str, ...]] = ("poisson", "uniform")  # kinds of `cohort.sampling` that are accounted
+    samplings: ClassVar[tuple[str, ...]] = ("poisson", "uniform")  # kinds of `cohort.sampling` that have an account
     adapts: ClassVar[bool] = True  # whether bounds may be adaptive
 
     delta: Positive  # the probability that epsilon does not hold; below 1 / population
-    epsilon: Positive | None = None  # of the whole run; the noise follows from it. Set this or `noise`
+    epsilon: Positive | None = None  # epsilon of the whole run; the noise follows from it. Set this or `noise`
     noise: Amount | None = None  # z: standard deviation of the noise in the sum of updates, as a multiple of the bound
     clip: ClipSettings = field(default_factory=ClipSettings)  # the bound of a client's update
-    as_if: AsIfSettings = field(default_factory=AsIfSettings)  # a larger federation that is simulated
+    as_if: AsIfSettings = field(default_factory=AsIfSettings)  # a larger federation that the simulation stands for
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.noise is None):
@@ -94,14 +95,14 @@ class Correlated(Private):
     samplings: ClassVar[tuple[str, ...]] = ("cyclic",)
     adapts: ClassVar[bool] = False
 
-    bands: Count = 20  # rounds whose noise a round's noise is made of
+    bands: Count = 20  # rounds whose draws add up to a round's noise
 
 
 @dataclass(frozen=True)
 class Local(Private):
-    """Each client adds the noise itself and trusts nobody; epsilon is that of one client's updates together.
+    """Each client adds its own noise and need not trust anyone; epsilon covers all updates of one client together.
 
-    The clients' noise is drawn as one sum, whose distribution is the same.
+    The simulation draws the clients' noise as one sum, whose distribution is the same.
     """
 
     samplings: ClassVar[tuple[str, ...]] = ("poisson", "uniform", "weighted", "cyclic")
@@ -110,20 +111,20 @@ class Local(Private):
 
 @dataclass(frozen=True)
 class Skellam(Private):
-    """Distributed: clients send whole numbers with a share of Skellam noise, and the server sees their sum alone.
+    """Distributed: clients send whole numbers with a share of Skellam noise, and the server sees only the sum.
 
     Agarwal, Kairouz, Liu. The Skellam Mechanism for Differentially Private Federated Learning. NeurIPS 2021. The sum is
-    modular, as under secure aggregation (Bonawitz et al., CCS 2017). The scale of the whole numbers tells how many
-    clients take part, so cohorts have a fixed size.
+    modular, as under secure aggregation (Bonawitz et al., CCS 2017). The scale of the whole numbers reveals how
+    many clients take part, so cohorts have a fixed size.
     """
 
     samplings: ClassVar[tuple[str, ...]] = ("uniform",)
     adapts: ClassVar[bool] = False
 
-    bits: Count = 16  # of a number on the way and of the modular sum
+    bits: Count = 16  # bits of each number that travels, and of the modular sum
     deviations: Positive = 4.0  # standard deviations of the sum that fit into `bits` before it wraps around
     neighbours: Count = 100  # clients with whom a client shares keys (Bell et al., CCS 2020)
-    threshold: Part = 0.5  # share of those who hold a client's keys that must answer, or the sum cannot be opened
+    threshold: Part = 0.5  # share of the holders of a client's keys that must answer, or the sum cannot be opened
 
     def __post_init__(self) -> None:
         super().__post_init__()

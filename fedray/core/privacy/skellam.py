@@ -2,12 +2,12 @@
 
 Agarwal, Kairouz, Liu. The Skellam Mechanism for Differentially Private Federated Learning. NeurIPS 2021; scaling and
 conditional rounding as in Kairouz, Liu, Steinke. The Distributed Discrete Gaussian Mechanism for Federated Learning
-with Secure Aggregation. ICML 2021. A client
+with Secure Aggregation. ICML 2021. Each client
 
 1. rotates its update, so that no number stands out: random signs, then an orthonormal transform (`rotation`);
-2. multiplies it by `scale`, and rounds each number up or down at random, without bias. It draws again if the rounded
+2. multiplies it by `scale`, rounds each number up or down at random, without bias, and rounds again if the rounded
    norm is above `rounded_bound`;
-3. adds its share of the noise. Sums of Skellam numbers are Skellam, so a simulation draws the cohort's noise once.
+3. adds its share of the noise. Sums of Skellam numbers are Skellam, so a simulation draws the cohort's noise as one.
 
 Sums are modulo 2^bits. Sums of whole numbers are exact in any order.
 """
@@ -28,7 +28,7 @@ from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Vector
 
 BETA = math.exp(-0.5)  # at most this share of roundings is drawn again, the papers' choice
-FINE = 50  # whole numbers: noise from this deviation is Gaussian to 0.1 % of its divergence (theorem 3.5 of the paper)
+FINE = 50  # whole numbers: from this deviation on, the divergence is Gaussian to 0.1 % (theorem 3.5 of the paper)
 MARGIN = 1e-4  # relative: how far above its bound the norm of a clipped and rotated float32 vector may be
 Numbers = npt.NDArray[np.uint32]
 Signs = npt.NDArray[np.float32]
@@ -36,17 +36,17 @@ Signs = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Encoding:
-    """From updates of `size` numbers with a norm of at most `bound` to whole numbers of `bits`, and back.
+    """Encodes updates of `size` numbers with a norm of at most `bound` as numbers of `bits` bits, and decodes sums.
 
-    The noise of `shares` clients has `noise` times the bound of a rounded update as its standard deviation. The
-    guarantee of this noise holds where at least `shares` clients answer.
+    The standard deviation of the noise of `shares` clients together is `noise` times the bound of a rounded update. The
+    guarantee of this noise holds if at least `shares` clients answer.
     """
 
     size: int
     bound: float  # C, above 0
     noise: float  # z, 0 or more
     cohort: int  # clients of a round
-    shares: int  # clients whose noise is enough
+    shares: int  # clients whose noise together is enough
     bits: int
     deviations: float  # k: standard deviations of the sum that fit into `bits`
 
@@ -65,23 +65,23 @@ class Encoding:
 
     @property
     def length(self) -> int:
-        """Numbers on the way: `size`, and at most a few percent more for the rotation."""
+        """How many numbers travel: `size`, and at most a few percent more for the rotation."""
         return math.prod(self.shape)
 
     @property
     def half(self) -> int:
-        """2^(bits - 1): sums from -half to half - 1 come back as they were."""
+        """2^(bits - 1): sums from -half to half - 1 do not wrap around."""
         return 1 << (self.bits - 1)
 
     @functools.cached_property
     def scale(self) -> float:
-        """The factor s before rounding: the largest at which `deviations` of the sum fit, k sqrt(V(s)) = 2^(bits - 1).
+        """The factor s before rounding, the largest at which k deviations of the sum fit: k sqrt(V(s)) = 2^(bits - 1).
 
         With n clients, d numbers and the rounded bound B(s), V(s) = (n s C)^2 / d + n / 4 + (z B(s))^2 n / shares
-        bounds the mean variance of the numbers: the sum of n equal updates, rotated; rounding; noise. The rotation
-        may give single numbers twice the mean of the first term.
+        bounds the mean variance of the sum's numbers. Its terms are n equal updates after rotation, rounding, and
+        noise. The rotation may give single numbers twice the mean of the first term.
         """
-        most = self.half / self.bound * math.sqrt(self.length)  # more than one client's update could have
+        most = self.half / self.bound * math.sqrt(self.length)  # here one update alone would have deviation `half`
         return float(scipy.optimize.brentq(lambda s: self.deviations * self._deviation(s) - self.half, 0.0, most))
 
     @property
@@ -91,7 +91,7 @@ class Encoding:
 
     @property
     def inflation(self) -> float:
-        """How much larger rounding makes the bound, and with it the noise: B / (s C), from 1."""
+        """The factor by which rounding raises the bound, and with it the noise: B / (s C), at least 1."""
         return self.rounded_bound / (self.scale * self.bound)
 
     def deviation(self, clients: int) -> float:
@@ -103,13 +103,13 @@ class Encoding:
         return generator.integers(0, 2, self.length).astype(np.float32) * 2 - 1
 
     def encode(self, delta: Vector, signs: Signs, generator: np.random.Generator) -> Numbers:
-        """A clipped update as numbers modulo 2^bits, without noise: uint32 [length]. `generator`: of the rounding."""
+        """Encode a clipped update as numbers modulo 2^bits, without noise: uint32 [length]. `generator`: to round."""
         padded = np.zeros(self.length, np.float32)
         np.multiply(delta, signs[: self.size], out=padded[: self.size])
         rotated = rotate(padded.reshape(self.shape)).ravel()
         length = norm(rotated)
         assert length <= self.bound * (1 + MARGIN), f"the update's norm is {length}, above its bound {self.bound}"
-        # What float32 has left above the bound would be many whole numbers at a fine scale.
+        # float32 may leave the norm slightly above the bound, which would be many whole numbers at a fine scale.
         factor, most = self.scale * self.bound / max(length, self.bound), self.rounded_bound**2
         while True:
             numbers, squares = rounded(rotated, factor, self.bits, generator)
@@ -117,24 +117,24 @@ class Encoding:
                 return numbers
 
     def noise_of(self, clients: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-        """The noise in the sum of `clients` clients, one draw with the distribution of the sum of theirs: [length]."""
+        """The noise in the sum of `clients` clients, [length]: one draw, distributed like the sum of theirs."""
         mean = self._variance(self.scale, clients) / 2
-        with ThreadPoolExecutor(2) as threads:  # a draw takes longer than all else that the driver does in a round
+        with ThreadPoolExecutor(2) as threads:  # a draw takes longer than all other work of the driver in a round
             one, other = threads.map(lambda drawn: drawn.poisson(mean, self.length), generator.spawn(2))
         return np.asarray(one - other)
 
     def decode(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger], signs: Signs) -> Vector:
-        """The sum of updates, float32 [size], of a sum of encoded updates and noise; both may have wrapped around."""
+        """Decode a sum of encoded updates and noise, possibly wrapped around, to a sum of updates, float32 [size]."""
         rotated = rotate_back((self._centred(total) / self.scale).reshape(self.shape)).ravel()
         decoded: Vector = (rotated * signs)[: self.size].astype(np.float32)
         return decoded
 
     def norm(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> float:
-        """The Euclidean norm of a sum, which the rotation leaves as it is."""
+        """The Euclidean norm of a sum, which the rotation does not change."""
         return norm(self._centred(total)) / self.scale
 
     def _centred(self, total: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> npt.NDArray[np.float64]:
-        """The sum from -half to half - 1, float64 [length]."""
+        """The sum as numbers from -half to half - 1, float64 [length]."""
         return self._modulo(total + self.half).astype(np.float64) - self.half
 
     def _modulo(self, numbers: npt.NDArray[np.unsignedinteger | np.signedinteger]) -> Numbers:
@@ -156,10 +156,10 @@ class Encoding:
 
 
 def planned(settings: Skellam, noise: float, size: int, cohort: int) -> Encoding:
-    """The encoding of a round of `cohort` clients, from 1: noise z holds wherever secure aggregation opens the sum.
+    """The encoding of a round of at least one client: a sum that can be opened has at least the noise of z.
 
-    ValueError: the sum does not fit, or the noise is only a few whole numbers large, which the account does not cover
-    (not with `as_if`, whose federation would have other whole numbers than the simulation).
+    ValueError: the sum does not fit, or the noise is only a few whole numbers large, which the account does not cover.
+    The noise is not checked with `as_if`: the larger federation would have other whole numbers than the simulation.
     """
     enough = settings.secure(cohort).fewest
     plan = Encoding(size, settings.clip.norm, noise, cohort, enough, settings.bits, settings.deviations)

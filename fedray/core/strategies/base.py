@@ -15,27 +15,27 @@ Block = npt.NDArray[np.float32]  # [clients, parameters]
 Distances = npt.NDArray[np.float64]  # [clients, clients]
 Weights = Mapping[str, float | Mapping[str, float]]  # client -> one weight, or one for each layer by name; absent = 0
 
-COLUMNS = 1024  # of one step of squared_distances: the rows of 100 clients fit into the processor's cache
+COLUMNS = 1024  # per step of squared_distances: so the rows of 100 clients fit into the processor's cache
 
 
-class Strategy(ABC):  # noqa: B024 - its kinds differ in what they are asked
-    """The root of all strategies.
+class Strategy(ABC):  # noqa: B024 - each kind of strategy has abstract methods of its own
+    """The base class of all strategies.
 
     `clip_norm` bounds the Euclidean norm of the weights in each client's delta, not that of running statistics or of
-    the vectors beside it. Clipping comes before everything else. In the arguments below, `delta` is the flat update:
-    delta, then the vectors beside it, each of which is one more layer, `vectors/NAME`.
+    the update's vectors. Clipping comes before everything else. In the arguments below, `delta` is the flat update:
+    the delta, then the update's vectors, each of which is one more layer, `vectors/NAME`.
     """
 
     clip_norm: float | None = None
 
     def clip(self, delta: Vector, weights: int | None = None) -> Vector:
-        """delta, its weights scaled down to `clip_norm` where their norm is larger.
+        """delta with its weights scaled down to `clip_norm` if their norm is larger.
 
-        `weights`: how many of its first numbers are weights; running statistics follow. None: all.
+        `weights`: how many of delta's first numbers are weights; running statistics follow. None: all.
         """
         if self.clip_norm is None:
             return delta
-        # Not by BLAS, whose bits depend on its threads.
+        # Not by BLAS, whose bits depend on the number of its threads.
         norm = math.sqrt(float(np.square(delta[:weights], dtype=np.float64).sum()))
         if norm <= self.clip_norm:
             return delta
@@ -59,7 +59,7 @@ class TwoPhase(Strategy):
     """Weights follow from scalars of the whole cohort.
 
     The actors that hold the updates receive the plain mean and return scalars of each update (`probe`). The driver
-    turns these into weights (`weigh`), and the actors sum their updates under them.
+    turns these into weights (`weigh`), and the actors sum their updates with these weights.
     """
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Coordinatewise(Strategy):
 
     @abstractmethod
     def combine(self, values: Block) -> Vector:
-        """float32 [clients, block] -> float32 [block]. The bits must not depend on the cut into blocks."""
+        """Combine a float32 [clients, block] to a float32 [block]. The bits must not depend on the cut into blocks."""
 
 
 class Pairwise(Strategy):
@@ -98,8 +98,9 @@ class Pairwise(Strategy):
 def squared_distances(values: Block) -> Distances:
     """The squared distances between all rows of a block: float32 [clients, block] -> float64 [clients, clients].
 
-    The matrix is symmetric with diagonal 0. The sum over all blocks is the matrix of the whole vectors. Computed by
-    differences: |a|^2 + |b|^2 - 2ab would cancel, and the bits of a matrix product by BLAS depend on its threads.
+    The matrix is symmetric with diagonal 0. The sum over all blocks is the matrix of the whole vectors. It is
+    computed from differences: |a|^2 + |b|^2 - 2ab would cancel, and the bits of a matrix product by BLAS depend on the
+    number of its threads.
     """
     count = len(values)
     result = np.zeros((count, count))
@@ -109,7 +110,7 @@ def squared_distances(values: Block) -> Distances:
         for i in range(count - 1):
             differences = np.subtract(rows[i + 1 :], rows[i], out=buffer[i + 1 :])
             result[i, i + 1 :] += np.square(differences, out=differences).sum(axis=1)
-    return result + result.T  # of each pair of entries one is 0
+    return result + result.T  # the lower triangle of result is 0
 
 
 def part(share: float, clients: int) -> int:
@@ -118,7 +119,7 @@ def part(share: float, clients: int) -> int:
 
 
 def below_half(**values: float) -> None:
-    """ValueError unless each value is a share from 0 to below 0.5: that of a minority of the cohort."""
+    """Raise ValueError unless each value is the share of a minority of the cohort: at least 0 and below 0.5."""
     for name, value in values.items():
         if not 0 <= value < 0.5:
             raise ValueError(f"{name} is a share of the cohort: it must be at least 0 and below 0.5, not {value}")

@@ -18,8 +18,8 @@ from fedray.core.types import Layer, Vector
 class LayerwisePruning(TwoPhase):
     """In each layer, drop the r largest and the r smallest deviations ||delta_i - mean||_2; weigh the rest by examples.
 
-    The paper (FedMLAC, LPA) does not state r. Here r is `pruning` of the cohort, at least 1, with 2r < |S|; cohorts of
-    1 or 2 clients are not pruned. Ties: of equal deviations, the first id ranks lower.
+    The paper (FedMLAC, LPA) does not state r. Here r is the share `pruning` of the cohort, at least 1, with 2r < |S|;
+    cohorts of 1 or 2 clients are not pruned. Of equal deviations, that of the first id ranks lower.
     """
 
     pruning: float = 0.1  # share of the cohort that each layer drops at either end, below 0.5
@@ -30,7 +30,7 @@ class LayerwisePruning(TwoPhase):
         below_half(pruning=self.pruning)
 
     def probe(self, delta: Vector, mean: Vector, layers: Sequence[Layer]) -> Mapping[str, float]:
-        """The deviation of each layer that the vector reaches."""
+        """The deviation in each layer that the vector reaches."""
         squares: dict[str, float] = {}
         for layer in layers:
             if layer.start < min(layer.stop, delta.size):

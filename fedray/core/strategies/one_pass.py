@@ -1,4 +1,4 @@
-"""Weights from a client's report alone: by examples, by loss, by word error rate, or none."""
+"""Weights from a client's report alone: by examples, by loss, by word error rate, or uniform."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ByLoss(OnePass):
         positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
-        if report.get("examples") == 0:  # its loss is the mean of nothing
+        if report.get("examples") == 0:  # without examples its loss is a mean of nothing
             return -math.inf
         return finite(-report["loss"] / self.temperature)
 
@@ -57,8 +57,8 @@ class ByLoss(OnePass):
 class ByWer(OnePass):
     """w = softmax((1 - wer_i) / temperature), wer_i a fraction, on one central set (Gao et al., ICASSP 2022, eq. 6).
 
-    The authors' code takes WER in percent, which is temperature 0.01 here: a client whose WER is 5 points lower then
-    weighs 148 times as much. It counts a WER above 100 % as 100.
+    The authors' code takes WER in percent, which is the same as temperature 0.01 here: a client whose WER is 5
+    points lower then weighs 148 times as much. Their code counts a WER above 100 % as 100.
     """
 
     temperature: Positive = 1.0  # temperature of the softmax; larger values make weights more equal

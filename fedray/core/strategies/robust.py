@@ -45,13 +45,13 @@ class TrimmedMean(Coordinatewise):
 def _middle(values: Block, dropped: int) -> Vector:
     """The mean of each column without its `dropped` largest and smallest values.
 
-    In float64, so the mean lies between the smallest and the largest value that is left.
+    Computed in float64, so that the mean lies between the smallest and the largest value that is left.
     """
     ordered = np.sort(values, axis=0)
     total = np.zeros(values.shape[1])
     for row in ordered[
         dropped : len(values) - dropped
-    ]:  # not sum(axis=0): numpy adds in another order where a block is one column
+    ]:  # not sum(axis=0): numpy adds in another order if a block is one column
         total += row
     mean: Vector = (total / (len(values) - 2 * dropped)).astype(np.float32)
     return mean
@@ -59,12 +59,12 @@ def _middle(values: Block, dropped: int) -> Vector:
 
 @dataclass(frozen=True)
 class Krum(Pairwise):
-    """The update with the smallest score: the sum of its m - f - 2 smallest squared distances (Blanchard et al.).
+    """The update with the smallest score: the sum of its m - f - 2 smallest squared distances to other updates.
 
-    m clients, f = floor(byzantine * m) of them faulty. `select` above 1 is Multi-Krum: the unweighted mean of that many
-    best updates, of all updates in a smaller cohort. The rule needs m >= 2f + 3: smaller cohorts lower f to
-    floor((m - 3) / 2), and 1 or 2 clients all have the same weight. Ties go to the first id.
-    (NeurIPS 2017.)
+    Blanchard et al., NeurIPS 2017. Of m clients, f = floor(byzantine * m) may be faulty. `select` above 1 is
+    Multi-Krum: the unweighted mean of the `select` best updates, or of all updates in a smaller cohort. The rule needs
+    m >= 2f + 3: smaller cohorts lower f to floor((m - 3) / 2), and 1 or 2 clients all have the same weight. Ties go to
+    the first id.
     """
 
     byzantine: float = 0.2  # share of the cohort that may be faulty, below 0.5

@@ -1,1 +1,1 @@
-"""Analysis of federations: sizes, problems of the data, and differences between clients' recordings."""
+"""Analysis of federations: sizes, problems in the data, and differences between clients' recordings."""

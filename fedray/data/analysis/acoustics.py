@@ -1,9 +1,9 @@
 """Four acoustic measures of a recording: loudness, harmonics-to-noise ratio, permutation entropy and blind SNR.
 
-The low-level features of Gao et al. (ICASSP 2022, section 3.2), which describe microphone, distance and room more than
-the speaker. The first three are means over frames of 25 ms, 10 ms apart; the harmonics-to-noise ratio needs some
-periods of a voice and has frames of 60 ms. The paper gives no formulas. Those here are in the docstrings: they compare
-corpora with each other, not with the paper's figures.
+These are the low-level features of Gao et al. (ICASSP 2022, section 3.2). They describe the microphone, distance and
+room more than the speaker. The first three are means over frames, 10 ms apart. Frames last 25 ms, but 60 ms for the
+harmonics-to-noise ratio, which needs several periods of a voice. The paper gives no formulas. Those here are in the
+docstrings: they compare corpora with each other, not with the paper's figures.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Number = TypeVar("Number", bound=np.generic)
 
 SAMPLE_RATE = 16_000
 FRAME, PERIODS_FRAME, HOP = 400, 960, 160  # samples: 25, 60 and 10 ms
-PITCH = (65.0, 500.0)  # Hz, the lowest and the highest voice
-ORDER = 4  # samples of a permutation, which give 24 patterns
+PITCH = (65.0, 500.0)  # Hz, the lowest and the highest pitch of a voice
+ORDER = 4  # samples in a permutation: 24 patterns
 PREDICTION = 10  # order of linear prediction
 BINS = 40
 MEASURES = ("loudness", "log HNR", "permutation entropy", "blind SNR")
@@ -43,8 +43,8 @@ UNITS = {"loudness": "", "log HNR": "dB", "permutation entropy": "", "blind SNR"
 def measure(waveform: Waveform) -> tuple[float, float, float, float]:
     """All MEASURES of a waveform at 16 kHz.
 
-    A measure is NaN where it is undefined: the blind SNR without voice, the HNR of digital silence. ValueError for less
-    than 60 ms.
+    A measure is NaN where it is undefined: the blind SNR without voice, the HNR of digital silence. Raises ValueError
+    for less than 60 ms.
     """
     if len(waveform) < PERIODS_FRAME:
         raise ValueError(f"{1000 * len(waveform) / SAMPLE_RATE:.0f} ms is too short to be measured: 60 ms is needed")
@@ -62,7 +62,7 @@ def loudness(waveform: Waveform) -> float:
 def log_hnr(waveform: Waveform) -> float:
     """Mean over frames of 10 log10(r / (1 - r)) in dB, within +-40.
 
-    r is the highest autocorrelation at the lags of a voice. The autocorrelation of the windowed frame is divided by
+    r is the highest autocorrelation at the lags of PITCH. The autocorrelation of the windowed frame is divided by
     that of the window (Boersma, 1993). Frames of zeros are skipped.
     """
     cut = frames(waveform, PERIODS_FRAME).astype(np.float64)
@@ -96,10 +96,10 @@ def permutation_entropy(waveform: Waveform) -> float:
 
 
 def blind_snr(waveform: Waveform) -> float:
-    """Energy of the voiced chunks over that of their residual, in dB; NaN without voice.
+    """Ratio of the energy of the voiced chunks to that of their residual, in dB; NaN without voice.
 
-    The residual is what linear prediction of order 10 leaves. A chunk is voiced where probabilistic YIN finds a pitch.
-    The prediction is fitted to the whole recording.
+    The residual is the error of a linear prediction of order 10, fitted to the whole recording. A chunk is voiced if
+    probabilistic YIN finds a pitch in it.
     """
     librosa = compiled_librosa()
     voiced = np.repeat(_voiced(librosa, waveform), HOP * 2)[: len(waveform)]
@@ -113,9 +113,9 @@ def blind_snr(waveform: Waveform) -> float:
 
 
 def _voiced(librosa: ModuleType, waveform: Waveform) -> npt.NDArray[np.bool_]:
-    """bool [chunks]: where there is a pitch, in chunks of 20 ms."""
+    """Whether each chunk of 20 ms has a pitch, bool [chunks]."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pYIN warns where it finds no pitch
+        warnings.simplefilter("ignore")  # pYIN warns if it finds no pitch
         voiced: npt.NDArray[np.bool_] = librosa.pyin(
             waveform, fmin=PITCH[0], fmax=PITCH[1], sr=SAMPLE_RATE, frame_length=1024, hop_length=HOP * 2
         )[1]
@@ -124,10 +124,10 @@ def _voiced(librosa: ModuleType, waveform: Waveform) -> npt.NDArray[np.bool_]:
 
 @functools.cache
 def compiled_librosa() -> ModuleType:
-    """Import librosa, from the extra `study`, and have numba compile the functions that are used here.
+    """Import librosa (from the extra `study`), and have numba compile the functions used here.
 
     This takes seconds. Processes that fill numba's cache at the same time damage its files, and every later reader
-    crashes (numba 0.68). A lock lets one process at a time compile, into $NUMBA_CACHE_DIR or a folder of fedray's
+    crashes (numba 0.68). A lock lets one process at a time compile, into $NUMBA_CACHE_DIR or a folder in fedray's
     cache.
     """
     folder = Path(os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_root() / "numba")))

@@ -1,6 +1,6 @@
-"""How much the recordings of a federation differ between clients and within a client.
+"""Measure how much the recordings of a federation differ between clients and within a client.
 
-Gao et al. (ICASSP 2022, section 3.2), for any federation:
+The measures of Gao et al. (ICASSP 2022, section 3.2), for any federation:
 
     v_iu    a measure of utterance u of client i                  # fedray.data.analysis.acoustics
     between <- SD over clients of mean_u v_iu                     # and its excess kurtosis: how far outliers lie
@@ -26,11 +26,11 @@ from fedray.data.features import audio
 from fedray.data.manifest import Manifest, Rows, Utterance
 
 Embedding = npt.NDArray[np.float32]  # [dimensions], or [utterances, dimensions]
-Embed = Callable[[Waveform], Embedding]  # from a waveform at 16 kHz, to tell speakers apart
+Embed = Callable[[Waveform], Embedding]  # embeds a waveform at 16 kHz, to tell speakers apart
 
 SHARD = 10  # utterances in a work item
 NEIGHBOURS = 30.0  # t-SNE's perplexity
-SHOWN = 8  # clients in a picture, one for each colour
+SHOWN = 8  # clients in a picture, each in its own colour
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def sample(rows: Mapping[str, Rows], clients: int, utterances: int, seed: int) -
 def measure(manifest: Manifest, rows: Mapping[str, Rows], embed: Embed, parallel: Parallel, what: str) -> Sounds:
     """Measure the clients' utterances (id -> rows of the manifest) in parallel.
 
-    `Sounds.left_out` names unusable utterances. ValueError when fewer than two clients are left.
+    `Sounds.left_out` names unusable utterances. Raises ValueError if fewer than two clients are left.
     """
     owners = np.repeat(np.arange(len(rows)), [len(mine) for mine in rows.values()])
     utterances = [manifest[row] for mine in rows.values() for row in mine.tolist()]
@@ -107,7 +107,7 @@ def measure(manifest: Manifest, rows: Mapping[str, Rows], embed: Embed, parallel
 
 
 def _measure(utterances: Sequence[Utterance], embed: Embed) -> list[tuple[tuple[float, ...], Embedding] | str]:
-    """Measures and embedding of each utterance, or a text that says why it cannot be used."""
+    """Return the measures and embedding of each utterance, or the reason why it cannot be used."""
     found: list[tuple[tuple[float, ...], Embedding] | str] = []
     for one in utterances:
         try:
@@ -119,9 +119,9 @@ def _measure(utterances: Sequence[Utterance], embed: Embed) -> list[tuple[tuple[
 
 
 def purity(sounds: Sounds, seed: int) -> float:
-    """Share of utterances in a cluster where their client is the most frequent one, 0..1.
+    """Share of utterances whose client is the most frequent one in their cluster, 0..1.
 
-    Chance lies between about 1 / (utterances of a client) and 1 / clients.
+    The chance level lies between about 1 / (utterances of a client) and 1 / clients.
     """
     from sklearn.cluster import KMeans  # in the extra `study`
 
@@ -132,7 +132,7 @@ def purity(sounds: Sounds, seed: int) -> float:
 
 
 def picture(sounds: Sounds, seed: int) -> tuple[Rows, npt.NDArray[np.float32]]:
-    """Place the utterances of the `SHOWN` largest clients by t-SNE: clients [points], places [points, 2]."""
+    """Place the utterances of the `SHOWN` largest clients by t-SNE. Returns clients [points], places [points, 2]."""
     from sklearn.manifold import TSNE  # in the extra `study`
 
     names, counts = np.unique(sounds.clients, return_counts=True)

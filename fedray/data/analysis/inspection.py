@@ -1,6 +1,6 @@
-"""Inspect a federation's manifests before anything is computed: sizes of the clients, problems of the data.
+"""Inspect a federation's manifests before anything is computed: sizes of the clients, problems in the data.
 
-The functions work on whole columns, so a million rows take seconds. The check of the audio is slower, and reads a
+The functions work on whole columns, so a million rows take seconds. The audio check is slower, so it reads only a
 sample of the files.
 """
 
@@ -27,7 +27,7 @@ HEADERS = 2000  # audio files whose headers are read; in a larger corpus, this m
 SHARD = 500  # files in a work item
 
 Parts = Mapping[str, Manifest]  # "server", "clients", "dev", "test", ... -> its manifest
-TEXTS = {"text": "transcript", "translation": "translation"}  # what a column holds, in problems
+TEXTS = {"text": "transcript", "translation": "translation"}  # what problems call the contents of a column
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def label_distance(owners: Rows, labels: npt.NDArray[np.integer]) -> float | Non
 
 
 def label_distances(owners: Rows, labels: npt.NDArray[np.integer]) -> tuple[Rows, npt.NDArray[np.float64]]:
-    """(clients, the total variation distance of each one's label distribution from the global one).
+    """Return (clients, total variation distance of each client's label distribution from the global one).
 
-    0 where all clients have the same distribution, near 1 where no two clients share a label.
+    A distance is 0 if all clients have the same distribution, and near 1 if no two clients share a label.
 
     `owners`: the client of each utterance, int64 [utterances]. `labels`: its label, or -1 for none. Clients without
     labels are left out.
@@ -86,8 +86,8 @@ def label_distances(owners: Rows, labels: npt.NDArray[np.integer]) -> tuple[Rows
     pairs, counts = np.unique(owners * len(everywhere) + labels, return_counts=True)
     owner, label = np.divmod(pairs, len(everywhere))
     share = counts / np.bincount(owners)[owner]
-    # The distance is 1/2 sum |p - g| over all labels. A label that the client lacks adds g: so only its other labels
-    # need a term.
+    # The distance is 1/2 sum |p - g| over all labels. A label that the client lacks adds g, so only the labels
+    # that it has need a term.
     excess = np.abs(share - everywhere[label]) - everywhere[label]
     clients = np.unique(owner)
     return clients, 0.5 * (1 + np.bincount(owner, weights=excess)[clients])
@@ -106,7 +106,7 @@ def characters(manifest: Manifest, column: str = "text") -> set[str]:
 
 
 def duplicate_ids(parts: Parts) -> list[Problem]:
-    """Utterance ids that occur in several rows."""
+    """Find utterance ids that occur in several rows."""
     counts = pc.value_counts(Manifest.concat(list(parts.values())).table["utterance"])
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if not len(repeated):
@@ -117,9 +117,9 @@ def duplicate_ids(parts: Parts) -> list[Problem]:
 def texts(
     parts: Parts, source: str, as_characters: bool, left_out: bool = False, column: str = "text"
 ) -> list[Problem]:
-    """Missing and empty texts in the column (text | translation), and characters that have no token.
+    """Find missing and empty texts in the column (text | translation), and characters that have no token.
 
-    `source`: the part whose texts the tokens are made of. `left_out`: whether training skips characters without a
+    `source`: the part whose texts the tokens are made from. `left_out`: whether training skips characters without a
     token.
     """
     problems, what = [], TEXTS[column]
@@ -163,7 +163,7 @@ def texts(
 
 
 def shared_speakers(parts: Parts) -> list[Problem]:
-    """Speakers that occur in two parts."""
+    """Find speakers that occur in two parts."""
     speakers = {name: set(pc.unique(manifest.table["speaker"]).to_pylist()) for name, manifest in parts.items()}
     names, problems = list(parts), []
     for position, one in enumerate(names):
@@ -175,7 +175,7 @@ def shared_speakers(parts: Parts) -> list[Problem]:
 
 
 def unknown_speakers(parts: Parts, by: str) -> list[Problem]:
-    """Says what follows where a corpus names no speakers. `by`: `data.clients.by`."""
+    """Report what follows if a corpus names no speakers. `by`: `data.clients.by`."""
     if not parts or not Manifest.concat(list(parts.values())).anonymous:
         return []
     told = "the corpus names no speakers, so each recording counts as one"
@@ -198,7 +198,7 @@ def unknown_speakers(parts: Parts, by: str) -> list[Problem]:
 def broken_audio(
     parts: Parts, parallel: Parallel, seed: int, stops: bool, sample_rate: int
 ) -> tuple[list[Problem], str]:
-    """Missing and unreadable files, and a sentence that says how many files were checked.
+    """Find missing and unreadable files. Also returns a sentence that says how many files were checked.
 
     The check looks for every file, and reads the headers of a random sample of `HEADERS` files. `stops`: whether broken
     audio ends a run. `sample_rate`: Hz of the features.
@@ -232,7 +232,7 @@ def broken_audio(
 
 
 def _check(items: Iterable[tuple[str, float, bool]], sample_rate: int) -> list[tuple[str, str]]:
-    """Check files, given as (path, seconds it must have, whether to open it).
+    """Check files, given as (path, seconds that it must have, whether to open it).
 
     Returns (path, what is wrong) for the broken ones.
     """

@@ -1,4 +1,4 @@
-"""The clients whose data differ most from the others', and in what: length, labels, rate of speech."""
+"""Find the clients whose data differ most from the others': in length, labels or rate of speech."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Values = npt.NDArray[np.float64]
 
 
 def unusual(manifest: Manifest, clients: Mapping[str, Rows]) -> list[tuple[str, str]]:
-    """(client, what is unusual about it), the most unusual first.
+    """List (client, what is unusual about it), the most unusual first.
 
-    A client is as unusual as the measure in which it lies most standard deviations from the mean client. Clients with
-    less than half of the median number of utterances are left out: their means vary by chance.
+    A client is ranked by the measure in which it lies most standard deviations from the mean client. Clients with less
+    than half of the median number of utterances are left out, because their means vary by chance.
     """
     names, sizes = list(clients), np.array([len(rows) for rows in clients.values()])
     measures = _measures(manifest, clients)
@@ -38,7 +38,7 @@ def unusual(manifest: Manifest, clients: Mapping[str, Rows]) -> list[tuple[str, 
 
 
 def _measures(manifest: Manifest, clients: Mapping[str, Rows]) -> dict[str, Values]:
-    """Words for (a client's value, the mean client's value) -> the values, float64 [clients]; NaN: has none."""
+    """Format string for (a client's value, the mean client's value) -> the values, float64 [clients]; NaN: none."""
     rows = np.concatenate(list(clients.values()))
     owners = np.repeat(np.arange(len(clients)), [len(mine) for mine in clients.values()])
     sizes = np.bincount(owners, minlength=len(clients))

@@ -1,4 +1,4 @@
-"""From the columns of a corpus' lists to a manifest: checks of ids, files and times, shared by all readers."""
+"""Make a manifest from the columns of a corpus' lists, with the checks of ids, files and times that readers share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, place
 
 Column = Sequence[str | float]
-MEASURED = 500  # files a work item
+MEASURED = 500  # files in a work item
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
 MOST_SECONDS = 1e9  # thirty years
-# What errors say of a missing column of speakers.
+# What errors say about a missing column of speakers.
 WITHOUT_SPEAKERS = (
     "With null, each recording counts as a speaker of its own: then set data.clients to {by: iid, count: N} (or to "
     "uneven or dirichlet), which deals the recordings to N clients"
@@ -27,7 +27,7 @@ WITHOUT_SPEAKERS = (
 
 
 def corpus_root(root: Path | None, holds: str) -> Path:
-    """The root as an absolute path. Raises ValueError if it is not set or no folder; `holds` names its contents."""
+    """Make the root absolute. Raises ValueError if it is not set or not a folder; `holds` names its contents."""
     if root is None:
         raise ValueError(f"this corpus needs data.root: set it to the folder that holds {holds}")
     path = Path(os.path.abspath(root))
@@ -37,7 +37,7 @@ def corpus_root(root: Path | None, holds: str) -> Path:
 
 
 def check_fetched(path: Path) -> None:
-    """Raises ValueError if the file is a Git LFS stub."""
+    """Raise ValueError if the file is a Git LFS stub."""
     if is_lfs_stub(path):
         raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
 
@@ -49,10 +49,10 @@ def assemble(
     folder: Path,
     parallel: Parallel,
 ) -> Manifest:
-    """A manifest from the columns of the file `source`, whose row i stands in `lines[i]`.
+    """Make a manifest from the columns of the file `source`, whose row i is on line `lines[i]`.
 
     Paths are relative to `folder`. `offset` and `seconds` are numbers or text; missing `seconds` are measured. Without
-    `speaker`, a recording is a speaker of its own, named after its first utterance: a division by speakers then keeps
+    `speaker`, each recording counts as a speaker, named after its first utterance. A division by speakers then keeps
     the pieces of a recording together, and `Manifest.anonymous` is true.
     Raises ValueError with the line of the first row that repeats an id, lacks a value, names audio that is missing or
     unreadable, or has an impossible time.
@@ -92,7 +92,7 @@ def assemble(
 
 
 def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float], dict[str, str]]:
-    """Path -> length in seconds, and path -> what is wrong with a file that cannot be read."""
+    """Measure files: path -> length in seconds, and path -> what is wrong with a file that cannot be read."""
     lengths: dict[str, float] = {}
     problems: dict[str, str] = {}
     for results in parallel(_measure, _shards(paths), "Measuring audio"):
@@ -105,14 +105,14 @@ def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float],
 
 
 def find_missing(paths: Sequence[str], parallel: Parallel) -> dict[str, str]:
-    """Path -> what is there instead ("missing", "a folder", ...), for the paths that are no files."""
+    """Find paths that are not files: path -> what is there instead ("missing", "a folder", ...)."""
     return {
         path: problem for found in parallel(_missing, _shards(paths), "Looking for audio") for path, problem in found
     }
 
 
 def unique_ids(splits: Mapping[str, Manifest]) -> None:
-    """Raises ValueError if two rows, of one split or of two, have the same utterance id."""
+    """Raise ValueError if two rows, in one split or in two, have the same utterance id."""
     counts = pc.value_counts(Manifest.concat(list(splits.values())).table["utterance"])
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if len(repeated):
@@ -149,7 +149,7 @@ def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:
 
 
 def _check_characters(values: Column, name: str, source: Path, lines: Sequence[int | str]) -> None:
-    """ValueError: a value holds what no file and no path can hold. One look at all of them is fast."""
+    """Raise ValueError if a value holds what no file or path can hold. Checking all values at once is fast."""
     if unusable("".join(map(str, values))) is not None:
         row, problem = next((row, found) for row, value in enumerate(values) if (found := unusable(str(value))))
         raise ValueError(
@@ -158,7 +158,7 @@ def _check_characters(values: Column, name: str, source: Path, lines: Sequence[i
 
 
 def scalar(value: object, where: str, key: str) -> str:
-    """A value of a JSON file as text. Raises ValueError for a list, an object and a truth value."""
+    """Return a text or number of a JSON file as text. Raises ValueError for other values."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{where}: {key} must be text or a number, not {value!r}: correct it")
     return str(value)

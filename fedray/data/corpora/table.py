@@ -19,14 +19,14 @@ class Table:
     path: Path
     lines: Sequence[int | str]
     columns: dict[str, list[str]]
-    repeated: frozenset[str] = frozenset()  # names that several columns have
+    repeated: frozenset[str] = frozenset()  # names shared by several columns
 
     @classmethod
     def read(cls, path: Path, delimiter: str = ",", quoted: bool = True, skipinitialspace: bool = False) -> Table:
         """Read a table whose first line names the columns. With `quoted` false, a quotation mark is part of the text.
 
-        Raises ValueError for a folder, a Git LFS stub, an empty file, text that is not UTF-8, a quotation mark without
-        its end, fields of more than 131,072 characters, and rows with more or fewer fields than the header.
+        Raises ValueError for a folder, a Git LFS stub, an empty file, text that is not UTF-8, an unclosed
+        quotation mark, fields of more than 131,072 characters, and rows with more or fewer fields than the header.
         """
         with opened(path, newline="") as file:
             check_fetched(path)
@@ -57,7 +57,7 @@ class Table:
     def column(self, name: str, option: str | None) -> list[str]:
         """The values of a column.
 
-        Raises ValueError without it, with the setting `option` that names it; None: the format names it.
+        Raises ValueError if the column is missing. `option`: the setting that names the column; None: the format does.
         """
         if name not in self.columns:
             known = ", ".join(self.columns)
@@ -70,7 +70,7 @@ class Table:
     def optional(self, name: str | None, option: str, without: str = "") -> list[str] | None:
         """The values of a column, or None if `name` is None.
 
-        The error of `column` also names null; `without` says what null means.
+        Raises ValueError as `column` does, and also suggests null; `without` says what null means.
         """
         if name is None:
             return None
@@ -83,7 +83,7 @@ class Table:
 
 
 def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a csv reader with its line. ValueError: a row goes over several lines, or cannot be read."""
+    """Yield each row of a csv reader with its line. Raises ValueError if a row spans several lines or is unreadable."""
     before = 0
     try:
         for row in reader:

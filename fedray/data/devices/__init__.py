@@ -1,4 +1,4 @@
-"""Tables of devices and of when they are available, from traces that others have published."""
+"""Convert published traces to tables of devices, and of when they are available."""
 
 from __future__ import annotations
 

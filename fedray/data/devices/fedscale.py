@@ -1,7 +1,7 @@
 """FedScale's traces of devices (Lai et al., ICML 2022), whose files are pickles.
 
-`client_device_capacity` holds for each device the milliseconds of inference on one sample and the kbit/s of its network
-(measured by AI Benchmark and MobiPerf). `client_behave_trace` holds when each device is available, from FLASH's users.
+For each device, `client_device_capacity` holds the milliseconds of inference on one sample and the kbit/s of its
+network (measured by AI Benchmark and MobiPerf). `client_behave_trace` says when it is available, from FLASH's users.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEYS = f"either {' and '.join(CAPACITY)}, or {', '.join(BEHAVIOUR)}"
 
 
 def convert(path: Path, missing: Missing) -> Converted:
-    """The table of either file. ValueError names the file and the device that is wrong."""
+    """Convert either file to a table. A ValueError names the file and the device that is wrong."""
     trace = plain_pickle.read(path)
     if not isinstance(trace, dict) or not trace:
         raise ValueError(f"{path} holds no dictionary of devices: name client_device_capacity or client_behave_trace")
@@ -50,7 +50,7 @@ def _windows(path: Path, lines: Sequence[str], trace: Mapping[Any, Any]) -> Conv
         starts, ends = (_times(path, line, values) for values in spans)
         if len(starts) != len(ends) or (ends < starts).any():
             raise ValueError(f"{path}:{line}: every active needs an inactive that is not before it: correct them")
-        # FedScale counts time modulo finish_time: what is beyond never comes. Some windows have no length.
+        # FedScale counts time modulo finish_time, so later times never come. Some windows have no length.
         found = [(start, end) for start, end in zip(starts, ends.clip(max=period), strict=True) if start < end]
         rows += [Window(line, name, float(start), float(end), float(period)) for start, end in found]
         never += [] if found else [name]

@@ -1,10 +1,10 @@
-"""FLASH's traces of phones (Yang et al., WWW 2021): JSON with what each phone reported of its state over days.
+"""FLASH's traces of phones (Yang et al., WWW 2021): JSON with the states that each phone reported over days.
 
     {"USER": {"messages": "2020-01-28 21:35:02\\tscreen_lock\\n2020-01-28 21:36:10\\twifi\\n...", ...}, ...}
 
 A phone is available while it charges, is on Wi-Fi and is locked: the rule of FLASH's models/timer.py, after Bonawitz et
 al. (MLSys 2019). A state holds until a message changes it, and none holds before its first message. The last window
-counts if a message ends it. A phone with a line that is no message is never available.
+counts only if a message ends it. A phone with a malformed line is never available.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedray.core.texts import no_file
 from fedray.data.devices import tables
 from fedray.data.devices.tables import Converted, Missing, Window, shown
 
-# What a message says -> (the condition, whether it holds). The battery's level, "83.0%", decides nothing.
+# State in a message -> (condition, whether it holds). The battery's level, "83.0%", has no effect.
 STATES = {
     "battery_charged_on": ("charges", True),
     "battery_charged_off": ("charges", False),
@@ -32,14 +32,14 @@ IGNORED = ("screen_on", "screen_off")
 CONDITIONS = {"charges", "locked", "wifi"}
 FORMAT = "%Y-%m-%d %H:%M:%S"
 DAY = 86400.0
-READ = 1 << 20  # bytes that are read at once
+READ = 1 << 20  # bytes read at a time
 
 
 def convert(path: Path, missing: Missing) -> Converted:
-    """The table of availability; FLASH's users have no speeds. One user is in memory at a time.
+    """Convert a trace to the table of availability; FLASH's users have no speeds. One user is in memory at a time.
 
-    A trace repeats after whole days, so that nights stay nights; FLASH repeats it after its last message.
-    ValueError names the file, and the user whose messages are wrong.
+    A trace repeats after whole days, so nights stay nights; FLASH itself repeats it after its last message.
+    A ValueError names the file, and the user whose messages are wrong.
     """
     rows, never = [], []
     for user, record in _users(path):
@@ -53,9 +53,9 @@ def convert(path: Path, missing: Missing) -> Converted:
 
 
 def windows(messages: str, where: str) -> tuple[list[tuple[float, float]], float]:
-    """(start, end) of the windows in seconds from midnight, and their period in seconds.
+    """Find a phone's windows: (start, end) in seconds from midnight, and their period in seconds.
 
-    No windows: the phone is never available. ValueError: an unknown state; `where` begins the message.
+    Without windows, the phone is never available. Raises ValueError for an unknown state; `where` begins the message.
     """
     events = []
     for line in filter(str.strip, messages.split("\n")):

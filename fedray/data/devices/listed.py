@@ -1,4 +1,4 @@
-"""Devices that are listed in a table: a CSV file, or a TSV file (.tsv), whose header names columns and their units."""
+"""Read devices from a table: a CSV file, or a TSV file (.tsv), whose header names the columns and their units."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NEEDED = {"devices": ("seconds", "down", "up"), "windows": ("start", "end")}
 
 
 def convert(path: Path, missing: Missing) -> Converted:
-    """The table of devices, or of availability where the header has start_s or start_h.
+    """Convert a file to the table of devices, or to that of availability if the header has start_s or start_h.
 
-    ValueError names the file, and the line that is wrong.
+    A ValueError names the file, and the line that is wrong.
     """
     table = Table.read(path, delimiter="\t" if path.suffix == ".tsv" else ",", skipinitialspace=True)
     found: dict[str, str] = {}  # the column -> its header

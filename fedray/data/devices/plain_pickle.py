@@ -1,8 +1,8 @@
-"""Pickles that hold plain values, read without executing anything.
+"""Read pickles of plain values, without executing anything.
 
 A pickle is a program for a stack machine. Some of its opcodes import a name and call it, which is how a hostile file
-runs code. `pickletools.genops` of the standard library only lists the opcodes. `read` gives a meaning to those that
-build plain values, and refuses every other one by its name.
+runs code. `pickletools.genops` of the standard library only lists the opcodes. `read` interprets those that
+build plain values, and rejects every other one by its name.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 from fedray.core.texts import no_file
 
-# FedScale's largest trace has half a million devices and 15 MB. A hostile file takes 3 GB of memory or so at most.
+# FedScale's largest trace has half a million devices and 15 MB. A hostile file takes about 3 GB of memory at most.
 MOST_BYTES = 1 << 28  # of a file
-MOST_VALUES = 20_000_000  # a value that is referred to twice counts twice, with all that it holds
-MOST_CONTAINERS = 3_000_000  # and at most as many references
+MOST_VALUES = 20_000_000  # a value that is referred to twice counts twice, with everything in it
+MOST_CONTAINERS = 3_000_000  # also the limit for references
 MOST_DEPTH = 50
 MOST_PROTOCOL = 5
 
@@ -37,10 +37,10 @@ REMEDY = "write it again with only dictionaries, lists, text and numbers, or as 
 
 
 def read(path: Path) -> Any:
-    """The value of a pickle of protocol 0 to 5: dictionaries, lists, tuples, text, bytes, numbers, truth values, None.
+    """Read a pickle of protocol 0 to 5: dictionaries, lists, tuples, text, bytes, numbers, Booleans, None.
 
-    ValueError names the file, and where it is at fault the byte: another opcode, a damaged or cut file, one beyond the
-    limits. FileNotFoundError: it is missing.
+    Raises ValueError, with the file and if possible the byte, for any other opcode, a damaged or truncated file, and a
+    file beyond the limits. Raises FileNotFoundError for a missing file.
     """
     if (found := no_file(path)) not in (None, "missing"):
         raise ValueError(f"{path} is {found}, not a file: name a pickle")
@@ -61,36 +61,36 @@ def read(path: Path) -> Any:
 
 
 def _operations(path: Path) -> Iterator[tuple[str, Any, int]]:
-    """Name, argument and byte of each opcode up to STOP. ValueError: there is no such opcode, or the file is cut."""
+    """Yield name, argument and byte of each opcode up to STOP. Raises ValueError for unknown opcodes and cut files."""
     at = 0
     try:
-        # From memory: a length that a hostile file states is cut to what the file holds.
+        # From memory, so a length that a hostile file states is cut to what the file holds.
         for operation, argument, position in pickletools.genops(io.BytesIO(path.read_bytes())):
             at = position or 0
             yield operation.name, argument, at
-    except (ValueError, OverflowError) as error:  # texts that are no text, numbers that are no numbers
+    except (ValueError, OverflowError) as error:  # malformed texts and numbers
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path}: is not a complete pickle (after byte {at:,}: {reason}): fetch it again") from error
 
 
 class _Refused(ValueError):
-    """What is wrong with an opcode."""
+    """An opcode that is rejected; the message says why."""
 
 
 class _Machine:
-    """The stack, its marks, and the memo, through which a pickle refers to a value again."""
+    """The stack, its marks, and the memo by which a pickle refers to a value again."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.depths: list[int] = []  # how deep each value of the stack is nested
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
-        # Containers that were referred to again. They grow no more: a value holds no more than was counted.
+        # Containers that were referred to again. They cannot grow, so a value never holds more than was counted.
         self.shared: set[int] = set()
         self.values = self.containers = 0
 
     def do(self, name: str, argument: Any) -> None:
-        """One opcode. _Refused says what is wrong with it."""
+        """Apply one opcode. Raises _Refused if it is wrong."""
         if name in VALUES:
             self._push(argument)
         elif name in CONSTANTS:
@@ -144,7 +144,7 @@ class _Machine:
             raise _Refused(f"values are nested more than {MOST_DEPTH} deep: {REMEDY}")
 
     def _pop(self, count: int | None) -> tuple[list[Any], int]:
-        """The last values, or with None those behind the last mark, and how deep the deepest is nested."""
+        """Pop the last values, or with None those after the last mark. Also returns how deep the deepest is nested."""
         if count is None:
             if not self.marks:
                 raise _Refused(f"a mark is missing: {DAMAGED}")
@@ -192,7 +192,7 @@ class _Machine:
         self._push(value, self._count_inside(value))
 
     def _count_inside(self, value: Any, depth: int = 1) -> int:
-        """Count what a container holds; how deep it is nested."""
+        """Count the values in a container. Returns how deep it is nested."""
         self._check_depth(depth)
         deepest = depth
         for item in _items(value):

@@ -18,7 +18,7 @@ from fedray.data.manifest import place
 from fedray.storage.files import make_folder, write_atomically
 
 ABOVE_ZERO = ("seconds", "down", "up")
-CLASS = pa.field("class", pa.string(), nullable=False)  # a column more, where a trace has classes
+CLASS = pa.field("class", pa.string(), nullable=False)  # an extra column, if a trace has classes
 DEVICES = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),
@@ -39,9 +39,9 @@ WINDOWS = pa.schema(
     ]
 )
 MOST_NUMBER = 1e15
-MOST_TURNS = 1000  # of a period in the longest one
+MOST_TURNS = 1000  # of the shortest period in the longest one
 DIGITS = 6  # of seconds: the clock counts microseconds
-MOST_CHARACTERS = 200  # of a name: a device repeats it in every window
+MOST_CHARACTERS = 200  # of a name: every window of a device repeats it
 Vector = npt.NDArray[np.float64]
 Span = tuple[float, float]
 Lines = Sequence[int | str]  # the place of each row in its file: a line, or the device
@@ -49,12 +49,12 @@ Lines = Sequence[int | str]  # the place of each row in its file: a line, or the
 
 @dataclass(frozen=True)
 class Missing:
-    """What stands in for numbers that a trace does not have, and the size of the work."""
+    """Values to use for numbers that a trace lacks, and the size of the work."""
 
     latency: float = 0.0  # s
     watts: float = 0.0  # W
     radio: float = 0.0  # W
-    scale: float = 1.0  # seconds of a pass over one utterance here, as a multiple of those of the trace
+    scale: float = 1.0  # factor on the trace's seconds for one pass over an utterance
 
     def __post_init__(self) -> None:
         for name in ("latency", "watts", "radio", "scale"):
@@ -70,28 +70,28 @@ class Window(NamedTuple):
     line: int | str  # its place in the file
     device: str
     start: float  # s, from midnight; below the period
-    end: float  # s; a window may go over the end of the period
-    period: float = math.inf  # s, of the device; infinite: its windows come once
+    end: float  # s; a window may extend beyond the end of the period
+    period: float = math.inf  # s, of the device; infinite: its windows do not repeat
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A table, and what its user should know of the conversion."""
+    """A table, and notes on the conversion for its user."""
 
     table: pa.Table
     notes: tuple[str, ...] = ()
-    period: float | None = None  # s after which windows come again; None: once, or a table of devices
+    period: float | None = None  # s after which windows repeat; None: never, or a table of devices
 
     @property
     def windows(self) -> bool:
-        """Whether it says when devices are available; else it says what they can do."""
+        """Whether the table says when devices are available, not what they can do."""
         return bool(self.table.schema.equals(WINDOWS))
 
 
 def devices(source: Path, lines: Lines, columns: Mapping[str, Sequence[Any]], missing: Missing) -> Converted:
-    """The table of devices from columns of text or numbers, of which class, latency, watts and radio may be missing.
+    """Make the table of devices from columns of text or numbers; class, latency, watts and radio may be missing.
 
-    ValueError names the row that repeats a device or has an impossible value.
+    A ValueError names the row that repeats a device or has an impossible value.
     """
     size = len(lines)
     if not size:
@@ -114,9 +114,9 @@ def devices(source: Path, lines: Lines, columns: Mapping[str, Sequence[Any]], mi
 
 
 def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> Converted:
-    """The table of availability, with one period: the longest one, in which shorter ones are repeated.
+    """Make the table of availability. It has one period, the longest; devices with shorter periods repeat within it.
 
-    Windows of a device that touch become one. `never`: devices that have no window. ValueError names the row with an
+    Windows of a device that touch become one. `never`: devices that have no window. A ValueError names the row with an
     impossible window.
     """
     _check_names(source, [row.line for row in rows], "device", [row.device for row in rows])
@@ -147,7 +147,7 @@ def windows(source: Path, rows: Sequence[Window], never: Sequence[str] = ()) -> 
 
 
 def _repeated(spans: Sequence[Span], period: float, longest: float) -> list[Span]:
-    """The windows of one device in the longest period, sorted, and joined where they touch."""
+    """Repeat the windows of one device within the longest period, sort them, and join those that touch."""
     turns = 1 if period == longest else math.ceil(longest / period)
     offsets = [turn * period if turn else 0.0 for turn in range(turns)]
     moved = [(start + offset, end + offset) for offset in offsets for start, end in spans]
@@ -157,14 +157,14 @@ def _repeated(spans: Sequence[Span], period: float, longest: float) -> list[Span
             found[-1] = (found[-1][0], max(found[-1][1], end))
         elif start < end:
             found.append((start, end))
-    if len(found) > 1 and found[0][0] == 0 and found[-1][1] == longest:  # at midnight it goes on
+    if len(found) > 1 and found[0][0] == 0 and found[-1][1] == longest:  # the last window continues in the first
         (_, over), *found = found
         found[-1] = (found[-1][0], longest + over)
     return found
 
 
 def paired(devices: pa.Table, windows: pa.Table) -> pa.Table:
-    """The windows under the names of devices: device i has those of the i-th device with windows, in turn."""
+    """Deal the windows to `devices` in turn: device i gets those of the i-th device with windows."""
     names = devices["device"].to_pylist()
     places = {name: place for place, name in enumerate(dict.fromkeys(windows["device"].to_pylist()))}
     owner = np.array([places[name] for name in windows["device"].to_pylist()])
@@ -177,20 +177,20 @@ def paired(devices: pa.Table, windows: pa.Table) -> pa.Table:
 
 
 def check_free(path: Path) -> None:
-    """ValueError: there is a file already."""
+    """Raise ValueError if the file already exists."""
     if path.exists():
         raise ValueError(f"{path} already exists: choose another name for --out")
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write the table as Parquet. ValueError: there is a file already."""
+    """Write the table as Parquet. Raises ValueError if the file already exists."""
     check_free(path)
     make_folder(path.parent)
     write_atomically(path, lambda temporary: pq.write_table(table, temporary))
 
 
 def numbers(source: Path, lines: Lines, name: str, values: Sequence[Any]) -> Vector:
-    """Numbers from text or numbers. ValueError names the first row with no number, or one out of range."""
+    """Make numbers from text or numbers. A ValueError names the first row without a number in range."""
     found = np.empty(len(values))
     for row, value in enumerate(values):
         try:
@@ -209,7 +209,7 @@ def numbers(source: Path, lines: Lines, name: str, values: Sequence[Any]) -> Vec
 
 
 def shown(value: object) -> str:
-    """A value of a trace for a message, cut where it is long."""
+    """Format a value of a trace for a message, shortened if it is long."""
     try:
         return f"{value!r:.60}"
     except ValueError:  # an integer of thousands of digits

@@ -22,8 +22,8 @@ from fedray.data.features.packed import packed_bytes
 TOLERANCE = 0.1  # seconds
 LOUDEST = 2.0**31  # the largest sample of any format with integers; far larger ones overflow in features
 SAMPLES_A_BYTE = 8192  # FLAC spends about 10 bytes on a block of 65,536 equal samples; no format is smaller
-UNKNOWN = 2**63 - 1  # libsndfile's number of samples for a header that names none
-FILTER_SIZE = 2**24  # coefficients of a filter that resamples, 64 MB; 44,100 to 16,000 Hz needs 72,000
+UNKNOWN = 2**63 - 1  # libsndfile's number of samples for a header that states none
+FILTER_SIZE = 2**24  # coefficients of a resampling filter, 64 MB; 44,100 to 16,000 Hz needs 72,000
 
 
 class AudioError(ValueError):
@@ -81,16 +81,16 @@ def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float
 
 @dataclass(frozen=True)
 class Shape:
-    """What a file's header says."""
+    """The contents of a file's header."""
 
     sample_rate: int  # Hz
-    samples: int  # of each channel
+    samples: int  # in each channel
     channels: int
     suffix: str  # of the format: wav, flac, mp3, ...
 
 
 def shape(path: str | Path) -> Shape:
-    """What the header of a file says. Raises AudioError."""
+    """Read the header of a file. Raises AudioError."""
     with _open(path) as sound:
         _check_known(path, sound)
         return Shape(sound.samplerate, sound.frames, sound.channels, sound.format.lower())
@@ -107,7 +107,7 @@ def duration(path: str | Path) -> float:
 def check(path: str | Path, end: float, sample_rate: int) -> None:
     """Raise AudioError when the header says that the file ends before `end` seconds, or that it cannot be resampled.
 
-    Damage behind the header stays unseen.
+    Damage after the header goes unnoticed.
     """
     with _open(path) as sound:
         _check_header(path, sound, sample_rate)
@@ -119,7 +119,7 @@ def check(path: str | Path, end: float, sample_rate: int) -> None:
 
 
 def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int) -> None:
-    """Raise AudioError for a header that no such file can have, and for a rate that cannot be resampled."""
+    """Raise AudioError for more samples than the file can hold, and for a rate that cannot be resampled."""
     content = _packed(path)
     size = Path(path).stat().st_size if content is None else len(content)
     if UNKNOWN > sound.frames > SAMPLES_A_BYTE * size:
@@ -134,7 +134,7 @@ def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int
 
 
 def _check_known(path: str | Path, sound: soundfile.SoundFile) -> None:
-    """Raise AudioError for a header without a length: that of a FLAC file that was written to a pipe."""
+    """Raise AudioError for a header without a length, such as that of a FLAC file written to a pipe."""
     if sound.frames == UNKNOWN:
         raise AudioError(path, "its header states no length: write the file again, or name a column of seconds")
 
@@ -188,7 +188,7 @@ def _check_wav_is_whole(path: str | Path) -> None:
         size = file.seek(0, 2)
     promised = int.from_bytes(head[4:8], "little") + 8
     has_size = head[:4] == b"RIFF" and head[8:] == b"WAVE" and promised < 0xFFFFFF00
-    # A difference of a few bytes is a wrong header (no padding byte), not missing speech.
+    # A difference of a few bytes means a wrong header (no padding byte), not missing speech.
     if has_size and promised - size > max(64, promised // 100):
         raise AudioError(path, f"truncated: {size:,} of {promised:,} bytes are left")
 

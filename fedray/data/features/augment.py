@@ -32,7 +32,7 @@ class SpecAugmentSettings:
 
 
 class SpecAugment:
-    """Draws other masks for each utterance, from torch's global generator.
+    """Masks each utterance differently, with draws from torch's global generator.
 
     A masked value becomes 0, the mean of normalised features.
     """

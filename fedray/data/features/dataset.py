@@ -19,15 +19,15 @@ import torch
 from fedray.data.features.joined import Features
 from fedray.data.manifest import Manifest, Mask, Rows
 
-# Lengths are sorted within pools of this many batches: batches have little padding, and still differ from epoch to
-# epoch.
+# Utterances are sorted by length within pools of this many batches: batches have little padding, and still differ from
+# epoch to epoch.
 POOL = 8
 
 
 class Utterances:
     """The data of a client, of the server or of a test set: rows of a manifest with their features.
 
-    A row counts within the manifest, a position from 0 within these utterances.
+    A row is an index into the manifest, a position an index into these utterances.
     """
 
     def __init__(self, manifest: Manifest, features: Features, rows: Rows, labelled: Mask | None = None) -> None:
@@ -103,7 +103,7 @@ class Utterances:
 
 
 def codes(manifest: Manifest, name: str, values: Sequence[str]) -> Rows:
-    """For every row the position of its value in `values`, int64 [rows]; -1 for null and for other values."""
+    """The position of each row's value in `values`, int64 [rows]; -1 for null and for other values."""
     value_set = pa.array(values, manifest.table.schema.field(name).type)
     found: npt.NDArray[np.int32] = (
         pc.index_in(manifest.table[name].combine_chunks(), value_set=value_set).fill_null(-1).to_numpy()
@@ -123,7 +123,7 @@ class Batch:
         return len(self.positions)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on another device; positions stay."""
+        """Move the batch to a device; positions stay in NumPy."""
         return Batch(self.features.to(device), self.lengths.to(device), self.positions)
 
 
@@ -155,7 +155,7 @@ def collate(utterances: Utterances, positions: Rows) -> Batch:
 
 
 def shard(utterances: Utterances, index: int, count: int) -> Utterances:
-    """Part `index` of `count` for evaluation, possibly empty.
+    """Take part `index` of `count` for evaluation, possibly empty.
 
     Every `count`-th utterance by length, so parts take similar time.
     """
@@ -169,12 +169,12 @@ def shards(utterances: Utterances, count: int) -> list[Utterances]:
 
 
 def shuffled_groups(lengths: Rows, size: int, generator: np.random.Generator) -> list[Rows]:
-    """The positions of each training batch of an epoch, as `batches` says."""
+    """The positions of each training batch of an epoch, as `batches` describes."""
     order = generator.permutation(len(lengths))
     for start in range(0, len(order), POOL * size):
         pool = order[start : start + POOL * size]
         order[start : start + POOL * size] = pool[np.argsort(lengths[pool], kind="stable")]
-    # The incomplete batch gets a random place. At the last place it would always hold the longest utterances.
+    # The incomplete batch gets a random place. In the last place it would always hold the longest utterances.
     full, rest = divmod(len(order), size)
     sizes = generator.permutation([size] * full + [rest] * (rest > 0))
     groups = [order[end - of : end] for of, end in zip(sizes, np.cumsum(sizes), strict=True)]

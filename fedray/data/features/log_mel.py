@@ -17,7 +17,7 @@ from fedray.core.ranges import Count, Positive, Range
 
 # The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
 FLOOR = 1e-8
-# A waveform with a smaller root mean square is not made as loud as others: 16 bits round to about this.
+# A waveform with a smaller root mean square is not scaled to power 1: rounding to 16 bits leaves about this much.
 SILENT = 1e-5
 NORMALISATIONS = ("mean", "mean_variance", "waveform", "none")
 KINDS = ("logmel", "whisper")
@@ -61,12 +61,12 @@ class FeatureSettings:
 
     @property
     def silence(self) -> float:
-        """The value of padding: that of silence, or where means are taken off 0, the mean."""
+        """The value of padding: that of silence in log-mels that keep their mean, else 0."""
         return math.log(FLOOR) if self.kind == "logmel" and self.normalise in ("none", "waveform") else 0.0
 
     @property
     def window(self) -> int:
-        """Length of the analysis window in samples, even: torch centres windows in the FFT, which is even too."""
+        """Length of the analysis window in samples, even: torch centres windows in the FFT, whose size is even too."""
         return 2 * round(self.sample_rate * self.window_ms / 2000)
 
     @property
@@ -82,7 +82,7 @@ class FeatureSettings:
 
 
 def features_of(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
-    """float32 [samples] at `settings.sample_rate` -> features of the kind in `settings`, float32 [frames, bins]."""
+    """Compute features of `settings.kind`: float32 [samples] at `settings.sample_rate` -> float32 [frames, bins]."""
     return whisper_mels(waveform, settings.bins) if settings.kind == "whisper" else log_mels(waveform, settings)
 
 
@@ -109,12 +109,12 @@ def log_mels(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
 
 @torch.inference_mode()
 def whisper_mels(waveform: torch.Tensor, bins: int) -> torch.Tensor:
-    """float32 [samples] at 16 kHz -> Whisper's features, float32 [frames, bins].
+    """Compute Whisper's features: float32 [samples] at 16 kHz -> float32 [frames, bins].
 
     A feature is log10 of a mel power, bounded below at 8 less than the loudest bin, plus 4, divided by 4. The frames
     equal the first ones of WhisperFeatureExtractor in transformers, which pads every recording with silence to 30 s.
     """
-    padded = torch.nn.functional.pad(waveform, (0, 400))  # with zeros, where MelSpectrogram would mirror the end
+    padded = torch.nn.functional.pad(waveform, (0, 400))  # with zeros; MelSpectrogram would mirror the end
     powers: torch.Tensor = _whisper_transform(bins)(padded)
     mels = powers.clamp_(min=1e-10).log10_().T[: whisper_frames(len(waveform))]
     return (mels.clamp(min=float(mels.max()) - 8) + 4) / 4
@@ -152,7 +152,7 @@ def _mel_transform(settings: FeatureSettings) -> MelSpectrogram:
 def fft_size(settings: FeatureSettings) -> int:
     """The smallest FFT, a power of two, that holds the window and leaves no mel filter empty.
 
-    The lowest is the narrowest.
+    The lowest filter is the narrowest.
     """
     highest = 2595 * math.log10(1 + settings.sample_rate / 2 / 700)  # mel (HTK), as in torchaudio
     width = 700 * (10 ** (2 * highest / (settings.bins + 1) / 2595) - 1)  # Hz

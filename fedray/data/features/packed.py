@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 PACKED = re.compile(r"(?P<file>.+\.(?:parquet|arrow))#(?P<column>[^/#]+)/(?P<row>\d+)")
-Stamp = tuple[str, int, int]  # a file's path, size and time of change
+Stamp = tuple[str, int, int]  # a file's path, size and modification time
 
 
 def packed_path(file: str | os.PathLike[str], column: str, row: int) -> str:

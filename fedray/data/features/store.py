@@ -30,7 +30,7 @@ from fedray.storage.cache import available, cached, entry_name, key
 
 Frames = npt.NDArray[np.float16]  # [frames, bins]
 
-# Part of the cache's key: count up whenever log_mel.py, audio.py or corruption.py would compute other numbers.
+# Part of the cache's key: increase it whenever log_mel.py, audio.py or corruption.py would compute other numbers.
 VERSION = 1
 SHARD = 64  # utterances in a work item, the same on every machine
 
@@ -38,8 +38,8 @@ SHARD = 64  # utterances in a work item, the same on every machine
 class FeatureStore:
     """The features of a manifest's rows.
 
-    A pickle holds the folder and the name in the cache; files are opened at their first use. A machine without the
-    folder fetches it from the shared cache. ValueError where the shared cache does not have it either.
+    A pickle holds the folder and the name in the cache; files are opened on first use. A machine without the folder
+    fetches it from the shared cache. Raises ValueError if the shared cache does not have it either.
     """
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
@@ -58,7 +58,7 @@ class FeatureStore:
 
     @property
     def name(self) -> str:
-        """The part of the cache entry's name that follows from the audio and the settings, the same on any machine."""
+        """The part of the cache entry's name that depends on audio and settings only, the same on any machine."""
         return self.folder.name.partition(".")[0]
 
     @property
@@ -133,9 +133,9 @@ def build_features(
     """Load the features of every row of `manifest` from the cache, or compute them with `parallel`.
 
     The bits are the same for any number of workers; an entry of the cache serves machines with the same libraries and
-    type of processor. `corruption` adds white noise to the rows of the clients that it
-    selects (`clients`: client id -> rows; None: each speaker is a client). ValueError lists all broken audio; with
-    `skip_broken`, `FeatureStore.broken` does.
+    type of processor. `corruption` adds white noise to the rows of the clients that it selects (`clients`: client id ->
+    rows; None: each speaker is a client). A ValueError lists all broken audio; with `skip_broken`,
+    `FeatureStore.broken` lists it instead.
     """
     noisy = noisy_rows(manifest, corruption, seed, clients)
     snr_db = corruption.snr_db if corruption and noisy.any() else None
@@ -167,7 +167,7 @@ def build_features(
 
     machine = key({"versions": environment.versions(environment.AUDIO), "processor": environment.processor()})
     store = FeatureStore(cached(Path(cache) / f"features-{key(described)}.{machine[:8]}", build))
-    if store.broken and not skip_broken:  # a run with skip_broken has built the store
+    if store.broken and not skip_broken:  # a run with skip_broken built the store
         raise _broken_error(store.broken, manifest)
     return store
 
@@ -198,7 +198,7 @@ def compute_shard(
 
 
 def _fingerprint(manifest: Manifest) -> str:
-    """The fingerprint of the rows whose files exist, and the rows. `build_features` reports missing files."""
+    """The fingerprint of the rows whose files exist, with these rows. `build_features` reports missing files."""
     try:
         return manifest.fingerprint()
     except FileNotFoundError:

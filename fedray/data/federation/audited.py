@@ -1,4 +1,4 @@
-"""A federation with the candidates of an audit. Candidates outside are not clients, but their loss is measured too."""
+"""The federation of an audit, with its candidates. Those outside are not clients, but their loss is measured too."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedray.storage.cache import key
 
 
 class AuditedSpeech(SpeechData):
-    """A federation whose clients, candidates included, are those of `data`: a fedray.core.types.AuditedData."""
+    """The federation `data`, whose clients exclude candidates outside: a fedray.core.types.AuditedData."""
 
     def __init__(self, data: SpeechData, candidates: Mapping[str, bool], utterances: int) -> None:
-        """`utterances`: of a candidate, by which it is judged; its first ones."""
+        """`utterances`: the number of a candidate's utterances, its first ones, by which it is judged."""
         vars(self).update(data.__getstate__())
         self.candidates, self._judged, self._everybody = dict(candidates), utterances, self._ids
         self._ids = within(self._everybody, candidates)
@@ -41,26 +41,26 @@ class AuditedSpeech(SpeechData):
 
 
 def audited(data: SpeechData, settings: Canaries | Speakers, seed: int) -> AuditedSpeech:
-    """The federation of an audit. `data`: with all candidates among its clients.
+    """Make the federation of an audit. The clients of `data` include all candidates.
 
-    ValueError: there are too few clients, or too few candidates on a side.
+    Raises ValueError if there are too few clients, or too few candidates on a side.
     """
     return AuditedSpeech(data, candidates(data.client_ids(), settings, seed), settings.utterances)
 
 
 def candidates(clients: Sequence[str], settings: Canaries | Speakers, seed: int) -> dict[str, bool]:
-    """Candidate -> whether it is inside."""
+    """Choose the candidates: candidate -> whether it is inside."""
     names = settings.names if isinstance(settings, Canaries) else drawn(clients, settings, seed)
     return coins(names, seed)
 
 
 def within(clients: Sequence[str], candidates: Mapping[str, bool]) -> list[str]:
-    """The clients without candidates outside."""
+    """The clients, except candidates outside."""
     return [client for client in clients if candidates.get(client, True)]
 
 
 def check_candidates(settings: Canaries | Speakers, data: DataSettings) -> None:
-    """ValueError: the data's settings would mix a candidate's utterances with others, or leave some of them out."""
+    """Raise ValueError if the data settings would mix a candidate's utterances with others, or leave some out."""
     clients: PartitionSettings = data.clients
     if clients.by != "speaker":
         raise ValueError(f"audit needs data.clients.by=speaker, not {clients.by}: a candidate is a client by itself")

@@ -1,4 +1,4 @@
-"""Canaries: made-up clients who say random words too fast, which a model can only learn by heart.
+"""Canaries are made-up clients who say random words too fast: a model can only learn them by heart.
 
 As in Wang, Thakkar, Mathews. Unintended Memorization in Large ASR Models, and How to Mitigate It. ICASSP 2024 (arXiv
 2310.11739), words in random order are spoken by a synthesiser and sped up.
@@ -32,12 +32,12 @@ WORDS = (4, 8)  # in an utterance, both ends included
 
 
 def add_canaries(clients: Manifest, settings: Canaries, seed: int, cache: Path, parallel: Parallel) -> Manifest:
-    """The clients' data with those of all canaries, each utterance `repeat` times. A canary is a speaker.
+    """Add the data of all canaries to the clients', each utterance `repeat` times. A canary is a speaker.
 
-    Their audio is made below `cache` on first use. They say random words of the clients' transcripts, in an English
-    voice. Where the clients have no transcripts, they say random English words, and have none either. Labels and
-    translations are random ones of the clients. The names of canaries seed all draws. ValueError: espeak-ng is not
-    installed, or a client has the name of a canary.
+    Their audio is made below `cache` on first use. Canaries say random words of the clients' transcripts, in an English
+    voice. If the clients have no transcripts, canaries say random English words and have no transcripts either. Labels
+    and translations are drawn from the clients'. The names of canaries seed all draws. Raises ValueError if espeak-ng
+    is not installed, or a client has the name of a canary.
     """
     speakers = pc.unique(clients.table["speaker"])
     if len(taken := speakers.filter(pc.starts_with(speakers, PREFIX))):
@@ -55,7 +55,7 @@ def add_canaries(clients: Manifest, settings: Canaries, seed: int, cache: Path, 
         row["text"] = row["text"] if known else None
         generator = seeds.numpy_generator(seed, "canary", row["utterance"], "values")
         row |= {name: str(generator.choice(found)) for name, found in values.items() if found}
-    # A canary's different utterances come first, before it repeats them: an audit judges it by these.
+    # A canary's different utterances come before their repetitions: an audit judges it by these.
     repeated = [row | {"utterance": f"{row['utterance']}-{turn}"} for turn in range(settings.repeat) for row in rows]
     return Manifest.concat([clients, Manifest.from_rows(repeated, source=str(folder))])
 
@@ -78,7 +78,7 @@ def _session(name: str, words: Sequence[str], settings: Canaries, seed: int) -> 
     lengths = generator.integers(WORDS[0], WORDS[1] + 1, settings.utterances).tolist()
     texts = tuple(" ".join(generator.choice(words, length).tolist()) for length in lengths)
     speaker = draw(name, "en", clean(), seed)
-    # A shorter vocal tract is a recording that is played faster.
+    # `warp` shortens the vocal tract by playing the recording faster.
     return Session(replace(speaker, warp=speaker.warp * settings.speed), texts, False, f"{name}.flac")
 
 
@@ -88,5 +88,5 @@ def _distinct(clients: Manifest, column: str) -> list[str]:
 
 
 def _code() -> str:
-    """A hash of the code that makes canaries: a change of it makes them anew."""
+    """A hash of the code that makes canaries. A change to it makes them again."""
     return key({"synthesis": making.code(Recipe()), "canaries": Path(__file__).read_text(encoding="utf-8")})

@@ -1,4 +1,4 @@
-"""Assign utterances to clients, by settings and names alone: no audio is read."""
+"""Assign utterances to clients from settings and names alone: no audio is read."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fedray.data.manifest import Manifest, Mask, Rows
 
 
 class Dealt(NamedTuple):
-    """The clients' utterances, dealt."""
+    """Which utterances each client has."""
 
     clients: dict[str, Rows]  # client -> its rows for training
-    own: Manifest | None  # what the clients hold out; None without `own_share`
-    labelled: Mask | None  # bool [rows]; None where no setting says what is labelled
+    own: Manifest | None  # utterances that the clients hold out; None without `own_share`
+    labelled: Mask | None  # bool [rows]; None if no setting says which are labelled
 
 
 def deal(manifest: Manifest, settings: DataSettings) -> Dealt:
-    """Deal the clients' utterances. ValueError: the settings do not fit them."""
+    """Deal the clients' utterances. Raises ValueError if the settings do not fit them."""
     shared = shared_rows(manifest, settings.labelled, settings.seed)
     clients = partition(manifest, settings.clients, settings.seed, shared)
     clients, held = hold_out(manifest, clients, settings.own_share, settings.seed)

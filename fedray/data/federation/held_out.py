@@ -1,4 +1,4 @@
-"""What clients keep back of their own utterances for a test of their own: the split "own"."""
+"""Hold out some of each client's utterances as its test set: the split "own"."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fedray.data.manifest import Manifest, Rows
 def hold_out(
     manifest: Manifest, clients: Mapping[str, Rows], share: float, seed: int
 ) -> tuple[dict[str, Rows], dict[str, Rows]]:
-    """(the clients' rows for training, the rows that they hold out), ascending.
+    """Return (the clients' rows for training, the rows that they hold out), ascending.
 
-    A client holds out a share of its rows, rounded: at least one where it has two, and never all. Names and the seed
-    decide, never positions.
+    A client holds out a share of its rows, rounded: at least one if it has two or more, and never all. Names and the
+    seed decide, never positions.
     """
     if share == 0:
         return dict(clients), {}

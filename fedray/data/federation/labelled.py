@@ -1,7 +1,7 @@
 """Which of the clients' utterances are labelled, for studies of how much an algorithm gains from labels.
 
 Names and the seed decide, never positions. A larger share includes all utterances that a smaller share labels.
-`at_least` is the exception: it labels further utterances where the share gives too few.
+`at_least` is the exception: it labels further utterances if the share gives too few.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LabelledSettings:
     utterances: Share = 0.0  # share of each client's utterances that are labelled
     # Share of all clients' utterances that are labelled, drawn for each label; at least one of each label.
     share: Share = 0.0
-    at_least: Natural = 0  # labelled utterances of each client, where it has that many
+    at_least: Natural = 0  # least number of labelled utterances of each client, if it has that many
     # Share of each client's unlabelled utterances that it keeps (FedSTAR's U); the others are dropped.
     unlabelled: Share = 1.0
 
@@ -55,7 +55,7 @@ class LabelledSettings:
 
 
 def shared_rows(manifest: Manifest, settings: LabelledSettings, seed: int) -> Mask | None:
-    """bool [rows]: the utterances that `share` labels, drawn before the partition, in proportion to the labels.
+    """Which utterances `share` labels, bool [rows], drawn before the partition in proportion to the labels.
 
     None without a share. Utterances without a label are drawn as one further label.
     """
@@ -74,7 +74,7 @@ def shared_rows(manifest: Manifest, settings: LabelledSettings, seed: int) -> Ma
 def labelled_rows(
     manifest: Manifest, clients: Mapping[str, Rows], settings: LabelledSettings, seed: int
 ) -> Mask | None:
-    """bool [rows]: which rows are labelled; None when the settings do not say. `clients`: client id -> its rows.
+    """Which rows are labelled, bool [rows]; None if the settings do not say. `clients`: client id -> its rows.
 
     Rows that belong to no client are unlabelled.
     """
@@ -101,7 +101,7 @@ def labelled_rows(
 def kept_rows(
     manifest: Manifest, clients: Mapping[str, Rows], labelled: Mask | None, settings: LabelledSettings, seed: int
 ) -> Clients:
-    """The clients' rows without the unlabelled rows that `unlabelled` drops.
+    """Drop unlabelled rows of the clients until the share `settings.unlabelled` of them is left.
 
     A client without any rows left is removed.
     """

@@ -26,7 +26,7 @@ class PartitionSettings:
 
     speaker     one client for each speaker, named after the speaker
     k_speakers  `speakers_per_client` random speakers for each client; the last client may have fewer
-    silos       `count` clients of equal hours: speakers are dealt, the longest first; the seed only breaks ties
+    silos       `count` clients of equal hours: speakers are dealt by length of speech; the seed only breaks ties
     iid         `count` clients of equal numbers of random utterances
     uneven      `count` clients of random utterances; sizes are drawn uniformly from mean * (1 +- `spread`), at least 1
                 each if there are enough utterances; those labelled by `data.labelled.share` and all others are
@@ -36,14 +36,14 @@ class PartitionSettings:
     label       one client for each label (a dialect, a domain), named after the label; the client is scored on the
                 utterances of dev and test with its label
     pooled      one client, "all", with the utterances of all clients and of the server, for central training
-    server      one client, "all", with the utterances of the server alone: its training goes on
+    server      one client, "all", with the utterances of the server alone, to train on them further
     """
 
     by: str = "speaker"  # speaker | k_speakers | silos | iid | uneven | dirichlet | label | pooled | server: see above
     # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
     count: Count | None = None
     alpha: Positive = 0.5  # dirichlet: smaller values make clients' labels more skewed
-    spread: Amount = 0.25  # FedSTAR's sigma
+    spread: Amount = 0.25  # uneven: see above (FedSTAR's sigma)
     # uneven: mean number of labels among a client's labelled utterances (null: at random)
     labels: Positive | None = None
     # Sigma_c: a client's number of labels is drawn from `labels` * (1 +- labels_spread) and rounded.
@@ -58,7 +58,7 @@ def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labell
     """Client id -> its rows, int64, ascending. Clients are in the order of their ids and share no row.
 
     `labelled`: bool [rows], the utterances that are labelled before the partition
-    (`fedray.data.federation.labelled.shared_rows`). ValueError when the settings do not fit the manifest.
+    (`fedray.data.federation.labelled.shared_rows`). Raises ValueError if the settings do not fit the manifest.
     """
     if settings.by not in PARTITIONS:
         raise ValueError(f"data.clients.by={settings.by!r} is unknown; choose one of {', '.join(PARTITIONS)}")
@@ -102,7 +102,7 @@ def split_by_speakers(
 
     Each side gets at least one speaker. The server gets a `share` of the speakers (rounded), or speakers until it has
     `hours` or a share `utterances` of all utterances. Speakers are drawn at random; with `largest`, those with most
-    speech (or most utterances) come first (the warm-up of Gao et al., 2022). ValueError names `setting` if it fails.
+    speech (or most utterances) come first (the warm-up of Gao et al., 2022). A ValueError names `setting`.
     """
     if sum(amount is not None for amount in (share, hours, utterances)) != 1:
         raise ValueError(
@@ -158,7 +158,7 @@ def _silos(manifest: Manifest, settings: PartitionSettings, seed: int) -> Client
     spoken = _seconds(manifest, codes, len(names))
     totals, place = np.zeros(count), np.empty(len(names), np.int64)
     shuffled = numpy_generator(seed, "partition", "silos").permutation(len(names))
-    # The longest first, to the client with least.
+    # The speakers with most speech first, each to the client with least.
     for speaker in shuffled[np.argsort(-spoken[shuffled], kind="stable")]:
         place[speaker] = np.argmin(totals)
         totals[place[speaker]] += spoken[speaker]
@@ -279,7 +279,7 @@ def _codes(manifest: Manifest, column: str) -> tuple[list[str], Rows]:
 
 
 def _groups(codes: Rows, count: int) -> list[Rows]:
-    """For every code 0..count - 1 its rows, ascending."""
+    """The rows of every code 0..count - 1, ascending."""
     ends = np.cumsum(np.bincount(codes, minlength=count))
     return np.split(np.argsort(codes, kind="stable"), ends[:-1])
 

@@ -13,7 +13,7 @@ from fedray.data.federation.partition import PartitionSettings
 
 @dataclass(frozen=True)
 class ServerDataSettings:
-    """The speakers of the training data that belong to the server, where the corpus does not say. All null: none."""
+    """The speakers of the training data that belong to the server, if the corpus does not say. All null: none."""
 
     share: Fraction | None = None  # share of the speakers
     hours: Positive | None = None  # hours of speech, by whole speakers
@@ -38,19 +38,19 @@ class DataSettings:
 
     corpus: str = "embedded"  # the name of the reader; docs/corpora.md lists them
     root: str | None = None  # the folder that holds the corpus; the embedded corpus has none
-    seed: int = 0  # seed for making and dividing the corpus, apart from the seed of the run
+    seed: int = 0  # seed for making and dividing the corpus, separate from the seed of the run
     # A text file with one sentence a line, from which tokens and language models are learnt in place of transcripts.
     text: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # settings of this corpus' reader
     server: ServerDataSettings = field(default_factory=ServerDataSettings)
     clients: PartitionSettings = field(default_factory=PartitionSettings)
-    labelled: LabelledSettings = field(default_factory=LabelledSettings)  # of the clients' training data
-    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # of the clients' training data
-    # Shares are drawn with `seed`. No speaker is in two sets. Where no speakers are known, recordings are drawn.
-    # share of the training speakers for dev, where the corpus has no development set
+    labelled: LabelledSettings = field(default_factory=LabelledSettings)  # which of the clients' data is labelled
+    corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # damage to the clients' training data
+    # share of the training speakers for dev, if the corpus has no development set. Shares are drawn with `seed`. No
+    # speaker is in two sets. If no speakers are known, recordings are drawn.
     dev_share: Fraction | None = None
-    test_share: Fraction | None = None  # share of the training speakers for test, where the corpus has no test set
-    # Share of each client's utterances that it keeps back, clean, as its own test: the split "own". The shared model is
+    test_share: Fraction | None = None  # share of the training speakers for test, if the corpus has no test set
+    # Share of each client's utterances that it holds out, clean, as its test set: the split "own". The shared model is
     # scored on all of them, a personal model on its client's. 0: none.
     own_share: Part = 0.0
     skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error

@@ -47,7 +47,7 @@ class SpeechData:
         text: str | None = None,
         own: Mapping[str, Rows] | None = None,
     ) -> None:
-        """`rows`: client id -> positions in `clients`; `own`: those that it holds out. `text`: the file of `data.text`.
+        """`rows`: client id -> positions in `clients`; `own`: those held out. `text`: the file of `data.text`.
 
         `by_label`: each client is named after a label.
         """
@@ -97,7 +97,7 @@ class SpeechData:
         return shard(self._splits[split], index, count)
 
     def client_part(self, client: str, split: str) -> Utterances | None:
-        """Those of the split "own" that the client holds out; of others those with its label, None without labels."""
+        """Of the split "own", what the client holds out. Of others, what has its label, or None unless `by_label`."""
         if split == OWN:
             place = self._places[client]
             return self._splits[OWN].take(np.arange(*self._own_offsets[place : place + 2]))
@@ -107,7 +107,7 @@ class SpeechData:
         return whole.take(np.array([place for place, label in enumerate(whole.labels) if label == client], np.int64))
 
     def fingerprint(self, part: str = "all", copied: bool = False) -> str:
-        """A name for the contents of a part, "server", "clients" or "all": other data gets another name.
+        """A name for the contents of a part, "server", "clients" or "all". Different data gets a different name.
 
         `copied`: a copy of all files elsewhere gets the same name.
         """
@@ -117,7 +117,7 @@ class SpeechData:
             name: None if data is None else [data.manifest.fingerprint(copied), data.rows.tolist()]
             for name, data in chosen.items()
         }
-        if not copied:  # names of features hold fingerprints of their own
+        if not copied:  # names of features contain fingerprints
             described["features"] = [None if data is None else data.features.name for data in chosen.values()]
         if self._text is not None:
             described["text"] = self.transcripts()
@@ -128,7 +128,7 @@ class SpeechData:
         return key(described)
 
     def training(self) -> list[Utterances]:
-        """All training data: the server's, where it has some, and that of all clients together."""
+        """All training data: the server's, if it has some, and that of all clients together."""
         clients = self._clients.take(self._members)
         return [clients] if self._server is None else [self._server, clients]
 
@@ -137,7 +137,7 @@ class SpeechData:
         if self._text is not None and column == "text":
             return read_sentences(Path(self._text))
         source = self._server
-        if source is None:  # not what clients hold out or drop, and not what is unlabelled
+        if source is None:  # leave out what clients hold out or drop, and what is unlabelled
             members = self._clients.take(np.unique(self._members))
             source = members if members.labelled is None else members.take(members.labelled_positions)
         return [text for text in source.column(column) if text]
@@ -148,8 +148,8 @@ def divide(
 ) -> tuple[Manifest | None, Manifest, dict[str, Manifest]]:
     """Divide a corpus' splits into (the server's data, the clients' data, the splits to score).
 
-    ValueError when the splits include neither `train` nor `clients`, or `train` beside `clients` or `server`, or when a
-    setting would divide what the corpus has divided.
+    Raises ValueError if the splits include neither `train` nor `clients`, or `train` with `clients` or `server`, or if
+    a setting would divide what the corpus has divided.
     """
     splits = dict(splits)
     if "train" in splits and (beside := [name for name in ("clients", "server") if name in splits]):
@@ -205,7 +205,7 @@ def federate(
 
     Broken audio is an error without `skip_broken`.
 
-    `check` may refuse a number of clients by a ValueError. It is called before features are computed, and again when
+    `check` may refuse a number of clients by a ValueError. It is called before features are computed, and again after
     clients without usable audio are dropped. `target`: the column that `data.corruption.label_errors` changes.
     """
     server, clients, scored = divide(splits, settings)

@@ -1,4 +1,4 @@
-"""FedSTAR's partition (section 5.3; NOTES.md): random parts of uneven size, and few labels a client (table 5)."""
+"""FedSTAR's partition (section 5.3): random parts of uneven size, and few labels per client (table 5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedray.data.manifest import Rows
 def sizes(total: int, count: int, spread: float, generator: np.random.Generator) -> Rows:
     """Draw the sizes of `count` parts, int64 [count], which sum to `total`.
 
-    A size lies within mean * (1 +- spread), rounded. No part is empty where `total` >= `count`. Deviations from the
+    A size lies within mean * (1 +- spread), rounded. No part is empty if `total` >= `count`. Deviations from the
     mean are drawn uniformly and centred. If centring moves one beyond `spread`, all deviations shrink by the same
     factor.
     """
@@ -50,7 +50,7 @@ def dealt_by_label(
     random among equals, so every label has a client. The utterances of a label are dealt to its clients in uneven parts
     by `spread`.
 
-    ValueError when the clients cannot have all labels.
+    Raises ValueError if the clients cannot have all labels.
     """
     if not mean >= 1:
         raise ValueError(f"data.clients.labels: {mean} is not a mean number of labels for each client: set at least 1")

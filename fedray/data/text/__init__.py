@@ -1,1 +1,1 @@
-"""Text: tokenisers, normalising of transcripts, and error counts."""
+"""Text: tokenisers, scoring rules, and error counts."""

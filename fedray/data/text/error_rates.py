@@ -24,7 +24,7 @@ class EditCounts:
 def edit_counts(references: Sequence[str], hypotheses: Sequence[str], unit: str = "word") -> list[EditCounts]:
     """Count the errors of each hypothesis against its reference, in units of word | character.
 
-    Everything is an insertion where the reference is empty. ValueError if the lists differ in length.
+    If the reference is empty, every unit is an insertion. Raises ValueError if the lists differ in length.
     """
     if unit not in UNITS:
         raise ValueError(f"unit {unit!r} is not known; choose one of {', '.join(UNITS)}")

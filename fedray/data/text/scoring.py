@@ -1,10 +1,10 @@
-"""What counts as a word in a score: rules that change references and hypotheses alike before errors are counted."""
+"""Scoring rules: they change references and hypotheses alike before errors are counted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# GigaSpeech's transcripts: punctuation marks as words, and what an utterance without speech is marked with.
+# Tags in GigaSpeech's transcripts: for punctuation marks, and for utterances without speech.
 PUNCTUATION = {"<COMMA>": ",", "<PERIOD>": ".", "<QUESTIONMARK>": "?", "<EXCLAMATIONPOINT>": "!"}
 GARBAGE = frozenset(("<SIL>", "<MUSIC>", "<NOISE>", "<OTHER>"))
 FILLERS = ("UH", "UHH", "UM", "EH", "MM", "HM", "AH", "HUH", "HA", "ER", "OOF", "HEE", "ACH", "EEE", "EW")

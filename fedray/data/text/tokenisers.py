@@ -21,7 +21,7 @@ UNKNOWN = ("refuse", "leave_out")  # for characters without a token: raise an er
 
 
 def read_sentences(path: Path) -> list[str]:
-    """The lines of a text file that are not empty. ValueError: the file is no text in UTF-8, or holds no such line."""
+    """Read the lines of a text file that are not empty. Raises ValueError if it is not UTF-8, or has no such line."""
     if sentences := [line.strip() for line in read_text(path).splitlines() if line.strip()]:
         return sentences
     raise ValueError(f"{path}: holds no sentence: write one on each line, or remove data.text")
@@ -78,7 +78,7 @@ class Characters:
 
     @classmethod
     def load(cls, path: Path) -> Characters:
-        """Read tokens.txt. ValueError if it does not begin with the blank, or a token is there twice."""
+        """Read tokens.txt. ValueError if it does not begin with the blank, or lists a token twice."""
         lines = read_text(path).split("\n")[:-1]
         if not lines or lines[0] != BLANK:
             raise ValueError(f"{path}: the first line of a list of tokens must be {BLANK}")

@@ -1,4 +1,4 @@
-"""Counts of translations, from which `fedray.core.ngram_scores` derives BLEU and chrF, and sacreBLEU's signatures."""
+"""Counts from which `fedray.core.ngram_scores` derives BLEU and chrF of translations; sacreBLEU's signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKENISATIONS = ("13a", "intl", "zh", "char", "none")
 def translation_scores(references: Sequence[str], hypotheses: Sequence[str], tokens: str, suffix: str = "") -> Metrics:
     """`bleu` and `chrf` of these translations, as metrics that add. `tokens`: sacreBLEU's tokenisation.
 
-    `suffix` is put behind both names. Both are NaN without translations.
+    `suffix` is appended to both names. Both are NaN without translations.
     """
     of_references, of_hypotheses, *found = bleu_counts(references, hypotheses, tokens)
     pairs = zip(BLEU_ORDERS, found[:4], found[4:], strict=True)
@@ -26,7 +26,7 @@ def translation_scores(references: Sequence[str], hypotheses: Sequence[str], tok
 
 
 def sentence_bleu(references: Sequence[str], hypotheses: Sequence[str], tokens: str) -> list[float]:
-    """BLEU of each sentence alone, up to the highest order that it has (eff:yes): to sort sentences by."""
+    """BLEU of each sentence alone, up to the highest order that it has (eff:yes), for sorting sentences."""
     from sacrebleu.metrics.bleu import BLEU
 
     scorer = BLEU(tokenize=tokens, effective_order=True)
@@ -41,12 +41,12 @@ def signatures(tokens: str) -> dict[str, str]:
 
     scorers = {"bleu": BLEU(tokenize=tokens), "chrf": CHRF()}
     for scorer in scorers.values():
-        scorer.num_refs = 1  # a signature tells it, and sacreBLEU learns it from data
+        scorer.num_refs = 1  # a signature contains it, and sacreBLEU learns it from data
     return {name: str(scorer.get_signature()) for name, scorer in scorers.items()}
 
 
 def bleu_counts(references: Sequence[str], hypotheses: Sequence[str], tokens: str) -> tuple[int, ...]:
-    """The counts that BLEU is made of, in the order of `ngram_scores.BLEU_PARTS`."""
+    """The counts that BLEU is computed from, in the order of `ngram_scores.BLEU_PARTS`."""
     from sacrebleu.metrics.bleu import BLEU
 
     if not references:

@@ -1,4 +1,4 @@
-"""Events of a run: the driver appends them, watching processes ask for events after the last one that they know."""
+"""Events of a run: the driver appends them, and watching processes ask for those after the last that they know."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-KEPT = 2_000  # the row of a round takes some kilobytes; older rows are in metrics.jsonl
+KEPT = 2_000  # the row of a round takes a few kilobytes; older rows are in metrics.jsonl
 
 
 @dataclass(frozen=True)
 class Event:
-    """An entry of the log of a run. Numbers count from 0."""
+    """An entry in the log of a run. Numbers count from 0."""
 
     number: int
     kind: str  # phase | progress | seed | round | warning | end

@@ -1,7 +1,7 @@
 """Gauges of a run for Prometheus, `ray_fedray_*`: the driver sets them once a round on Ray's metrics agent.
 
-Totals are gauges too. A resumed run continues a total from its checkpoint, a total may be 0, and gauges end with their
-driver; Ray keeps the counters of dead processes as long as the node.
+Totals are gauges too, not counters: a resumed run continues a total from its checkpoint, and a total may be 0. Gauges
+end with their driver, while Ray keeps the counters of dead processes as long as the node lives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRIVATE = {  # of private runs; columns of layers are KEY|LAYER
     "fedray_privacy_clipped": "privacy/clipped",
 }
 REPEAT_SECONDS = 5.0  # Ray drops a gauge that is not set for about 20 s, and rounds may be longer
-GAUGES = {  # name -> tag beside `run` (or none), description
+GAUGES = {  # name -> tag besides `run` (or none), description
     "fedray_round": ("", "rounds done"),
     "fedray_rounds": ("", "rounds in all"),
     "fedray_clients_per_second": ("", "clients that succeeded in the last round, divided by its seconds"),
@@ -70,8 +70,8 @@ GAUGES = {  # name -> tag beside `run` (or none), description
 class Gauges:
     """The gauges of a run. The last parts of its folder `place` are their tag `run`.
 
-    Without a metrics agent nothing happens. An error here does not reach the run: `warn` hears of it once, and the
-    gauges are no longer set.
+    Without a metrics agent nothing happens. An error here does not reach the run: `warn` gets it once, and the gauges
+    are no longer set.
     """
 
     def __init__(self, place: str, warn: Callable[[str], None] = lambda text: None) -> None:
@@ -82,7 +82,7 @@ class Gauges:
         self._well = True
 
     def begin(self, round: int, rounds: int) -> None:
-        """Start to repeat all gauges, as long as this process lives."""
+        """Start to repeat all gauges for as long as this process lives."""
         threading.Thread(target=self._repeat, daemon=True).start()
         self._set("fedray_round", round)
         self._set("fedray_rounds", rounds)

@@ -42,7 +42,7 @@ class Display:
         self._bar = Progress(*columns, console=console, transient=True) if live else None
         self._tasks: dict[str, Any] = {}
         self._said: dict[str, float] = {}
-        self._past = 0  # rounds that have been shown as past
+        self._past = 0  # rounds that `catch_up` has shown
 
     @classmethod
     def for_terminal(cls) -> Display:
@@ -88,7 +88,7 @@ class Display:
             self._round(data["row"], data["rounds"])
 
     def catch_up(self, rows: Sequence[Mapping[str, Any]], events: Sequence[Event]) -> None:
-        """Show earlier events in short: the last rounds, and the driver's events after its last round."""
+        """Show a summary of earlier events: the last rounds, and the driver's events after its last round."""
         last = max((position for position, event in enumerate(events) if event.kind == "round"), default=-1)
         rounds = events[last].data["rounds"] if last >= 0 else None
         if len(rows) > RECENT:

@@ -15,14 +15,14 @@ from fedray.runs.folder import RunFolder
 from fedray.storage.files import faults
 
 FOLDER = "tensorboard"
-ROLL = 2000  # scalars in a file in a bucket, about 100 kB: a round uploads the newest file anew
+ROLL = 2000  # scalars per file in a bucket, about 100 kB: each round uploads the newest file again
 
 
 class Scalars:
     """Writes the scalars of rounds. In a bucket they are in files of bounded size, which TensorBoard reads as one."""
 
     def __init__(self, folder: RunFolder, round: int) -> None:
-        """`round`: rounds done; TensorBoard forgets what it has of later ones."""
+        """`round`: rounds done; TensorBoard drops what it has of later ones."""
         self.folder = folder
         self._count = 0
         self._writer = self._open(round + 1, purge_step=round + 1)
@@ -35,7 +35,7 @@ class Scalars:
             for file in self.folder.scratch(FOLDER).iterdir():  # it has been uploaded
                 file.unlink()
             self._count, self._writer = 0, self._open(step)
-        row = Summary()  # one event for all: each passes through a queue
+        row = Summary()  # one event for all, since each event passes through a queue
         for key, value in scalars.items():
             row.MergeFrom(scalar(key, value))
         with self._faults():
@@ -51,7 +51,7 @@ class Scalars:
         self.folder.publish(FOLDER)
 
     def _open(self, step: int, **options: int) -> SummaryWriter:
-        # The names of files that begin within one second differ by their first step, and are read in its order.
+        # Files begun within the same second have names that differ by their first step, and are read in that order.
         with self._faults():
             return SummaryWriter(str(self.folder.scratch(FOLDER)), filename_suffix=f".{step:08d}", **options)
 

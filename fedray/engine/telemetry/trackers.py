@@ -1,6 +1,6 @@
 """The section `tracker` of a configuration: MLflow or Weights & Biases, which receive what TensorBoard receives.
 
-Both packages are imported where they are used: neither is needed, and each takes seconds.
+Both packages are imported where they are used: neither is required, and each takes seconds to import.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATUS = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}  # ho
 
 @dataclass(frozen=True)
 class Card:
-    """What a tracker hears of a run before its first round."""
+    """What a tracker is told about a run before its first round."""
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)  # dotted keys of the configuration
@@ -86,7 +86,7 @@ class MLflow:
                 "the tracker's uri holds a password, which config.yaml would show: set MLFLOW_TRACKING_USERNAME and "
                 "MLFLOW_TRACKING_PASSWORD"
             )
-        if urlsplit(uri).scheme in ("", "file") and uri != "databricks":  # which MLflow reads from its profile
+        if urlsplit(uri).scheme in ("", "file") and uri != "databricks":  # MLflow reads the latter from its profile
             raise ValueError(
                 f"uri={uri} is a folder, which MLflow 3 does not support: name a file, sqlite:///mlflow.db"
             )
@@ -100,7 +100,7 @@ class MLflow:
 
 class _MLflowRun:
     def __init__(self, settings: MLflow, card: Card, id: str | None) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # MLflow reports its use to its makers otherwise
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # otherwise MLflow sends usage data to its makers
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
@@ -130,7 +130,7 @@ class _MLflowRun:
         self.client.set_terminated(self.id, STATUS[status])
 
 
-MOST_PARAMS, MOST_METRICS, MOST_CHARACTERS = 100, 1000, 6000  # MLflow's limits of a request, and of a value
+MOST_PARAMS, MOST_METRICS, MOST_CHARACTERS = 100, 1000, 6000  # MLflow's limits for a request and for a value
 
 
 def _experiment(client: Any, settings: MLflow) -> str:
@@ -138,12 +138,12 @@ def _experiment(client: Any, settings: MLflow) -> str:
 
     found = client.get_experiment_by_name(settings.experiment)
     if found is None:
-        # Files lie beside the database; MLflow would put them into the working folder of each process.
+        # Files go next to the database; by default MLflow would put them into each process's working folder.
         database = (settings.uri or "").removeprefix("sqlite:///")
         place = Path(database).parent / "mlartifacts" / settings.experiment if database.startswith("/") else None
         try:
             return str(client.create_experiment(settings.experiment, place.as_uri() if place else None, KIND))
-        except MlflowException:  # another run has made it just now, or the tracker tells below what is wrong
+        except MlflowException:  # another run has just made it, or the tracker says below what is wrong
             found = client.get_experiment_by_name(settings.experiment)
             if found is None:
                 raise
@@ -151,7 +151,7 @@ def _experiment(client: Any, settings: MLflow) -> str:
 
 
 def _name(key: str) -> str:
-    """A name that MLflow takes."""
+    """A name with the characters that MLflow refuses replaced by _."""
     return re.sub(r"[^\w\-. :/]", "_", key, flags=re.ASCII)
 
 

@@ -1,4 +1,4 @@
-"""A run's tracker at work: a thread of its own, whose errors are counted and named, and never reach the run."""
+"""Sends a run to its tracker from a separate thread. Errors are counted and reported, and never reach the run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fedray.engine.telemetry.trackers import FOLDER, TRACKERS, Card, Nothing, Tr
 from fedray.runs.folder import RunFolder
 
 FILE = "tracker.json"  # in a run folder: the id by which a resumed run continues
-CLOSE_SECONDS = 60.0  # that the end of a run waits for a tracker
-FILES = ("config.yaml", "results.json", "sweep.json", "report.html")  # of the folder of a run or a sweep
+CLOSE_SECONDS = 60.0  # that a run waits for its tracker at the end
+FILES = ("config.yaml", "results.json", "sweep.json", "report.html")  # in the folder of a run or a sweep
 
 
 class Tracking:
     """Sends rows to a tracker, in order. A row that cannot be written is tried again with the next row, and at the end.
 
-    `warn` hears of the first error, and at the end of what is missing.
+    `warn` receives the first error, and at the end what is missing.
     """
 
     def __init__(self, tracker: Tracker, card: Card, folder: RunFolder, warn: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ class Tracking:
         self._rows: deque[tuple[int, dict[str, float]]] = deque()
         self._errors = 0
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._open = False  # whether rows are taken
+        self._open = False  # whether rows are accepted
 
     def begin(self) -> None:
         """Begin the run in the tracker, or continue it."""
@@ -46,7 +46,7 @@ class Tracking:
             self._work.put(lambda: self._attempt("the beginning", self._opened))
 
     def id(self) -> str | None:
-        """The run's id in the tracker, for which this waits. None: no tracker, or it has not answered."""
+        """Wait for the run's id in the tracker, and return it. None: no tracker, or it has not answered."""
         known = threading.Event()
         self._work.put(known.set)
         if self._open:
@@ -115,7 +115,7 @@ class Tracking:
     def _finish(self, status: str, results: Mapping[str, float]) -> None:
         try:
             self._flush()
-        finally:  # a row that is refused must not keep the results
+        finally:  # a row that is refused must not hold back the results
             with tempfile.TemporaryDirectory(prefix="fedray-") as files:
                 for name in FILES:
                     if self._folder.exists(name):
@@ -130,7 +130,7 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def flat(results: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers of results.json; those of a section get its name before a slash."""
+    """The finite numbers of results.json; those of a section get its name and a slash in front."""
     top = finite(results)
     for title, section in results.items():
         if isinstance(section, Mapping):

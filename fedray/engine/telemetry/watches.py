@@ -24,7 +24,7 @@ class Phases:
             self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
 
     def take(self) -> dict[str, float | None]:
-        """As columns of a round's row; None: there was no such phase."""
+        """Return the seconds as columns of a round's row (None: no such phase), and start again from zero."""
         taken, self._seconds = self._seconds, {}
         return {f"time/{phase}_s": taken.get(phase) for phase in DRIVER}
 
@@ -40,7 +40,7 @@ class Stopwatch:
 
 
 class RoundWatch:
-    """Times a round. `busy`: seconds that each actor has been at work by now."""
+    """Times a round. `busy`: seconds that each actor has worked so far."""
 
     def __init__(self, busy: Sequence[float]) -> None:
         self.seconds = Stopwatch()
@@ -49,11 +49,11 @@ class RoundWatch:
         self._trained = 0.0
 
     def trained(self) -> None:
-        """The clients have been trained and their updates merged."""
+        """Take the time: the clients have been trained and their updates merged."""
         self._trained = self.seconds()
 
     def row(self, busy: Sequence[float]) -> dict[str, float]:
-        """The times of the round, which ends here."""
+        """End the round; returns its times as columns of its row."""
         seconds = self.seconds()
         self.idle = [1 - (now - before) / seconds for now, before in zip(busy, self._busy, strict=True)]
         idle = sum(self.idle) / len(self.idle)

@@ -1,6 +1,6 @@
-"""The parts of models that train fast on a CPU: the same parameters and results as their modules, in fewer passes.
+"""Parts of models that train fast on a CPU: the same parameters and results as torch's modules, in fewer passes.
 
-Its loops are compiled by numba. Import its files when they are needed: numba takes half a second.
+numba compiles the loops. Import these files only when they are needed: importing numba takes half a second.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from fedray.storage.cache import cache_root
 
 
 def loops_folder() -> Path:
-    """Where compiled loops are kept: in $NUMBA_CACHE_DIR or fedray's cache.
+    """The folder of compiled loops, in $NUMBA_CACHE_DIR or fedray's cache.
 
-    numba compiles a loop again when its file has changed, and does not see a change of what the loop calls: the folder
-    is named by all files here.
+    numba recompiles a loop if its file has changed, but not if only a function that it calls has: so the folder's name
+    is a hash of all files here.
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
@@ -26,7 +26,7 @@ def loops_folder() -> Path:
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Whether these parts can take such a tensor."""
+    """Whether these parts can process the tensor."""
     if several_clients():
         return False
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

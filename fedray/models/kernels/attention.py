@@ -1,4 +1,4 @@
-"""Self-attention of a Conformer layer, with relative positions and with rotary ones."""
+"""Self-attention of a Conformer layer, with relative or rotary positions."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class RotaryAttention(Part):
 def _attend(
     queries: Tensor, keys: Tensor, values: Tensor, distances: Tensor, lengths: Lengths, drop: Drop
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of attention [B, H, T, T], those that dropout kept, and the context, rows [B T, D]."""
+    """Attention weights [B, H, T, T], the same after dropout, and the context as rows [B T, D]."""
     batch, heads, time, size = queries.shape
     flat = (batch * heads, time, size)
     shares = torch.bmm(queries.view(flat), keys.view(flat).transpose(1, 2)).view(batch, heads, time, time)
@@ -136,7 +136,7 @@ def _attend_back(
     gradient: Tensor, queries: Tensor, keys: Tensor, values: Tensor, shares: Tensor, kept: Tensor,
     to_distances: Tensor, lengths: Lengths, drop: Drop,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of queries, keys and values from that of the context; sets that of the distances."""
+    """Gradients of queries, keys and values from the context's gradient; sets that of the distances."""
     batch, heads, time, size = queries.shape
     flat, square = (batch * heads, time, size), (batch * heads, time, time)
     g = gradient.view(batch, time, heads, size).transpose(1, 2).reshape(flat)

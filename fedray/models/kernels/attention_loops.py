@@ -10,7 +10,7 @@ from fedray.models.kernels.scalars import OPTIONS, F, exponential, keeps
 
 @njit(**OPTIONS)
 def heads_apart(qkv, u, v, scale, by_u, by_v, keys, values):
-    """Cut projections [B, T, H, 3, d] into queries + u and queries + v, both scaled, keys and values.
+    """Split projections [B, T, H, 3, d] into queries + u and queries + v, both scaled, keys and values.
 
     `by_u`, `keys` and `values` are [B, H, T, d], `by_v` is [H, B, T, d].
     """
@@ -28,7 +28,7 @@ def heads_apart(qkv, u, v, scale, by_u, by_v, keys, values):
 
 @njit(**OPTIONS)
 def heads_together(by_u, by_v, keys, values, scale, to_qkv, to_u, to_v):
-    """The backward pass of `heads_apart`: gradients of its outputs into those of its inputs."""
+    """The backward pass of `heads_apart`: turns gradients of its outputs into those of its inputs."""
     batch, time, heads, _, size = to_qkv.shape
     for b in range(batch):
         for t in range(time):
@@ -46,8 +46,8 @@ def heads_together(by_u, by_v, keys, values, scale, to_qkv, to_u, to_v):
 def softmax_dropout(scores, positions, lengths, kept, seed, threshold, scale):
     """Softmax of scores [B, H, T, T], in place, and its dropout in `kept`.
 
-    To the score of query i and key j is added `positions` [H, B, T, 2 T - 1] at (i, T - 1 - i + j), unless it is empty.
-    Keys from `lengths` on get nothing.
+    Unless `positions` [H, B, T, 2 T - 1] is empty, its value at (i, T - 1 - i + j) is added to the score of query i and
+    key j. Keys from `lengths` on get 0.
     """
     batch, heads, time, _ = scores.shape
     relative = positions.size > 0
@@ -83,7 +83,7 @@ def softmax_dropout(scores, positions, lengths, kept, seed, threshold, scale):
 
 @njit(**OPTIONS)
 def softmax_dropout_back(gradient, shares, lengths, to_positions, seed, threshold, scale):
-    """The backward pass: changes the gradient of `kept` into that of the scores, and sets that of the positions."""
+    """The backward pass: turns the gradient of `kept` into that of the scores, and sets that of the positions."""
     batch, heads, time, _ = shares.shape
     relative = to_positions.size > 0
     for b in range(batch):
@@ -109,9 +109,9 @@ def softmax_dropout_back(gradient, shares, lengths, to_positions, seed, threshol
 
 @njit(**OPTIONS)
 def heads_turned(qkv, cosines, sines, scale, queries, keys, values):
-    """Cut projections [B, T, H, 3, d] into queries, scaled, keys and values [B, H, T, d]; turn queries and keys.
+    """Split projections [B, T, H, 3, d] into scaled queries, keys and values [B, H, T, d]; rotate queries and keys.
 
-    Pair i of a query or key at time t is turned by the angle with `cosines` and `sines` [T, d / 2] at (t, i).
+    Pair i of a query or key at time t is rotated by the angle with `cosines` and `sines` [T, d / 2] at (t, i).
     """
     batch, time, heads, _, size = qkv.shape
     for b in range(batch):
@@ -131,7 +131,7 @@ def heads_turned(qkv, cosines, sines, scale, queries, keys, values):
 
 @njit(**OPTIONS)
 def heads_turned_back(queries, keys, values, cosines, sines, scale, to_qkv):
-    """The backward pass of `heads_turned`: gradients of its outputs into that of the projections."""
+    """The backward pass of `heads_turned`: turns gradients of its outputs into that of the projections."""
     batch, time, heads, _, size = to_qkv.shape
     for b in range(batch):
         for t in range(time):

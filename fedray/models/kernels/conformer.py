@@ -1,4 +1,4 @@
-"""The encoder of a Conformer by the parts of this package, with the parameters of SpeechBrain's modules."""
+"""The encoder of a Conformer, from the parts of this package, with the parameters of SpeechBrain's modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOPE = 0.01  # of torch's LeakyReLU
 
 
 def front(module: ConvolutionFrontEnd, features: Tensor, lengths: Tensor, share: float) -> Tensor:
-    """`module(features)` for a front of two Conv1d, [B, T, bins] -> [B, ceil(T / 4), D]; `share` is dropped."""
+    """`module(features)` for a front of two Conv1d, [B, T, bins] -> [B, ceil(T / 4), D], with dropout `share`."""
     x = features.contiguous()
     for block, drop in zip(module.children(), drops(share, 2), strict=True):
         conv, layer_norm = block.convs.conv_0.conv, block.convs.norm_0.norm
@@ -33,7 +33,7 @@ def front(module: ConvolutionFrontEnd, features: Tensor, lengths: Tensor, share:
 
 
 def encode(transformer: TransformerASR, frames: Tensor, lengths: Tensor, share: float) -> Tensor:
-    """`transformer.encode` of frames [B, T, D] with these lengths, in which padding has no part; `share` is dropped."""
+    """`transformer.encode` of frames [B, T, D] with these lengths and dropout `share`; padding has no effect."""
     linear, counts = transformer.custom_src_module.layers[0].w, lengths.numpy()
     first, *rest = drops(share, 1 + 6 * len(transformer.encoder.layers))
     x = Dropout.apply(linear(frames), first)

@@ -1,4 +1,4 @@
-"""Convolutions of a Conformer: of its layers, and of the front that takes a quarter of the frames."""
+"""Convolutions of a Conformer: those of its layers, and those of the front that leaves a quarter of the frames."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Convolution(Part):
 class Halving(Part):
     """dropout(leaky(norm(conv(x)))): a convolution over 3 frames with stride 2, [B, T, C] -> [B, ceil(T / 2), D].
 
-    Padding frames have no part in it: utterances end in a reflection.
+    Padding frames have no effect: utterances end in a reflection.
     """
 
     @staticmethod

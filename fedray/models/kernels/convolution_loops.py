@@ -1,4 +1,4 @@
-"""Loops of the Conformer's convolutions: the gated depthwise one, and frames put beside each other for the front."""
+"""Loops of the Conformer's convolutions: the gated depthwise one, and frames laid side by side for the front."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPSILON = F(1e-5)
 
 @njit(**OPTIONS)
 def gate(halves, lengths, out, pad):
-    """Gated linear units of [B, T, 2 D] in the middle of `out` [B, T + 2 pad, D]; zeros around and in the padding."""
+    """Gated linear units of [B, T, 2 D] into the middle of `out` [B, T + 2 pad, D]; zeros around and in the padding."""
     batch, width = len(halves), halves.shape[2] // 2
     for b in range(batch):
         count = lengths[b]
@@ -28,7 +28,7 @@ def gate(halves, lengths, out, pad):
 def depthwise(frames, taps, bias, weight, shift, lengths, sums, means, inverse, out):
     """Depthwise convolution, layer norm and SiLU: frames [B, T + K - 1, D] -> `out` [B, T, D], zeros in the padding.
 
-    `taps` [K, D] and `bias` are the convolution's, `weight` and `shift` the layer norm's. Its input stays in `sums`.
+    `taps` [K, D] and `bias` are the convolution's, `weight` and `shift` the layer norm's; `sums` keeps its input.
     """
     batch, time, width = out.shape
     kernel = taps.shape[0]
@@ -69,7 +69,7 @@ def depthwise_back(
     to_shift,
     to_frames,
 ):
-    """The backward pass of `depthwise`: adds to the gradients `to_...`, which begin as zeros."""
+    """The backward pass of `depthwise`: adds to the gradients `to_...`, which start as zeros."""
     batch, time, width = gradient.shape
     kernel = taps.shape[0]
     g = np.empty(width, np.float32)
@@ -147,9 +147,9 @@ def dropout_frames(x, out, lengths, seed, threshold, scale):
 
 @njit(**OPTIONS)
 def beside(x, lengths, out):
-    """Three frames beside each other, around every second frame: [B, T, C] -> `out` [B, ceil(T / 2), 3 C].
+    """Lay three frames side by side around every second frame: [B, T, C] -> `out` [B, ceil(T / 2), 3 C].
 
-    Before the first frame and behind an utterance's last one lies the reflection of the second one from there.
+    The ends are reflected: the second frame precedes the first one, the last but one follows an utterance's last one.
     """
     batch, time, width = x.shape
     for b in range(batch):

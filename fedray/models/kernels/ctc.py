@@ -1,6 +1,6 @@
 """Connectionist temporal classification (Graves et al., 2006): the loss and its gradient in one pass over the frames.
 
-torch calls three exponentials and a logarithm for each state of each frame. Here compilers vectorise them.
+torch computes three exponentials and a logarithm for each state of each frame. Here compilers vectorise them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch.autograd.function import once_differentiable
 from fedray.models.kernels.rows import Part, arrays
 from fedray.models.kernels.scalars import INLINE, OPTIONS, F, exponential
 
-NEVER = F(-1e30)  # the logarithm of the probability of what cannot be
+NEVER = F(-1e30)  # the log-probability of an impossible state
 
 
 class CTC(Part):
     """The loss of each utterance [B], from log-probabilities [B, T, V], in which token 0 is the blank.
 
-    `tokens` int64 [sum of sizes] are those of all utterances, `sizes` int64 [B] their numbers, `lengths` int64 [B] the
-    utterances' frames. An utterance with too few frames for its tokens has loss 0, as with torch's `zero_infinity`.
+    `tokens` int64 [sum of sizes] are those of all utterances, `sizes` and `lengths` int64 [B] their numbers of tokens
+    and of frames. An utterance with too few frames for its tokens has loss 0, as with torch's `zero_infinity`.
     """
 
     @staticmethod
@@ -42,24 +42,24 @@ class CTC(Part):
 
 
 def ctc_loss(log_probs: Tensor, tokens: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
-    """The mean over utterances of the loss of `CTC` over the utterance's tokens.
+    """The mean over utterances of the loss of `CTC` per token of the utterance.
 
-    ValueError for tokens or lengths beyond those of `log_probs`: the loops would read other memory.
+    ValueError: tokens or lengths exceed those of `log_probs`; the loops would read other memory.
     """
     _, frames, vocabulary = log_probs.shape
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
         raise ValueError(f"CTC has {vocabulary} tokens, and the labels go from {tokens.min()} to {tokens.max()}")
     if not 0 < int(lengths.min()) <= int(lengths.max()) <= frames:
         raise ValueError(f"CTC has {frames} frames, and utterances of {lengths.min()} to {lengths.max()}")
-    losses: Tensor = CTC.apply(log_probs, tokens.long(), lengths, sizes)  # no tokens at all are floats for torch
+    losses: Tensor = CTC.apply(log_probs, tokens.long(), lengths, sizes)  # an empty tensor is float by default
     return (losses / sizes.clamp(min=1)).mean()
 
 
 @njit(**OPTIONS)
 def align(log_probs, tokens, lengths, sizes, losses, gradient):
-    """Set the losses [B]; subtract from `gradient` [B, T, V] the share of the alignments that say a token in a frame.
+    """Set the losses [B]; subtract from `gradient` [B, T, V] the share of the alignments with the token in the frame.
 
-    The states of an utterance are its tokens with a blank before each, and one behind the last.
+    The states of an utterance are its tokens with a blank before each, and one after the last.
     """
     longest = 2 * sizes.max() + 1
     states, skips = np.zeros(longest, np.int64), np.empty(longest + 2, np.float32)
@@ -78,20 +78,20 @@ def align(log_probs, tokens, lengths, sizes, losses, gradient):
         for t in range(time):
             for s in range(size):
                 spoken[t, s] = log_probs[b, t, states[s]]
-        # Probabilities of the first frames, which end in a state: behind two states that cannot be.
+        # Log-probabilities of the frames so far, ending in each state; two impossible states come first.
         before[0, 2:] = NEVER
         before[0, 2 : 2 + min(2, size)] = spoken[0, : min(2, size)]
         for t in range(1, time):
             last = before[t - 1]
             _together(last[2:], last[1:], last, skips, spoken[t], before[t, 2:], size, work)
-        ends = before[time - 1, size : size + 2]  # of the last token, or of nothing, and of the last blank
+        ends = before[time - 1, size : size + 2]  # of the last token, if there is one, and of the last blank
         most = max(ends[0], ends[1])
         loss = -(most + np.log(np.exp(ends[0] - most) + np.exp(ends[1] - most)))
         losses[b] = loss
         if loss > F(1e29):
             losses[b] = F(0)
             continue
-        # Probabilities of the last frames, which begin in a state: before two states that cannot be.
+        # Log-probabilities of the remaining frames, starting in each state; two impossible states come last.
         now, later = after[0], after[1]
         now[:] = NEVER
         later[:] = NEVER
@@ -106,7 +106,7 @@ def align(log_probs, tokens, lengths, sizes, losses, gradient):
 
 @njit(**OPTIONS | {"fastmath": False})
 def unknown(log_probs, lengths, losses):
-    """The loss is NaN where a frame's probabilities are: `align` may take a NaN for a number."""
+    """Set the loss to NaN where a frame's probabilities are NaN: `align` may take a NaN for a number."""
     for b in range(len(losses)):
         for t in range(lengths[b]):
             if log_probs[b, t, 0] != log_probs[b, t, 0]:

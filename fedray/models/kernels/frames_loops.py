@@ -1,8 +1,8 @@
-"""Loops that write and read padded maps: from features, around utterances, and to the frames that pooling leaves.
+"""Loops that write and read padded maps: copy features into them, fill their borders, and pool their frames.
 
-Maps lie as [B, C, plane]. A plane holds the frames of an utterance, one frame before and one behind them, and one bin
-before and one behind each frame's bins: `pitch` floats a frame. What is around is a reflection, as SpeechBrain's
-convolutions see it around an utterance without a batch. Behind its frames a plane has spare room.
+Maps are stored as [B, C, plane]. A plane holds the frames of an utterance with one more frame before and after them,
+and one more bin before and after each frame's bins: `pitch` floats a frame. These borders are reflections, which
+SpeechBrain's convolutions see around an utterance without a batch. After its frames a plane has spare room.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedray.models.kernels.products import COLUMNS
 from fedray.models.kernels.registers import WIDTH, load, store
 from fedray.models.kernels.scalars import INLINE, OPTIONS, F
 
-SPARE = COLUMNS + 2  # floats that loops may read or write behind what counts
+SPARE = COLUMNS + 2  # floats after the frames that loops may read or write
 
 
 @njit(**OPTIONS)
@@ -29,7 +29,7 @@ def framed(features, lengths, out):
 
 @njit(**OPTIONS)
 def framed_back(gradient, lengths, to_features):
-    """The backward pass: changes `gradient`, and sets that of the features, zeros in the padding."""
+    """The backward pass: changes `gradient`, and sets the features' gradient, with zeros in the padding."""
     bins = to_features.shape[2]
     for b in range(len(to_features)):
         reflect_back(gradient[b], lengths[b], bins)
@@ -40,7 +40,7 @@ def framed_back(gradient, lengths, to_features):
 
 @njit(**OPTIONS)
 def pool_frames(maps, lengths, bins, frames, out):
-    """Maxima of `frames` frames: maps [B, C, plane] -> `out` [B, T // frames, bins, C], zeros in the padding."""
+    """Maxima over `frames` frames: maps [B, C, plane] -> `out` [B, T // frames, bins, C], zeros in the padding."""
     most = np.empty(bins, np.float32)
     for b in range(len(maps)):
         count = lengths[b] // frames
@@ -64,8 +64,8 @@ def _most(plane, first, frames, most):
 
 @njit(**OPTIONS)
 def pool_frames_back(gradient, maps, lengths, bins, frames, to_maps):
-    """The backward pass: into `to_maps`, which are zeros, the gradient of the first of the greatest frames."""
-    most, left = np.empty((2, bins), np.float32)  # `left`: the gradients of maxima that are not found yet
+    """The backward pass: the first of the greatest frames gets the gradient, in `to_maps`, which start as zeros."""
+    most, left = np.empty((2, bins), np.float32)  # `left`: the gradients of maxima not found yet
     for b in range(len(maps)):
         for t in range(lengths[b] // frames):
             for c in range(gradient.shape[3]):
@@ -83,7 +83,7 @@ def pool_frames_back(gradient, maps, lengths, bins, frames, to_maps):
 
 @njit(**INLINE)
 def copy(source, first, out, to, count):
-    """Write `count` values of a row from source[first] on to out[to] and on."""
+    """Copy `count` values from source[first] on to out[to] on."""
     whole = count // WIDTH * WIDTH
     for i in range(0, whole, WIDTH):
         store(out, to + i, load(source, first + i))
@@ -95,7 +95,7 @@ def copy(source, first, out, to, count):
 def write_frame(row, first, plane, t, bins):
     """Write the bins of frame t, which begin at row[first], and their reflections.
 
-    One bin, which no convolution can follow, reflects itself.
+    A single bin, which no convolution may follow, reflects itself.
     """
     start = (t + 1) * (bins + 2)
     copy(row, first, plane, start + 1, bins)
@@ -114,7 +114,7 @@ def write_frame_back(gradient, t, bins, out, to):
 
 @njit(**OPTIONS)
 def reflect(maps, length, bins):
-    """Write the frames around an utterance's maps [C, plane], and zeros into the spare room behind them."""
+    """Write the frames around an utterance's maps [C, plane], and zeros into the spare room after them."""
     pitch = bins + 2
     end = (length + 1) * pitch
     for plane in maps:

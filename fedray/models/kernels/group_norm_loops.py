@@ -1,7 +1,7 @@
-"""Loops of a group norm of maps, and of the ReLU behind it.
+"""Loops of a group norm of maps, and of the ReLU after it.
 
 Maps are frames [T, D C]: a frame is one long row of its bins' channels. The norm is `x scale + shift`, with one scale
-and one shift for each channel of a clip. A NaN is not taken for a number: the loss shows it.
+and one shift for each channel of a clip. A NaN stays a NaN, so that the loss shows it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def by_channel(row, channels):
 
 @njit(**EXACT)
 def spread(values, row):
-    """A value for each channel, repeated for each bin of a frame."""
+    """Repeat the value of each channel for each bin of a frame."""
     for start in range(0, len(row), len(values)):
         row[start : start + len(values)] = values
 
@@ -89,14 +89,14 @@ def norm_relu(sums, factors, out):
 
 @njit(**EXACT)
 def relu_back(hidden, gradient):
-    """Zeros where the ReLU's output is 0. A product becomes no branch."""
+    """Set the gradient to 0 where the ReLU's output is 0. A product compiles to no branch."""
     for i in range(len(hidden)):
         gradient[i] *= F(1) if hidden[i] > F(0) else F(0)
 
 
 @njit(**EXACT)
 def norm_back(sums, weight, factors, groups, gradient, found):
-    """Changes the gradient [T, D C] of the output of `sums` into that of `sums`.
+    """Turns the gradient [T, D C] of the norm of `sums` into that of `sums`, in place.
 
     Adds to `found` [3, C] the gradients of weight and bias, and of the bias of the layer before.
     """

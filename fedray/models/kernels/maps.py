@@ -23,7 +23,7 @@ SLOPE = np.float32(0.01)  # of torch's LeakyReLU
 def blocks(modules: Iterable[CNN_Block], features: Tensor, lengths: Tensor, pooling: int) -> Tensor:
     """The maps of features [B, T, bins] with these lengths: [B, T // pooling, bins', channels], zeros in the padding.
 
-    Each block halves the bins. Every utterance has two frames at least, and every convolution two bins.
+    Each block halves the bins. Every utterance has at least two frames, and every convolution at least two bins.
     """
     counts, time, bins = lengths.numpy(), features.shape[1], features.shape[2]
     (nothing,) = drops(0.0, 1)
@@ -59,9 +59,9 @@ class Framed(Part):
 
 
 class Block(Part):
-    """dropout(pool(leaky(norm(conv(maps))))): maps [B, C, plane] of `time` frames at most -> maps [B, D, plane'].
+    """dropout(pool(leaky(norm(conv(maps))))): maps [B, C, plane] of at most `time` frames -> maps [B, D, plane'].
 
-    Its backward pass changes the gradient that it gets, which only a part of this file can have made.
+    Its backward pass overwrites the gradient that it receives, which always comes from a part in this file.
     """
 
     @staticmethod
@@ -99,7 +99,7 @@ class Block(Part):
 
 
 class PoolFrames(Part):
-    """Maxima of `pooling` frames: maps [B, C, plane] -> [B, time, bins, C]."""
+    """Maxima over `pooling` frames: maps [B, C, plane] -> [B, time, bins, C]."""
 
     @staticmethod
     def forward(

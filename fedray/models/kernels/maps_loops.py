@@ -1,6 +1,6 @@
 """Loops of 2-D convolutions over 3 x 3 with layer norm, leaky ReLU, max pooling of bins and dropout of whole bins.
 
-They take and give padded maps (`frames_loops`): a row of a convolution's right matrix is a plane from another place on.
+They take and return padded maps (`frames_loops`): each row of a convolution's right matrix is a plane at an offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def convolve(maps, pitch, lengths, left, bias, sums):
 
 @njit(**OPTIONS)
 def _offsets(channels, plane, pitch, first, sign):
-    """Where the rows of the right matrix begin, and -1."""
+    """The offsets at which the rows of the right matrix begin, and -1."""
     offsets = np.full(9 * channels + 1, -1)
     for c in range(channels):
         for frame in range(3):
@@ -41,8 +41,8 @@ def _offsets(channels, plane, pitch, first, sign):
 def activate(sums, lengths, weight, bias, slope, pool, means, inverse, out, seed, threshold, scale):
     """Layer norm over channels and bins, leaky ReLU, maximum of `pool` bins, dropout: `sums` -> maps [B, C, plane].
 
-    `weight` and `bias` are [C, bins]; `means` and `inverse` [B, T] stay for the backward pass. Rows of a frame lie
-    together in the loops: bins alone are too few to be vectorised.
+    `weight` and `bias` are [C, bins]; `means` and `inverse` [B, T] are kept for the backward pass. The loops join the
+    rows of a frame: its bins alone are too few to vectorise.
     """
     channels, bins = weight.shape
     pooled, w, shift = bins // pool, weight.reshape(-1), bias.reshape(-1)
@@ -67,14 +67,14 @@ def activate(sums, lengths, weight, bias, slope, pool, means, inverse, out, seed
 
 @njit(**OPTIONS)
 def kept_bins(b, bins, seed, threshold, scale, kept):
-    """The factors of dropout, which drops bins of an utterance in all frames and channels, as SpeechBrain's does."""
+    """The factors of dropout, which drops a bin of an utterance in all frames and channels, as SpeechBrain's does."""
     for i in range(len(kept)):
         kept[i] = scale if keeps(b * bins + i % bins, seed, threshold) else F(0)
 
 
 @njit(**INLINE)
 def _pool(row, bins, pool, kept, out):
-    """Maxima of `pool` bins, one or two, of a row [C bins], times factors: `out` [C (bins // pool)]."""
+    """Maxima over `pool` bins, one or two, of a row [C bins], times `kept`: `out` [C (bins // pool)]."""
     if pool == 1:
         for i in range(len(out)):
             out[i] = row[i] * kept[i]
@@ -94,9 +94,9 @@ def block_back(
 ):  # fmt: skip
     """The backward pass of `convolve` and `activate`. Changes `gradient`, that of the maps that `activate` returned.
 
-    Sets `to_maps` [B, 4 G, plane], unless it is empty, and `to_conv_bias`; adds to the others, of which `to_taps` is
-    [channels rounded up to a multiple of 4, 9 C]. `left` [G, 9 channels, 4] is the left matrix of the convolution that
-    takes the gradient of the sums to that of the maps.
+    Sets `to_maps` [B, 4 G, plane], unless it is empty, and `to_conv_bias`; adds to the others. `to_taps` is [channels
+    rounded up to a multiple of 4, 9 C]. `left` [G, 9 channels, 4] is the left matrix of the convolution that turns the
+    gradient of the sums into that of the maps.
     """
     channels, bins = weight.shape
     pitch = bins + 2
@@ -165,14 +165,14 @@ def _activate_back(
 
 @njit(**INLINE)
 def _pool_back(gradient, row, bins, pool, kept, out):
-    """The gradient of the first of the greatest bins; zeros for the others."""
+    """The first of the greatest bins gets the gradient, the others get 0."""
     if pool == 1:
         for i in range(len(gradient)):
             out[i] = gradient[i] * kept[i]
     elif bins % 2 == 0:
         for i in range(len(gradient)):
             g = gradient[i] * kept[i]
-            first = g * (F(1) if row[2 * i] >= row[2 * i + 1] else F(0))  # a product becomes no branch
+            first = g * (F(1) if row[2 * i] >= row[2 * i + 1] else F(0))  # a product compiles to no branch
             out[2 * i] = first
             out[2 * i + 1] = g - first
     else:

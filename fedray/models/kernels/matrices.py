@@ -1,7 +1,7 @@
 """Products of float32 matrices.
 
-torch's MKL does not use AVX-512 on the processors of AMD, so that these loops are twice as fast there; elsewhere they
-are about as fast. They read transposed matrices where they lie, and many small ones without a call for each.
+torch's MKL does not use AVX-512 on AMD processors, so these loops are twice as fast there; elsewhere they are about as
+fast. They read transposed matrices in place, and multiply many small ones without a call for each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING = np.empty(0, np.float32)
 
 
 def multiply(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """left [M, K] @ right [K, N], either of which may be a transposed view, + bias [N]. Or of stacks: [S, M, K]..."""
+    """left [M, K] @ right [K, N] + bias [N]; left and right may be transposed views. Also for stacks: [S, M, K]..."""
     out = left.new_empty(*left.shape[:-1], right.shape[-1])
     loop: Any = product if left.dim() == 2 else products
     loop(*arrays(left, right), NOTHING if bias is None else arrays(bias)[0], *arrays(out), 0)
@@ -31,7 +31,7 @@ def multiply(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @njit(**OPTIONS)
 def pack(right, bias, panel):
-    """Columns of a right matrix [K, COLUMNS or less] into the first rows of `panel` [.., COLUMNS], the bias behind."""
+    """Copy columns [K, COLUMNS or less] of a right matrix to the first rows of `panel` [.., COLUMNS], then the bias."""
     depth, count = right.shape
     if count < COLUMNS:
         panel[: depth + 1] = F(0)
@@ -52,9 +52,9 @@ def pack(right, bias, panel):
 
 @njit(**OPTIONS)
 def tile(left, panel, out, row, column, more):
-    """left [up to ROWS, K] @ the panel's first K rows, + the row behind them, into `out` from (row, column) on.
+    """left [up to ROWS, K] @ the panel's first K rows, + the row after them, into `out` from (row, column) on.
 
-    `more`: the product is added to what `out` holds, without that row. Rows that `left` lacks are its last one.
+    `more`: the product is added to `out` instead, without that row. If `left` has fewer rows, its last one is repeated.
     """
     (rows, depth), width = left.shape, out.shape[1]
     step, after = left.strides[0] // 4, left.strides[1] // 4
@@ -102,17 +102,17 @@ def _two(out, at, one, other):
     store(out, at + WIDTH, other)
 
 
-# One compilation for matrices that lie in any way: strides are read anyhow.
+# One compilation for any memory layout of the matrices: strides are read anyway.
 @njit("void(f4[:, :], f4[:, :], f4[:], f4[:, ::1], i8)", **OPTIONS)
 def product(left, right, bias, out, column):
     """Columns of `out` [M, ..] from `column` on = left [M, K] @ right [K, N] + bias [N], which may be empty: zeros."""
     (rows, inner), width = left.shape, right.shape[1]
-    # In a narrow product, columns behind the last one are computed too.
+    # A narrow product computes columns after the last one too.
     to = np.empty((rows, COLUMNS), np.float32) if width < COLUMNS else out
     begin = 0 if width < COLUMNS else column
     panel = np.empty((DEPTH + 1, COLUMNS), np.float32)
     for start in range(0, width, COLUMNS):
-        first = max(0, min(start, width - COLUMNS))  # the last columns may be those before once more
+        first = max(0, min(start, width - COLUMNS))  # the last columns may repeat earlier ones
         for k in range(0, inner, DEPTH):
             depth = min(DEPTH, inner - k)
             pack(right[k : k + depth, first : first + COLUMNS], bias[first : first + COLUMNS], panel)

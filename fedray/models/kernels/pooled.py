@@ -1,4 +1,4 @@
-"""The convolutions over time of FedMLAC's networks: each has a ReLU behind it, and halves the frames."""
+"""The convolutions over time of FedMLAC's networks: a ReLU follows each, and each halves the frames."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fedray.models.kernels.matrices import multiply
 from fedray.models.kernels.rows import Part, arrays
 from fedray.models.kernels.scalars import OPTIONS, F
 
-EXACT = OPTIONS | {"fastmath": False}  # a NaN must not be taken for a number: the loss shows it
+EXACT = OPTIONS | {"fastmath": False}  # a NaN must stay a NaN, so that the loss shows it
 
 
 def halved(convolutions: list[nn.Conv1d], features: Tensor, lengths: Tensor) -> Tensor:
     """Convolutions over 3 frames, each with ReLU and pooling of two frames.
 
-    [B, T, bins] -> [B, T // 2 // 2 ..., filters]. What lies behind an utterance's frames is taken for zeros; in the
-    output it means nothing.
+    [B, T, bins] -> [B, T // 2 // 2 ..., filters]. Padding frames of the input count as zeros; those of the output mean
+    nothing.
     """
     counts, x = lengths.numpy(), features.contiguous()
     for convolution in convolutions:
@@ -31,7 +31,7 @@ def halved(convolutions: list[nn.Conv1d], features: Tensor, lengths: Tensor) -> 
 
 
 class Pooled(Part):
-    """pool(relu(conv(x))): a convolution over 3 frames, maxima of two frames, [B, T, C] -> [B, T // 2, D]."""
+    """pool(relu(conv(x))): a convolution over 3 frames, maxima over two frames, [B, T, C] -> [B, T // 2, D]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, taps: Tensor, bias: Tensor, lengths: np.ndarray) -> Tensor:
@@ -65,9 +65,9 @@ class Pooled(Part):
 
 @njit(**OPTIONS)
 def beside(x, lengths, out):
-    """Three frames beside each other, around every frame: [B, T, C] -> `out` [B, T', 3 C], T' <= T.
+    """Lay three frames side by side around every frame: [B, T, C] -> `out` [B, T', 3 C], T' <= T.
 
-    Before the first frame and behind an utterance's last one lie zeros.
+    Zeros lie before the first frame and after an utterance's last one.
     """
     width = x.shape[2]
     for b in range(len(x)):
@@ -97,7 +97,7 @@ def beside_back(gradient, lengths, to_x):
 
 @njit(**EXACT)
 def pool(sums, out):
-    """The greater one of two frames, or zero: [N, 2, D] -> `out` [N, D]."""
+    """The greatest of two frames and zero: [N, 2, D] -> `out` [N, D]."""
     for n in range(len(out)):
         one, other, to = sums[n, 0], sums[n, 1], out[n]
         for c in range(len(to)):
@@ -107,9 +107,9 @@ def pool(sums, out):
 
 @njit(**EXACT)
 def pool_back(gradient, sums, to_sums):
-    """The backward pass of `pool`, into `to_sums` [N, 2, D]: of two equal frames the first one has the gradient.
+    """The backward pass of `pool`, into `to_sums` [N, 2, D]: the first of two equal frames gets the gradient.
 
-    Conditions are factors, and loops have few arrays: else compilers do not vectorise them.
+    Conditions are factors, and loops have few arrays: otherwise compilers do not vectorise them.
     """
     for n in range(len(gradient)):
         g, one, other, to = gradient[n], sums[n, 0], sums[n, 1], to_sums[n, 0]

@@ -1,4 +1,4 @@
-"""A frame of CTC prefix beam search: `fedray.training.decoding.prefixes` says what is searched."""
+"""One frame of CTC prefix beam search, which `fedray.training.decoding.prefixes` describes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numba import njit
 from fedray.models.kernels.scalars import OPTIONS
 
 BLANK = 0
-PARENT, LAST, CHILD, SIBLING, PLACE = range(5)  # columns of the links of a tree's prefixes
+PARENT, LAST, CHILD, SIBLING, PLACE = range(5)  # columns of the links of a prefix in the tree
 COLUMNS = 5
 NONE = -1
-# Without reassociation and contraction: scores have the bits of Python's floats.
+# Without reassociation and contraction: scores have the same bits as Python's floats.
 EXACT = OPTIONS | {"fastmath": False}
 
 
 @njit(**EXACT)
 def grow(probabilities, allowed, gains, beam, links, fused, size, live, masses):
-    """One frame with `probabilities` [V]: (prefixes in the tree, the best `beam` prefixes, their masses, the largest).
+    """Search one frame: (number of prefixes in the tree, the best `beam` prefixes, their masses, the largest mass).
 
-    `live` int32 [L] are the prefixes before the frame. `masses` [L, 2] are the probabilities of a prefix' alignments
-    that end in a blank and in its last token; those that are returned are relative to the largest sum of both.
-    `allowed` bool and `gains` float64, [L, V] or [1, V] for all: the tokens by which a prefix may grow, and what they
-    add to the score of the language model.
+    `probabilities` [V] are those of the frame, `live` int32 [L] the prefixes before it. `masses` [L, 2] are the
+    probabilities of a prefix's alignments that end in a blank and in its last token; their sum is its mass. Returned
+    masses are relative to the largest one. `allowed` bool and `gains` float64, [L, V] or [1, V] for all: the tokens
+    that may extend a prefix, and what they add to the score of the language model.
 
     The tree has `size` prefixes so far: `links` int32 [capacity, 5] with the columns above, and `fused` [capacity], the
     scores of the language model. It must have room for L V more.
@@ -76,7 +76,7 @@ def grow(probabilities, allowed, gains, beam, links, fused, size, live, masses):
 
 @njit(**EXACT)
 def _place(prefix, links, grown, count):
-    """Give a prefix a place in `grown` if it has none; the number of places that are taken."""
+    """Give a prefix a place in `grown` if it has none; returns the number of places taken."""
     if links[prefix, PLACE] == NONE:
         links[prefix, PLACE], grown[count] = count, prefix
         count += 1
@@ -85,7 +85,7 @@ def _place(prefix, links, grown, count):
 
 @njit(**EXACT)
 def _child(prefix, token, links, size):
-    """The prefix with one more token, which is made if it is new; the size of the tree."""
+    """The prefix with one more token, which is created if it is new, and the size of the tree."""
     child = links[prefix, CHILD]
     while child != NONE and links[child, LAST] != token:
         child = links[child, SIBLING]

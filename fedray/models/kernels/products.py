@@ -1,6 +1,6 @@
 """Matrix products with a matrix whose rows begin at given offsets of an array, and may overlap.
 
-So a convolution is a product, and copies nothing. The loops compute 12 registers of sums at once.
+A convolution becomes such a product, without any copies. The loops compute 12 registers of sums at once.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def product(left, flat, offsets, bias, out, size):
 def add_dots(left, first, flat, offsets, size, out):
     """Adds left x right' to `out` [4 G, 3 K]: dot products over `size` columns, rounded up to whole registers.
 
-    Columns of `left` [4 G, N] are counted from `first` on; those behind `size` must be zeros. Row k of the right matrix
-    begins at offsets[k] of `flat`; a -1 behind the offsets is not read.
+    Columns of `left` [4 G, N] are counted from `first` on; those after `size` must be zeros. Row k of the right matrix
+    begins at offsets[k] of `flat`; a -1 after the offsets is not read.
     """
     for start in range(0, size, TILE):
         end = min(start + TILE, size)

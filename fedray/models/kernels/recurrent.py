@@ -1,6 +1,6 @@
 """A GRU and an LSTM of one or more layers, in one direction or two, for utterances of different lengths.
 
-Utterances are not packed: in the second direction each is turned around within its own length, so padding follows in
+Utterances are not packed. For the second direction, each is reversed within its own length, so padding comes last in
 both directions, and nothing depends on it.
 """
 
@@ -44,7 +44,7 @@ class _Recurrent(Part):
 
     @classmethod
     def bias(cls, b_ih: Tensor, b_hh: Tensor) -> Tensor:
-        """The part of both biases that belongs to the input's part of the sums, [gates H]."""
+        """The part of both biases that is added to the input's part of the sums, [gates H]."""
         raise NotImplementedError
 
     @classmethod
@@ -102,7 +102,7 @@ class _Recurrent(Part):
 class _GRU(_Recurrent):
     @classmethod
     def bias(cls, b_ih: Tensor, b_hh: Tensor) -> Tensor:
-        """b_hn stays out: r comes before it."""
+        """Both biases without b_hn, which r multiplies."""
         return torch.cat([(b_ih + b_hh)[: len(b_ih) * 2 // 3], b_ih[len(b_ih) * 2 // 3 :]])
 
     @classmethod

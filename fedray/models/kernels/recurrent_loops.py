@@ -16,7 +16,7 @@ from fedray.models.kernels.scalars import OPTIONS, F, sigmoid
 
 @njit(**OPTIONS)
 def packed(right):
-    """A right matrix [K, N] as `multiply` takes it, once for all steps: [ceil(N / COLUMNS), K + 1, COLUMNS]."""
+    """Pack a right matrix [K, N] for `multiply`, once for all steps: [ceil(N / COLUMNS), K + 1, COLUMNS]."""
     inner, width = right.shape
     panels = np.empty(((width + COLUMNS - 1) // COLUMNS, inner + 1, COLUMNS), np.float32)
     for p in range(len(panels)):
@@ -34,9 +34,9 @@ def multiply(left, panels, out):
 
 @njit(**OPTIONS)
 def turned(x, lengths, backwards, out):
-    """Time first, [B, T, D] -> [T, B, D]; `backwards` turns each row around within its length, and leaves the padding.
+    """Put time first, [B, T, D] -> [T, B, D]; `backwards` reverses each row within its length, but not the padding.
 
-    A second turn brings back the first order: `turned_back`.
+    A second reversal restores the order: see `turned_back`.
     """
     batch, time, _ = x.shape
     for b in range(batch):
@@ -47,7 +47,7 @@ def turned(x, lengths, backwards, out):
 
 @njit(**OPTIONS)
 def turned_back(x, lengths, backwards, out, first):
-    """[T, B, D] -> columns of `out` [B, T, ...] from `first` on, in the order from before `turned`."""
+    """[T, B, D] -> columns of `out` [B, T, ...] from `first` on, in the order before `turned`."""
     time, batch, width = x.shape
     for b in range(batch):
         count = lengths[b]
@@ -81,9 +81,9 @@ def gru(sums, weights, bias, states, hidden):
 
 @njit(**OPTIONS)
 def gru_back(gradient, gates, weights, states, hidden, to_sums, to_products):
-    """The backward pass: `gradient` [T, B, H] of the states -> those of the input's sums and of the state's products.
+    """The backward pass: `gradient` [T, B, H] of the states -> those of the input's and the state's part of the sums.
 
-    `weights` is W_hh [3 H, H]. Both results are [T, B, 3 H]: they differ in n, where r comes between.
+    `weights` is W_hh [3 H, H]. Both results are [T, B, 3 H]: they differ in n, where r multiplies the state's part.
     """
     time, batch, _ = gates.shape
     size = states.shape[2]

@@ -1,6 +1,6 @@
 """As many float32 as a register of the processor holds, for loops that compilers do not vectorise well themselves.
 
-The functions here are for compiled loops alone. An index counts floats from an array's first one, in the order of its
+Only compiled loops can call the functions here. An index counts floats from an array's first one, in the order of its
 memory, and is not checked.
 """
 
@@ -14,12 +14,12 @@ from numba.core import cgutils, types
 
 WIDTH = 16 if binding.get_host_cpu_features().get("avx512f") else 8  # where registers are narrower, LLVM takes two
 VECTOR = ir.VectorType(ir.FloatType(), WIDTH)
-intrinsic: Any = extending.intrinsic  # its types are not those of what it makes
+intrinsic: Any = extending.intrinsic  # its type hints do not describe what it returns
 CONTRACT = ["contract"]  # a product and a sum may become one instruction
 
 
 class Register(types.Type):
-    """numba's type of WIDTH float32."""
+    """numba's type of a register, WIDTH float32."""
 
     def __init__(self) -> None:
         super().__init__(f"Register{WIDTH}")
@@ -27,7 +27,7 @@ class Register(types.Type):
 
 @extending.register_model(Register)
 class RegisterModel(extending.models.PrimitiveModel):
-    """How LLVM holds them."""
+    """How LLVM holds a register."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, VECTOR)
@@ -73,7 +73,7 @@ def store(typing, array, index, value):
 
 @intrinsic
 def splat(typing, x):
-    """WIDTH times the same float32."""
+    """WIDTH copies of a float32."""
 
     def code(context, builder, signature, arguments):
         return _splat(builder, arguments[0])
@@ -83,7 +83,7 @@ def splat(typing, x):
 
 @intrinsic
 def splat_of(typing, array, index):
-    """WIDTH times the value of a float32 array at an index."""
+    """WIDTH copies of the value of a float32 array at an index."""
 
     def code(context, builder, signature, arguments):
         return _splat(builder, builder.load(_place(context, builder, signature.args[0], *arguments)))
@@ -93,7 +93,7 @@ def splat_of(typing, array, index):
 
 @intrinsic
 def add_product(typing, a, b, c):
-    """a b + c, each value by itself."""
+    """a b + c, elementwise."""
 
     def code(context, builder, signature, arguments):
         product = builder.fmul(arguments[0], arguments[1], flags=CONTRACT)
@@ -104,7 +104,7 @@ def add_product(typing, a, b, c):
 
 @intrinsic
 def total(typing, a):
-    """The sum of the values."""
+    """The sum of a register's values."""
 
     def code(context, builder, signature, arguments):
         parts = [builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), place)) for place in range(WIDTH)]

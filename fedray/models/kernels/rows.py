@@ -17,7 +17,7 @@ class Part(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
-        """The outputs of the inputs; `ctx` keeps what `backward` needs."""
+        """Compute the outputs; `ctx` keeps what `backward` needs."""
         raise NotImplementedError
 
     @staticmethod
@@ -31,15 +31,15 @@ class Drop(NamedTuple):
 
     seed: np.uint32
     threshold: np.uint32  # hashes below it drop an activation
-    scale: np.float32  # of what is kept
+    scale: np.float32  # factor of kept activations
 
     def times(self, factor: float) -> Drop:
-        """The dropout followed by a product with a factor."""
+        """The dropout followed by multiplication by a factor."""
         return self._replace(scale=np.float32(self.scale * factor))
 
 
 def drops(share: float, count: int) -> list[Drop]:
-    """`count` dropouts of a share of the activations, seeded by torch's global generator; 0: nothing is dropped."""
+    """`count` dropouts of a share of the activations, seeded by torch's global generator; share 0: none is dropped."""
     if not share:
         return [Drop(np.uint32(0), np.uint32(0), np.float32(1))] * count
     threshold, scale = np.uint32(share * 2**32), np.float32(1 / (1 - share))
@@ -69,7 +69,7 @@ class Dropout(Part):
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer norm of rows [N, D]; with means and inverse deviations, both [N]."""
+    """Layer norm of rows [N, D], and their means and inverse standard deviations, both [N]."""
     out, means, inverse = torch.empty_like(x), x.new_empty(len(x)), x.new_empty(len(x))
     layer_norm(*arrays(x, weight, bias), np.float32(epsilon), *arrays(out, means, inverse))
     return out, means, inverse
@@ -86,7 +86,7 @@ def norm_back(
 
 @njit(**OPTIONS)
 def layer_norm(x, weight, bias, epsilon, out, means, inverse):
-    """Layer norm of each row; `means` and `inverse` standard deviations stay for the backward pass."""
+    """Layer norm of each row; `means` and `inverse` standard deviations are kept for the backward pass."""
     rows, width = x.shape
     for row in range(rows):
         mean, r = moments(x[row], epsilon)
@@ -129,7 +129,7 @@ def silu_dropout(x, out, seed, threshold, scale):
 
 @njit(**OPTIONS)
 def silu_dropout_back(gradient, x, seed, threshold, scale):
-    """Changes the gradient of `silu_dropout`'s output into that of its input, in place."""
+    """Turns the gradient of `silu_dropout`'s output into that of its input, in place."""
     flat, g = x.reshape(-1), gradient.reshape(-1)
     for place in range(flat.size):
         value = flat[place]
@@ -140,7 +140,7 @@ def silu_dropout_back(gradient, x, seed, threshold, scale):
 
 @njit(**OPTIONS)
 def add_dropout(x, change, seed, threshold, scale):
-    """Adds dropout of `change`, times a factor within `scale`, to x, in place of `change`."""
+    """Adds dropout of `change` to x, in place of `change`; `scale` may contain a further factor."""
     flat, to = x.reshape(-1), change.reshape(-1)
     for place in range(flat.size):
         to[place] = flat[place] + to[place] * (scale if keeps(place, seed, threshold) else F(0))

@@ -1,7 +1,7 @@
-"""What the compiled loops have in common: functions of single values, which numba puts into the loops.
+"""What the compiled loops share: functions of single values, which numba inlines into the loops.
 
-Loops run over float32 arrays, contiguous, and do in one pass over memory what torch does in many. Dropout keeps an
-activation if a hash of its place and a seed says so: a backward pass computes the mask again instead of keeping it.
+Loops run over contiguous float32 arrays, and do in one pass over memory what torch does in many. A hash of its place
+and a seed decides whether dropout keeps an activation: a backward pass computes the mask again instead of storing it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedray.models.kernels import loops_folder
 
 
 def _cache() -> bool:
-    """Have numba keep compiled loops in their folder; whether it can."""
+    """Have numba store compiled loops in `loops_folder`; returns whether it can."""
     folder = loops_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def keeps(place, seed, threshold):
 
 @njit(**INLINE)
 def sigmoid(x):
-    """1 / (1 + exp(-x)) by a rational function of tanh(x / 2), which compilers vectorise; the error is below 4e-7.
+    """1 / (1 + exp(-x)) by a rational function for tanh(x / 2), which compilers vectorise; the error is below 4e-7.
 
     The coefficients are those of Eigen's float tanh: an odd polynomial of degree 13 over an even one of degree 6.
     """

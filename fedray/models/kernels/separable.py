@@ -1,6 +1,6 @@
 """The blocks of FedSTAR's network: convolutions over time and over frequency, joined, with group norms and pooling.
 
-Maps lie as [B, T, D, C]: a convolution is a product of matrices with a row for each place of a map.
+Maps are stored as [B, T, D, C]: a convolution is a product of matrices with a row for each place of a map.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fedray.models.kernels.separable_loops import TAPS, backward, forward, room_
 
 
 def block(module: Any, maps: Tensor, groups: int) -> Tensor:
-    """`module`, an `audio_cnn.Block`, of maps [B, T, D, C]: [B, T // 2, D // 2, F].
+    """Apply `module`, an `audio_cnn.Block`, to maps [B, T, D, C] -> [B, T // 2, D // 2, F].
 
-    Both its norms have `groups` groups of F channels.
+    Its norms have `groups` groups for every F channels.
     """
     share = module.dropout.p if module.dropout.training else 0.0
     kept = maps.new_ones(len(maps), len(module.joint.weight))

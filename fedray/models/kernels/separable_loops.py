@@ -1,6 +1,6 @@
 """The loops of `separable`: a block of FedSTAR's network, one clip after the other, while its maps are in the cache.
 
-Maps are [frames, bins, channels]: a frame is one long row of its bins' channels. A NaN is not taken for a number.
+Maps are [frames, bins, channels]: a frame is one long row of its bins' channels. A NaN stays a NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def forward(
     """Maps [B, T, D, C] -> `out` [B, T // 2, D // 2, F]. `room` keeps what the backward pass needs: see `parts`.
 
     `taps` are [2, 4 C, F], tap by tap, and `joint` is [2 F, F]; `weight` and `bias` [2 F] are those of the first norm,
-    `last` and `b_last` [F] of the second. Both have `groups` groups of F channels. `kept` [B, F] are dropout's factors.
+    `last` and `b_last` [F] of the second. `groups`: groups for every F channels. `kept` [B, F] are dropout's factors.
     """
     batch, frames, bins, channels = maps.shape
     near, both, hidden, joined, factors, at_last = parts(room, batch, frames * bins, channels, len(last))
@@ -71,7 +71,7 @@ def backward(
 
 
 def room_of(batch, places, channels, filters):
-    """The floats of `room`."""
+    """The number of floats in `room`."""
     return batch * (places * (2 * TAPS * channels + 5 * filters) + 12 * filters)
 
 
@@ -80,8 +80,8 @@ def parts(room, batch, places, channels, filters):
     """The parts of `room`: near, both, hidden, joined, and the factors of the two norms.
 
     near [2, B, P, 4 C]: the inputs of the convolutions over time and over frequency at each place; both and hidden
-    [B, P, 2 F]: what goes into the first norm, and what the ReLU behind it gives; joined [B, P, F]: what goes into the
-    second norm; factors [B, 4, 2 F] and [B, 4, F].
+    [B, P, 2 F]: the first norm's input, and the output of the ReLU after it; joined [B, P, F]: the second norm's
+    input; factors [B, 4, 2 F] and [B, 4, F].
     """
     one = batch * places * filters
     near = 2 * batch * places * TAPS * channels
@@ -104,7 +104,7 @@ def rows(places, bins):
 
 @njit(**EXACT)
 def beside(maps, time, frequency):
-    """The four places over time, and the four over frequency, around each: [T, D, C] -> two [T D, 4 C]."""
+    """Lay the four places over time, and over frequency, around each one side by side: [T, D, C] -> two [T D, 4 C]."""
     frames, bins, channels = maps.shape
     flat, over_time, over_bins = maps.reshape(-1), time.reshape(-1), frequency.reshape(-1)
     over_time[:] = F(0)
@@ -143,13 +143,13 @@ def add_beside(time, frequency, to_maps):
 
 @njit(**INLINE | {"fastmath": False})
 def greater(one, other):
-    """The greater one, or a NaN."""
+    """The greater one; `other` if either is NaN."""
     return one if other <= one else other
 
 
 @njit(**EXACT)
 def pool(sums, factors, kept, out):
-    """The greatest of 2 x 2 places of the norm of frames [T, D F], its ReLU, times `kept` [F]: [T // 2, D // 2, F]."""
+    """Maxima over 2 x 2 places of the norm of frames [T, D F], ReLU, times `kept` [F]: [T // 2, D // 2, F]."""
     frames, bins, filters = out.shape
     scale, shift = scaling(factors, sums.shape[1])
     one, two = np.empty((2, sums.shape[1]), np.float32)
@@ -165,7 +165,7 @@ def pool(sums, factors, kept, out):
 
 @njit(**EXACT)
 def pool_back(gradient, sums, factors, kept, to_norm):
-    """The backward pass of `pool` up to the norm's output, `to_norm` [T, D F]: to the first of the greatest places."""
+    """The backward pass of `pool`, to the norm's output `to_norm` [T, D F]: the first greatest place gets all of it."""
     frames, bins, filters = gradient.shape
     scale, shift = scaling(factors, sums.shape[1])
     one, two = np.empty((2, sums.shape[1]), np.float32)

@@ -1,4 +1,4 @@
-"""The figure of audits: how many candidates an attacker finds, and how many it takes for clients that were none."""
+"""The figure of audits: how many candidates an attacker finds, and how many non-members it takes for clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedray.report.recorded import Run
 
 
 def audits(figure: Audits, comparison: Comparison) -> Canvas:
-    """True positives over false ones at every threshold, a line for each run. Dashes: guesses at random."""
+    """True against false positives at every threshold, a line per run. Dashes: random guesses."""
     drawn, axes = canvas.new(figure.title or "Who took part: an attacker's true positives over false ones")
 
     def audited(group: Group) -> list[tuple[np.ndarray, np.ndarray]] | None:

@@ -20,7 +20,7 @@ from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.words import start, title, with_unit
 
-NAMED = 20  # clients whose names an axis shows; of more it shows none
+NAMED = 20  # the most clients whose names an axis shows; with more it shows none
 
 
 def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
@@ -59,7 +59,7 @@ def labels(figure: Labels, comparison: Comparison) -> Canvas:
 
 
 def personal(figure: Personal, comparison: Comparison) -> Canvas:
-    """Clients sorted by personal score; in grey what the shared model scores alone, once for each model."""
+    """Clients sorted by personal score; in grey the score of each shared model alone, drawn once."""
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each client, sorted")
     clients: list[str] = []
     shown: list[dict[str, float]] = []
@@ -97,7 +97,7 @@ def client_means(runs: Sequence[Run], metric: str) -> dict[str, float]:
 
 
 def participation(figure: Participation, comparison: Comparison) -> Canvas:
-    """How many clients took part in how many rounds."""
+    """A histogram of the number of rounds that clients took part in."""
     drawn, axes = canvas.new(figure.title or "Rounds that a client took part in")
 
     def took_part(group: Group) -> list[np.ndarray] | None:
@@ -121,5 +121,5 @@ def participation(figure: Participation, comparison: Comparison) -> Canvas:
 
 
 def _shares(count: int) -> np.ndarray:
-    """Where sorted items stand on an axis from 0 to 100 %: float64 [count]."""
+    """The places of sorted items on an axis from 0 to 100 %: float64 [count]."""
     return (np.arange(count) + 0.5) / count * 100

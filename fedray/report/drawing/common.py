@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 
 def coloured(comparison: Comparison) -> dict[Group, str]:
-    """A colour per group. With more groups than colours, the best have one; the others are grey and come first."""
+    """A colour per group. With more groups than colours, the best get one; the others are grey and come first."""
     if len(comparison.groups) <= len(COLOURS):
         return dict(zip(comparison.groups, COLOURS, strict=False))
     ranked = comparison.ranked()[: len(COLOURS)]
@@ -29,9 +29,9 @@ def coloured(comparison: Comparison) -> dict[Group, str]:
 
 
 def having(comparison: Comparison, find: Callable[[Group], Found | None]) -> list[tuple[Group, str, Found]]:
-    """Each group that has the data, with its colour and the data: those of the groups that have a colour.
+    """The groups that have a colour and the data, each with both.
 
-    Where none of these has the data, of others, as many as there are colours.
+    If none has both: grey groups that have the data, as many as there are colours.
     """
     each = [(group, colour, find(group)) for group, colour in coloured(comparison).items()]
     found = [(group, colour, data) for group, colour, data in each if data is not None]
@@ -40,7 +40,7 @@ def having(comparison: Comparison, find: Callable[[Group], Found | None]) -> lis
 
 
 def legend_names(coloured: Mapping[Group, str]) -> dict[Group, str]:
-    """The label of each group in a legend; one entry, that of the last grey group, stands for all grey groups."""
+    """The label of each group in a legend; the entry of the last grey group stands for all grey groups."""
     grey = [group for group, colour in coloured.items() if colour == GREY]
     names = {group: group.label for group in coloured} | dict.fromkeys(grey, "")
     return names | {group: f"{len(grey)} others" for group in grey[-1:]}
@@ -48,7 +48,7 @@ def legend_names(coloured: Mapping[Group, str]) -> dict[Group, str]:
 
 @dataclass(frozen=True)
 class Series:
-    """Bars of one colour: name -> length; and where lines across them mark a reference: name -> length."""
+    """Bars of one colour, name -> length, and lines across them that mark a reference, name -> length."""
 
     label: str
     colour: str
@@ -57,7 +57,7 @@ class Series:
 
 
 def side_by_side(words: str, names: Sequence[str], series: Sequence[Series], mark: str, unit: str) -> Canvas:
-    """For each name a bar of each series. `mark`: what the lines are."""
+    """For each name, a bar of each series; `mark` names the lines."""
     thick = 0.8 / len(series)
     drawn, axes = canvas.new(words, 0.9 + max(0.34, 0.16 * len(series)) * len(names))
     for place, one in enumerate(series):

@@ -19,12 +19,12 @@ from fedray.report.groups import Group
 from fedray.report.words import duration
 
 ROW = 0.34  # inches
-MOST = 12  # classes of devices, the largest, that a figure shows
+MOST = 12  # the most classes of devices in a figure; the largest are shown
 SHADES = dict(zip(ENDS, (COLOURS[2], GREY, COLOURS[1], COLOURS[3], COLOURS[4]), strict=True))
 
 
 def trips(figure: Trips, comparison: Comparison) -> Canvas:
-    """A bar for each class of devices of each group, whose parts are the ends of trips."""
+    """A bar for each class of devices of each group, divided by how trips end."""
     found = {group: ends for group, _, ends in having(comparison, lambda group: devices.ends(group) or None)}
     sizes: Counter[str] = Counter()
     for ends in found.values():
@@ -77,7 +77,7 @@ def staleness(figure: Staleness, comparison: Comparison) -> Canvas:
 
 
 def fairness(figure: Fairness, comparison: Comparison) -> Canvas:
-    """For each class of devices a bar per group, and a line at the share of the devices."""
+    """For each class of devices, a bar per group and a line at the share of the devices."""
     known = having(comparison, devices.fairness)
     if not known:
         raise ValueError("no finished run has devices")

@@ -33,7 +33,7 @@ from fedray.report.figures import (
 
 
 def draw(figure: Figure, comparison: Comparison) -> Drawing:
-    """Raises ValueError if no run has the metric or key, or there is no data to draw."""
+    """Draw a figure. Raises ValueError if no run has the metric or key, or there is no data to draw."""
     with canvas.style():
         return Drawing.of(_canvas(figure, comparison))
 

@@ -43,7 +43,7 @@ def bars(figure: Bars, comparison: Comparison) -> Canvas:
 
 
 def trend(figure: Trend, comparison: Comparison) -> Canvas:
-    """Scores along a numeric key. Groups where it is null are left out. ValueError: a value of the key is no number."""
+    """Scores along a numeric key. Groups where it is null are left out. ValueError: a value is not a number."""
     metric = known_metric(figure.metric, comparison.runs)
     lines: dict[str, list[tuple[float, list[float]]]] = {}
     for group in comparison.groups:
@@ -111,7 +111,7 @@ def scatter(figure: Scatter, comparison: Comparison) -> Canvas:
 
 
 def _numbers(runs: list[Run], key: str) -> list[float] | None:
-    """The runs' values of a key; None if one is no number."""
+    """The runs' values of a key; None if one is not a number."""
     values = [run.settings[key] for run in runs]
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
         return None

@@ -56,7 +56,7 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
 
 
 def over_rounds(group: Group, metric: str, figure: Curves) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds [n] in which a run has a value, and smoothed values [runs, n], NaN where a run has none."""
+    """Rounds [n] in which any run has a value, and smoothed values [runs, n]; NaN where a run has none."""
     found: list[dict[int, float]] = []
     for run in group.runs:
         start = [(0, run.seed_model[metric])] if metric in run.seed_model else []
@@ -73,7 +73,7 @@ def over_rounds(group: Group, metric: str, figure: Curves) -> tuple[np.ndarray, 
 
 
 def over_effort(group: Group, axis: str, rounds: np.ndarray) -> np.ndarray:
-    """What a run had spent after each of these rounds, the mean over the runs that reached it, float64 [n]."""
+    """What a run had spent after each of these rounds, mean over the runs that reached it, float64 [n]."""
     table = np.full((len(group.runs), len(rounds)), np.nan)
     for place, run in enumerate(group.runs):
         after = {0: 0.0} | dict(zip(run.column("round").tolist(), effort.spent(run, axis).tolist(), strict=True))

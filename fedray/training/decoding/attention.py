@@ -36,7 +36,7 @@ class RecurrentDecoder(Protocol):
 
 
 class AttentionSearch(Search):
-    """Beam search; with `beam` 1 greedy search on the decoder alone.
+    """Beam search or, with `beam` 1, greedy search with the decoder alone.
 
     `token_bonus` has no effect, since scores are means over tokens. The confidence is the decoder's log-probability of
     the tokens and their end, per frame.
@@ -77,7 +77,7 @@ class AttentionSearch(Search):
         }
         if self.settings.beam == 1:
             tokens, *_ = greedy(**common)(hidden, relative)
-            # The searcher's limit is that of the longest utterance of the batch.
+            # The searcher's limit is that of the longest utterance in the batch.
             limits = [int(min(self.settings.max_tokens_per_frame * frames, longest)) for frames in lengths.tolist()]
             tokens, scores = [row[:limit] for row, limit in zip(tokens, limits, strict=True)], None
         else:
@@ -110,7 +110,7 @@ class AttentionSearch(Search):
             ctc = CTCScorer(PaddedCTCHead(model.ctc_head, model.attention_head), BLANK, model.eos)
             scorer = ScorerBuilder(weights={"ctc": weight}, full_scorers=[ctc])
         if self.language_model:
-            # The constructor accepts the names of SpeechBrain's scorers only.
+            # The constructor accepts only the names of SpeechBrain's own scorers.
             scorer.full_scorers["fused"] = FusedScorer(self.language_model, model.bos, model.eos)
             scorer.weights["fused"] = self.settings.lm_weight
         return scorer
@@ -135,13 +135,13 @@ class PaddedCTCHead(nn.Module):
         self.ctc_head, self.size = ctc_head, cast(nn.Linear, attention_head.w).out_features
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits [B, T, V], with columns that no search picks for tokens that CTC lacks."""
+        """Logits [B, T, V]; tokens that CTC lacks get columns so low that no search picks them."""
         logits = self.ctc_head(hidden)
         return nn.functional.pad(logits, (0, self.size - logits.shape[-1]), value=NEVER)
 
 
 class FusedScorer(BaseScorerInterface):
-    """A `LanguageModel` as a scorer of SpeechBrain's beam search; its memory is one state for each hypothesis."""
+    """A `LanguageModel` as a scorer for SpeechBrain's beam search; its memory is one state for each hypothesis."""
 
     def __init__(self, language_model: LanguageModel, bos: int, eos: int) -> None:
         self.language_model, self.bos, self.eos = language_model, bos, eos
@@ -170,5 +170,5 @@ class FusedScorer(BaseScorerInterface):
         return [memory[place] for place in index.flatten().tolist()]
 
     def reset_mem(self, x: Tensor, enc_lens: Tensor) -> None:
-        """No state: `score` makes the first."""
+        """Return None: `score` makes the first states."""
         return None

@@ -24,7 +24,7 @@ from fedray.training.recognisers import Recogniser
 if TYPE_CHECKING:
     from fedray.training.decoding.prefixes import LogProbs
 
-WIDENINGS = 3  # how often the beam doubles while no hypothesis of a lexicon search ends in a word
+WIDENINGS = 3  # how often the beam may double while no hypothesis of a lexicon search ends in a word
 
 
 class BeamSearch(Search):
@@ -49,7 +49,7 @@ class BeamSearch(Search):
         return [self.search(row[:frames]) for row, frames in zip(rows, lengths.tolist(), strict=True)]
 
     def search(self, log_probs: LogProbs) -> Hypothesis:
-        """The best hypothesis of one utterance. Where no text fits the lexicon, an empty one with score -inf."""
+        """The best hypothesis for one utterance; an empty one with score -inf if no text fits the lexicon."""
         from fedray.training.decoding.prefixes import PrefixTree  # imports numba, which takes half a second
 
         for widening in range(WIDENINGS + 1):

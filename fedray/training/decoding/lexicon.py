@@ -1,4 +1,4 @@
-"""The tokens that continue a sequence of words of a lexicon."""
+"""The tokens that may continue a sequence of words from a lexicon."""
 
 from __future__ import annotations
 

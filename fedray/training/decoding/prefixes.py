@@ -20,12 +20,12 @@ Row = npt.NDArray[np.float64]  # [V]
 class PrefixTree:
     """The prefixes of one search, numbered; prefix 0 is the empty one.
 
-    The states of the language model and of the lexicon are computed for the prefixes that grow.
+    The states of the language model and of the lexicon are computed only for prefixes that grow.
     """
 
     def __init__(self, settings: DecodeSettings, language_model: LanguageModel | None, lexicon: Lexicon | None) -> None:
         self.settings, self.language_model, self.lexicon = settings, language_model, lexicon
-        # Of the first prefixes: links as in `kernels/prefixes.py`, and what the language model adds to their scores.
+        # The first `size` rows: links as in `kernels/prefixes.py`, and the language model's part of the scores.
         self.links, self.fused, self.size = np.full((1, COLUMNS), -1, np.int32), np.zeros(1), 1
         self.links[0, LAST] = BLANK
         self.language_states: dict[int, Hashable] = {0: language_model.start()} if language_model else {}
@@ -74,14 +74,14 @@ class PrefixTree:
             yield acoustic + float(self.fused[prefix]) + ending, acoustic, prefix
 
     def _make_room(self, count: int) -> None:
-        """Have room for so many further prefixes."""
+        """Make room for `count` more prefixes."""
         if self.size + count > len(self.fused):
             more = self.size + count
             self.links = np.concatenate([self.links, np.empty((more, COLUMNS), np.int32)])
             self.fused = np.concatenate([self.fused, np.empty(more)])
 
     def _gains(self, prefix: int) -> Row:
-        """What each token after a prefix adds to the score, [V]."""
+        """The score that each token after a prefix adds, [V]."""
         assert self.language_model is not None
         row = np.asarray(self.language_model.log_probs(self._language_state(prefix)), np.float64)
         return self.settings.lm_weight * row + self.settings.token_bonus
@@ -94,7 +94,7 @@ class PrefixTree:
         return self.language_states[prefix]
 
     def _continuing(self, prefix: int, vocabulary: int) -> npt.NDArray[np.bool_]:
-        """The tokens of the lexicon after a prefix, bool [V]."""
+        """Which tokens the lexicon allows after a prefix, bool [V]."""
         assert self.lexicon is not None
         row = np.zeros(vocabulary, np.bool_)
         row[list(self.lexicon.next(self._lexicon_state(prefix)))] = True

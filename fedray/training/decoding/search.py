@@ -25,15 +25,15 @@ class DecodeSettings:
     search: str = "ctc"  # greedy | ctc | lexicon | attention
     beam: Count = 8  # hypotheses that a beam search keeps
     lm_weight: Amount = 0.5  # weight of the language model's log-probability; 0: no language model
-    token_bonus: float = 0.5  # natural log units for each token; has no effect without a language model or weight
+    token_bonus: float = 0.5  # natural log units added for each token; no effect without a language model or weight
     # tokens further than this below the best of their frame (natural log) start no new hypothesis
     prune: Positive = 7.0
     lexicon: tuple[str, ...] | None = None  # the words of the lexicon search
-    min_words: Count = 1  # lexicon search: words of the shortest text
-    max_words: Count = 100  # lexicon search: words of the longest text
+    min_words: Count = 1  # lexicon search: words in the shortest text
+    max_words: Count = 100  # lexicon search: words in the longest text
     ctc_weight: Share = 0.4  # attention search: share of CTC in the joint score
-    temperature: Positive = 1.0  # attention search: beams divide the decoder's log-probabilities by it
-    max_tokens_per_frame: Positive = 1.0  # attention search: longest text, in tokens a frame (beams count the end)
+    temperature: Positive = 1.0  # attention search: beam search divides the decoder's log-probabilities by it
+    max_tokens_per_frame: Positive = 1.0  # attention search: longest text, in tokens per frame (beams count the end)
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:
@@ -80,7 +80,7 @@ def inside(frames: Tensor, lengths: Tensor) -> Tensor:
 class Search(ABC):
     """Finds texts for encoded utterances."""
 
-    reads: ClassVar[str] = "frames"  # the distribution it searches: of CTC's frames | of the decoder's states
+    reads: ClassVar[str] = "frames"  # the distribution that it searches: CTC's frames | the decoder's states
 
     def __init__(self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str]) -> None:
         """`decode`: token ids -> text."""
@@ -92,13 +92,13 @@ class Search(ABC):
 
 
 class GreedySearch(Search):
-    """The best token of each of CTC's frames."""
+    """Takes the best token of each CTC frame."""
 
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
         return self(model.ctc(hidden), lengths)
 
     def __call__(self, log_probs: Tensor, lengths: Tensor) -> list[Hypothesis]:
-        """From log-probabilities [B, T, V] and lengths [B]. The confidence is that of the best alignment."""
+        """Search log-probabilities [B, T, V] of lengths [B]. The confidence is that of the best alignment."""
         scores = (log_probs.amax(-1).double() * inside(log_probs, lengths)).sum(1).tolist()
         rows = zip(greedy(log_probs, lengths), scores, lengths.tolist(), strict=True)
         return [Hypothesis(tuple(tokens), self.decode(tokens), score, score / frames) for tokens, score, frames in rows]

@@ -22,21 +22,21 @@ from fedray.training.decoding.search import BLANK
 from fedray.training.recognisers import teacher_forced
 from fedray.training.speech_to_text import SpeechToText
 
-# Of each utterance: keys, tokens, and which of the pairs to keep. None: the utterance is left out.
+# For each utterance: keys, tokens, and which of the pairs to keep. None: the utterance is left out.
 Pairs = Iterator[tuple[Tensor, Tensor, Tensor] | None]
 
 
 @dataclass(frozen=True)
 class Built:
-    """A client's memory, and what it lacks."""
+    """A client's memory, and counts of what it leaves out."""
 
     memory: Memory
     left_out: int  # utterances that CTC cannot align: they have more tokens than frames
-    pruned: int  # pairs of which the model is sure
+    pruned: int  # pairs left out because the model is sure of them
 
 
 def build_memory(task: SpeechToText, params: Vector, data: Utterances, settings: MemorySettings, device: str) -> Built:
-    """Build the memory of a client's utterances."""
+    """Build a memory from a client's utterances."""
     keys, tokens = [np.zeros((0, 1), np.float32)], [np.zeros(0, np.int64)]
     left_out = pruned = 0
     pairs = frame_pairs if settings.keys == "frames" else state_pairs
@@ -73,7 +73,7 @@ def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_abov
 
 
 def state_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_above: float, device: str) -> Pairs:
-    """Yield decoder states and the tokens that follow, the end of the sentence included."""
+    """Yield decoder states and the tokens that follow, including the end of the sentence."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in task.encoded(params, data, device):
         of_batch = [targets[position] for position in positions]

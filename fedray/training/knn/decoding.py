@@ -1,16 +1,16 @@
 """Decoding with a memory: the fusion of the model's distribution with the memory's at every frame or step.
 
-Du et al. (ICASSP 2024), section 2.2.2. `memory.keys: frames` fuses CTC's distribution of each encoder frame, `states`
-the decoder's distribution of each step.
+Du et al. (ICASSP 2024), section 2.2.2. `memory.keys: frames` fuses CTC's distribution at each encoder frame, `states`
+the decoder's distribution at each step.
 
-Two variants need no training. With a radius rho, squared as distances are,
+Two variants need no training. With a radius rho, squared like the distances,
 
     R(q)      <- the pairs of R that lie within rho of the query q     # k follows the distances [ours]
     lambda(q) <- lambda max(0, 1 - d_1 / rho), d_1 the nearest one's distance
 
 The second line is the share of Dai et al. (Simple and Scalable Nearest Neighbor Machine Translation, ICLR 2023), who
-have lambda = 1. `skip_above` skips the look-up where the model's best token has a higher probability; He et al.
-(Efficient Nearest Neighbor Language Models, EMNLP 2021) train a network that decides the same.
+set lambda = 1. `skip_above` skips the look-up where the model's best token has a higher probability; He et al.
+(Efficient Nearest Neighbor Language Models, EMNLP 2021) train a network to decide this.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fedray.training.decoding.search import GreedySearch, Hypothesis, Search, in
 from fedray.training.recognisers import Recogniser
 from fedray.training.speech_to_text import SpeechToText
 
-ROUNDING = 1e-6  # the error of float32 probabilities
+ROUNDING = 1e-6  # the rounding error of float32 probabilities
 # The lowest log-probability of a decoder: SpeechBrain's beam search fails on infinities.
 LEAST = math.log(torch.finfo(torch.float32).tiny)
 
@@ -43,13 +43,13 @@ class Retrieval:
     share: float  # lambda, the memory's share of the distribution
     temperature: float
     radius: float | None = None  # rho, a squared distance; None: all k neighbours count, with the same lambda
-    skip_above: float = 1.0  # a probability of the model's best token, above which the look-up is skipped
+    skip_above: float = 1.0  # the look-up is skipped where the model's best token is more probable than this
 
     @property
     def lead(self) -> float:
-        """The lead of the best token over the second one beyond which no memory changes it.
+        """The lead over the second-best token beyond which no memory changes the best token.
 
-        From (1 - lambda) lead > lambda.
+        It follows from (1 - lambda) lead > lambda.
         """
         return self.share / (1 - self.share) + ROUNDING if self.share < 1 else math.inf
 
@@ -66,7 +66,7 @@ class Retrieval:
         return (1 - nearest / self.radius).clamp(min=0)
 
     def unsure(self, probability: Tensor) -> Tensor:
-        """Where the memory is looked up, bool [...]. `probability`: of the model's best token, [...]."""
+        """Whether the memory is looked up, bool [...]. `probability`: of the model's best token, [...]."""
         return (probability <= self.skip_above) | (self.skip_above == 1)
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Retrieval:
 
 
 class SearchWithMemory(Search):
-    """A search on the fused distribution."""
+    """A search over the fused distribution."""
 
     def __init__(self, search: Search, memory: Memory, retrieval: Retrieval) -> None:
         self.inner, self.memory, self.retrieval = search, memory, retrieval
@@ -89,7 +89,7 @@ class SearchWithMemory(Search):
 
 
 class ModelWithMemory:
-    """A model with the fused distribution: CTC's of each frame, or the decoder's of each step.
+    """A model with the fused distribution: CTC's at each frame, or the decoder's at each step.
 
     All other attributes are the model's. Padding is not looked up, and frames without a look-up keep the model's
     distribution.
@@ -150,7 +150,7 @@ class ModelWithMemory:
 
 
 class HeadWithMemory(nn.Module):
-    """The decoder's linear layer with the memory, for SpeechBrain's searchers: outputs normalised log-probabilities."""
+    """The decoder's linear layer with the memory, for SpeechBrain's searchers; outputs normalised log-probabilities."""
 
     def __init__(self, head: nn.Module, fuse: Callable[[Tensor, Tensor], Tensor]) -> None:
         """`fuse`: (log-probabilities, states) -> the fused log-probabilities."""
@@ -168,7 +168,7 @@ def search_scores(
 ) -> Evaluation:
     """The task's score of each search, by its name, from one encoder pass; NaN without utterances.
 
-    `final`: with a row for each utterance.
+    `final` adds a row for each utterance.
     """
     texts = task.found(received.params, data, searches, received.device)
     rows = task.rows(data, texts) if final else []

@@ -22,8 +22,8 @@ from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_sco
 from fedray.training.recognisers import teacher_forced
 from fedray.training.speech_to_text import SpeechToText
 
-Costs = npt.NDArray[np.float64]  # of each setting
-# What p_mem depends on (`kind_of`), then of each state p_mem and the part of lambda that it gets.
+Costs = npt.NDArray[np.float64]  # one for each setting
+# The setting that p_mem depends on (`kind_of`), then for each state p_mem and the part of lambda that it gets.
 Answer = tuple[Retrieval, Tensor, Tensor]
 
 
@@ -33,7 +33,7 @@ def setting_costs(
     """The cost of each setting on labelled data, [settings], from one retrieval for the largest k.
 
     With frames as keys: the word error rate of greedy decoding, in percent. With states: nats per token of the
-    transcripts and their ends, since a search would visit other states under each setting.
+    transcripts and their ends, since a search would visit different states under each setting.
     """
     measured = word_errors_by_setting if memory.settings.keys == "frames" else token_losses
     costs, units = np.zeros(len(settings)), 0
@@ -53,9 +53,9 @@ def best_by_search(
     count: int,
     search: Search,
 ) -> Retrieval:
-    """The setting that `search` decodes labelled data best with, of the cheapest `count` with different lambdas.
+    """The setting with which `search` decodes labelled data best, of the cheapest `count` with different lambdas.
 
-    Settings with one lambda cost much the same and decode much the same. The cheapest of equals.
+    Settings with the same lambda have similar costs and decode similarly. In a tie the cheapest wins.
     """
     cheapest: dict[float, Retrieval] = {}
     for place in np.argsort(costs, kind="stable"):
@@ -121,7 +121,7 @@ def token_losses(
         answers = {}
         for kind in kinds(settings):
             near = kind.near(distances)
-            # An empty memory has no share.
+            # `nearness` gives an empty memory no share.
             part = (kind.nearness(near) * kind.unsure(surest)).double()
             answers[kind] = p_mem_of(near, tokens[:, : kind.k], kind.temperature, wanted), part
         both = []
@@ -148,10 +148,10 @@ def retrieved(memory: Memory, states: Tensor, settings: Sequence[Retrieval]) -> 
 
 
 def kind_of(setting: Retrieval) -> Retrieval:
-    """What a setting's p_mem depends on: all but lambda."""
+    """The setting with lambda 1: p_mem depends on all its options but lambda."""
     return replace(setting, share=1.0)
 
 
 def kinds(settings: Sequence[Retrieval]) -> set[Retrieval]:
-    """The different kinds of the settings."""
+    """The distinct kinds of the settings."""
     return {kind_of(setting) for setting in settings}

@@ -17,25 +17,26 @@ from fedray.data.manifest import Manifest
 
 HOLDS = "the folders of the classes (yes/, no/, ...), or train/, dev/ and test/ with these folders inside"
 READABLE = {f".{name.lower()}" for name in soundfile.available_formats()} | {".aif", ".opus", ".oga"}
-# Audio that libsndfile cannot read. These files are an error, other files that are no audio are left out.
+# Audio that libsndfile cannot read. Such a file is an error; other files that are not audio are left out.
 UNREADABLE = {".m4a", ".mp4", ".aac", ".wma", ".amr", ".webm", ".3gp", ".ra", ".mka", ".ape"}
 
 
 @dataclass(frozen=True)
 class Folders:
-    """The label is the name of the folder, in which files may lie at any depth.
+    """The label is the name of the class folder. Files may lie at any depth in it.
 
-    Without train/, dev/ and test/, all files are train: set `data.dev_share` and `data.test_share`.
+    Without train/, dev/ and test/, all files are training data: set `data.dev_share` and `data.test_share`.
     """
 
     # A regular expression, searched in the path below the root; its group is the speaker: "_([a-z]+)_[0-9]+.wav".
-    speaker: str | None = None  # null: unknown; each recording is a speaker of its own
-    classes: list[str] = field(default_factory=list)  # the folders that are read; empty: all
-    words: bool = False  # a class is the word that is spoken: it is the transcript too
-    splits: bool | None = None  # whether the root holds train/, dev/ and test/; null: if it holds nothing else
+    # null: unknown, each recording counts as a speaker
+    speaker: str | None = None
+    classes: list[str] = field(default_factory=list)  # class folders to read; []: all
+    words: bool = False  # true: the class is the spoken word, and the transcript too
+    splits: bool | None = None  # whether the root holds train/, dev/ and test/; null: if it holds no other folder
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Split -> manifest. Lengths come from file headers, read in parallel.
+        """Read the splits: split -> manifest. Lengths come from file headers, read in parallel.
 
         Raises ValueError for empty splits and classes, for classes of dev and test that train lacks, and for files that
         cannot be read.
@@ -105,7 +106,7 @@ class Folders:
         return folders
 
     def _files(self, folder: Path) -> dict[str, list[Path]]:
-        """Class -> its audio files. Files that are no audio, and files in no class, are left out and counted."""
+        """Class -> its audio files. Files that are not audio, and files in no class, are left out and counted."""
         known = [name for name in names_in(folder) if (folder / name).is_dir()]
         if missing := [name for name in self.classes if name not in known]:
             raise ValueError(

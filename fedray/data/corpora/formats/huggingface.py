@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face `datasets` on this disk: Parquet files as on the hub, and Arrow files of save_to_disk.
+"""Datasets of Hugging Face `datasets` on disk: Parquet files as on the Hub, and Arrow files from save_to_disk.
 
 The package `datasets` is not needed. Audio stays inside the tables (`fedray.data.features.packed`).
 """
@@ -32,15 +32,15 @@ END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 class HuggingFace(Listed):
     """train, dev and test name splits of the dataset, as in `dev: [validation]`. The usual names need no options.
 
-    The root is a folder of save_to_disk, or a folder with the Parquet (or Arrow) files of one configuration.
+    The root is a folder from save_to_disk, or a folder with the Parquet (or Arrow) files of one configuration.
     """
 
     audio_column: str = "audio"  # datasets' Audio ({bytes, path}), encoded bytes, or paths (relative to the root)
-    speaker_column: str | None = None  # null: unknown; each recording is a speaker of its own
+    speaker_column: str | None = None  # column of the speaker; null: unknown, each recording counts as a speaker
     text_column: str | None = None  # column of the transcript; null: no transcripts
     label_column: str | None = None  # column of the class: text, numbers, or a ClassLabel, whose names the file holds
     translation_column: str | None = None  # column of the translation; null: no translations
-    id_column: str | None = None  # null: the split and the number of the row
+    id_column: str | None = None  # column of the utterance's id; null: the split and the number of the row
 
     def found(self, root: Path) -> dict[str, list[str]]:
         lists: dict[str, list[str]] = {}
@@ -136,14 +136,14 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _split_of(file: Path) -> str:
-    """train of data/train-00000-of-00002.parquet, my_corpus-train.arrow and train/0000.parquet."""
+    """The split in a file name: train in data/train-00000-of-00002.parquet, my-train.arrow and train/0000.parquet."""
     shard = SHARD.fullmatch(file.stem)
     name = file.stem if shard is None else shard["name"]
     return file.parent.name if re.fullmatch(r"|\d+|data|part", name) else name.rpartition("-")[2]
 
 
 def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]:
-    """The columns of one file as text; `path` names audio inside the file, or a file of its own.
+    """Read the columns of one file as text; `path` names audio inside the file, or a separate file.
 
     `named`: option -> column.
     """
@@ -159,7 +159,7 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
     columns: dict[str, list[str]] = {option: [] for option in ("path", *named)}
     try:
         for chunk in chunks:
-            chunk.validate(full=True)  # a damaged offset would end this process
+            chunk.validate(full=True)  # a damaged offset would crash this process
             columns["path"] += _paths(file, chunk[audio], audio, len(columns["path"]))
             for option, name in named.items():
                 columns[option] += _texts(file, chunk[name], name, option, classes[option], len(columns[option]))
@@ -169,13 +169,13 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
 
 
 def _open(file: Path, wanted: list[str]) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema, and the wanted columns piece by piece."""
+    """Return the schema, and the wanted columns piece by piece."""
     if file.suffix == ".parquet":
         table = pq.ParquetFile(file)
         return table.schema_arrow, (table.read_row_group(group, wanted) for group in range(table.num_row_groups))
     with file.open("rb") as content:
         content.seek(max(-len(END_OF_STREAM), -file.stat().st_size), os.SEEK_END)
-        if content.read() != END_OF_STREAM:  # Arrow itself takes a file that ends between two batches for whole
+        if content.read() != END_OF_STREAM:  # Arrow itself accepts a file cut between two batches
             raise pa.ArrowInvalid("the end of the stream is missing")
     reader = pa.ipc.open_stream(pa.memory_map(str(file)))
     return reader.schema, (pa.Table.from_batches([batch]) for batch in reader)
@@ -212,7 +212,7 @@ def _paths(file: Path, column: pa.ChunkedArray, name: str, start: int) -> list[s
 
 
 def _classes(file: Path, schema: pa.Schema, name: str) -> list[str] | None:
-    """The names of a ClassLabel; None for other columns. ValueError: what datasets wrote of the columns is damaged."""
+    """The names of a ClassLabel; None for other columns. Raises ValueError if the metadata of the file is damaged."""
     where = f"{file}: the metadata huggingface"
     found = parsed(decoded((schema.metadata or {}).get(b"huggingface", b"{}"), where), where)
     for key in ("info", "features", name):

@@ -18,13 +18,13 @@ Entries = dict[str, tuple[int, str]]  # key -> (line, rest of the line)
 class Kaldi(Listed):
     """train, dev and test name folders. Paths in wav.scp are absolute or relative to the root (Kaldi's working folder).
 
-    Without segments, an utterance is a whole recording. Pipes and archive positions in wav.scp are refused: convert
+    Without segments, an utterance is a whole recording. Pipes and archive positions in wav.scp are rejected: convert
     such audio to files first.
     """
 
-    speaker_file: str | None = "utt2spk"  # file of the speakers; null: unknown, each recording is a speaker of its own
+    speaker_file: str | None = "utt2spk"  # file of the speakers; null: unknown, each recording counts as a speaker
     text_file: str | None = "text"  # file of the transcripts in Kaldi's form; null: no transcripts
-    label_file: str | None = None  # lines read "utterance label", as in utt2spk
+    label_file: str | None = None  # file of lines "utterance label", as utt2spk has them; null: no classes
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         if not path.is_dir():

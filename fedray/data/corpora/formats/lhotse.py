@@ -25,15 +25,15 @@ Item = Mapping[str, Any]
 class Lhotse(Listed):
     """train, dev and test name files of cuts, or of supervisions.
 
-    The recordings of supervisions lie beside them, in a file with `recordings` in its name instead. Without names, the
-    files supervisions_train.jsonl.gz, cuts_dev.jsonl.gz, ... are read. An utterance is a supervision, or a cut that has
-    none. Keys are fields of a supervision, or of its `custom`.
+    The recordings of supervisions are in the same folder, in a file with `recordings` in place of `supervisions` in its
+    name. By default, supervisions_train.jsonl.gz, cuts_dev.jsonl.gz, ... are read. An utterance is a supervision, or a
+    cut without supervisions. Keys are fields of a supervision, or of its `custom`.
     """
 
-    audio_root: str | None = None  # where relative paths start, relative to the root; null: the root
-    speaker_key: str | None = "speaker"  # null: unknown; each recording is a speaker of its own
+    audio_root: str | None = None  # folder of relative paths, relative to the root; null: the root
+    speaker_key: str | None = "speaker"  # field of the speaker; null: unknown, each recording counts as a speaker
     text_key: str | None = "text"  # field of the transcript; null: no transcripts
-    label_key: str | None = None  # e.g. language
+    label_key: str | None = None  # field of the class, e.g. language; null: no classes
     translation_key: str | None = None  # field of the translation; null: no translations
 
     def found(self, root: Path) -> dict[str, list[str]]:
@@ -81,7 +81,7 @@ class Lhotse(Listed):
         return {split: assemble(path, lines, columns, folder, parallel)}
 
     def _rows(self, where: str, item: Item, recordings: Mapping[str, tuple[str, Item]]) -> list[dict[str, str | float]]:
-        """The columns of the utterances of a line."""
+        """Return the columns of each utterance on a line."""
         if "recording_id" in item:
             if (name := str(item["recording_id"])) not in recordings:
                 raise ValueError(f"{where}: {name!r} is not among the recordings: add it, or drop the line")
@@ -125,7 +125,7 @@ def _seconds(where: str, item: Item, key: str) -> float:
     value = item.get(key, 0.0)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{where}: {key} must be a number of seconds, not {value!r}: correct it")
-    return float(value) if abs(value) < 1e300 else math.inf  # which `assemble` refuses
+    return float(value) if abs(value) < 1e300 else math.inf  # `assemble` refuses infinity
 
 
 def _objects(where: str, item: Item, key: str) -> list[Item]:
@@ -136,7 +136,7 @@ def _objects(where: str, item: Item, key: str) -> list[Item]:
 
 
 def _source(where: str, recording: Item, channel: object) -> str:
-    """The path of the recording's file. Raises ValueError for audio that is no plain file."""
+    """The path of the recording's file. Raises ValueError for audio that is not a plain file."""
     sources = _objects(where, recording, "sources") or [{}]
     kinds = {str(source.get("type")) for source in sources}
     if kinds != {"file"} or len(sources) != 1:

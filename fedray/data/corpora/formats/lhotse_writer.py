@@ -18,16 +18,16 @@ from fedray.data.features.packed import packed_bytes
 from fedray.data.manifest import Manifest, Rows, Utterance
 from fedray.storage.files import write_atomically
 
-SHARD = 500  # recordings of a work item
+SHARD = 500  # recordings in a work item
 
 
 def write_lhotse(
     parts: Mapping[str, Manifest], clients: Mapping[str, Rows], folder: Path, parallel: Parallel
 ) -> dict[str, int]:
-    """Write recordings_PART.jsonl.gz and supervisions_PART.jsonl.gz to `folder`; returns the utterances of each part.
+    """Write recordings_PART.jsonl.gz and supervisions_PART.jsonl.gz to `folder`; return the utterances in each part.
 
-    `parts`: "server", "clients", "dev", "test", ... -> its utterances; `clients`: client -> rows of the part "clients",
-    of which other rows are left out. Audio inside tables is copied to FOLDER/audio/; other audio stays where it is.
+    `parts`: "server", "clients", "dev", "test", ... -> its utterances; `clients`: client -> rows of the part "clients";
+    its other rows are left out. Audio inside tables is copied to FOLDER/audio/; other audio stays where it is.
     Raises AudioError for audio that cannot be read.
     """
     folder = folder.absolute()
@@ -60,7 +60,7 @@ def write_lhotse(
 
 
 def _recordings(items: Iterable[tuple[str, str]], folder: Path) -> list[dict[str, Any]]:
-    """Recordings of (id, path). Audio inside tables becomes files in `folder`."""
+    """Describe recordings, given as (id, path). Audio inside tables is copied to `folder`."""
     found = []
     for name, path in items:
         shape = audio.shape(path)
@@ -88,7 +88,7 @@ def _supervision(row: Utterance, recording: Mapping[str, Any], client: str | Non
         "id": row.utterance,
         "recording_id": recording["id"],
         "start": row.offset,
-        "duration": min(row.seconds, recording["duration"] - row.offset),  # lists round seconds
+        "duration": min(row.seconds, recording["duration"] - row.offset),  # manifests round seconds
         "channel": channels if len(channels) > 1 else channels[0],
         "text": row.text,
         "speaker": None if anonymous else row.speaker,
@@ -99,7 +99,7 @@ def _supervision(row: Utterance, recording: Mapping[str, Any], client: str | Non
 
 def _write(path: Path, items: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
-    # Without a time, the same corpus gives the same bytes.
+    # Without a timestamp, the same corpus gives the same bytes.
     write_atomically(path, partial(_put, gzip.compress(text.encode(), mtime=0)))
 
 

@@ -28,17 +28,17 @@ class Listed(ABC):
     """
 
     train: list[str] = field(default_factory=list)  # files of the training data
-    dev: list[str] = field(default_factory=list)  # files that choose the round; []: set data.dev_share
+    dev: list[str] = field(default_factory=list)  # files that choose the best round; []: set data.dev_share
     # files of the first test set and of further ones; []: set data.test_share
     test: list[str] = field(default_factory=list)
     server: list[str] = field(
         default_factory=list
-    )  # files of the server, for corpora that already divide their data into server and clients
-    clients: list[str] = field(default_factory=list)  # files of the clients' training data, beside `server`
-    lower_case: bool = False  # converts the text, not the labels
+    )  # files of the server, for corpora that are already divided between server and clients
+    clients: list[str] = field(default_factory=list)  # files of the clients' training data, in place of `train`
+    lower_case: bool = False  # converts the text, not the labels, to lower case
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Split -> manifest. Raises ValueError with file and line of the first row that cannot be used."""
+        """Read the splits: split -> manifest. Raises ValueError with file and line of the first unusable row."""
         root = corpus_root(root, "the files that train, dev and test name")
         lists: dict[str, list[str]] = {split: getattr(self, split) for split in SPLITS}
         if not any(lists.values()):
@@ -55,13 +55,13 @@ class Listed(ABC):
         return splits
 
     def found(self, root: Path) -> dict[str, list[str]]:
-        """Split -> names, where the options name none. Raises ValueError where the folder does not tell either."""
+        """Split -> names, if the options give none. Raises ValueError if the folder does not tell either."""
         raise ValueError(
             f"data.options names no files in {root}: set train, dev and test to lists of files in data.root"
         )
 
     def place(self, root: Path, name: str, split: str) -> Path:
-        """Where a name of the options leads. Raises ValueError if nothing is there."""
+        """The path of a name in the options. Raises ValueError if nothing is there."""
         if not name:
             raise ValueError(f"data.options.{split} has an empty name: remove it")
         if not (root / name).exists():
@@ -69,7 +69,7 @@ class Listed(ABC):
         return root / name
 
     def stem(self, name: str) -> str:
-        """What a name of the options adds to the name of a further test set."""
+        """The part of a name in the options that names a further test set."""
         return Path(name).stem
 
     @abstractmethod

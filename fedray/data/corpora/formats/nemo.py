@@ -1,4 +1,4 @@
-"""NeMo's manifests: one JSON object a line.
+"""NeMo's manifests: one JSON object on each line.
 
 `{"audio_filepath": ..., "duration": ..., "text": ...}`, and `offset` for segments of files.
 """
@@ -18,12 +18,12 @@ from fedray.data.manifest import Manifest, place
 
 @dataclass(frozen=True)
 class Nemo(Listed):
-    """Paths are absolute or relative to the manifest's folder, as in NeMo. The path and offset are the id of a line."""
+    """Paths are absolute or relative to the manifest's folder, as in NeMo. Path and offset form the id of a line."""
 
     audio_root: str | None = None  # folder of the audio, relative to the root; null: the folder of the manifest
-    speaker_key: str | None = "speaker"  # key of the speaker; null: unknown, each recording is a speaker of its own
+    speaker_key: str | None = "speaker"  # key of the speaker; null: unknown, each recording counts as a speaker
     text_key: str | None = "text"  # key of the transcript; null: no transcripts
-    label_key: str | None = None  # `command` or `label` in NeMo's classification manifests
+    label_key: str | None = None  # key of the class: `command` or `label` in NeMo's manifests; null: no classes
     translation_key: str | None = None  # key of the translation; null: no translations
     id_key: str | None = None  # key of the utterance's id; null: its path and offset
 

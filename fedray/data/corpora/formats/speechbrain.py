@@ -1,6 +1,6 @@
 """SpeechBrain's manifests.
 
-csv files read `ID,duration,wav,spk_id,wrd` with paths like `$data_root/a.wav`; json files read
+csv files have columns `ID,duration,wav,spk_id,wrd` and paths like `$data_root/a.wav`; json files hold
 `{"id": {"wav": "{data_root}/a.wav", ...}}`.
 """
 
@@ -31,8 +31,8 @@ class SpeechBrain(Listed):
     data_root: str | None = None  # folder that replaces variables in paths; null: the root
     wav_column: str = "wav"  # column of the audio's path
     duration_column: str | None = "duration"  # seconds (often `length` in json); null: lengths are measured
-    speaker_column: str | None = "spk_id"  # column of the speaker; null: unknown, each recording is a speaker
-    speaker_separator: str | None = None  # the speaker is what stands before it; null: the whole value
+    speaker_column: str | None = "spk_id"  # column of the speaker; null: unknown, each recording counts as a speaker
+    speaker_separator: str | None = None  # the speaker is the part before it; null: the whole value
     text_column: str | None = "wrd"  # column of the transcript; null: no transcripts
     label_column: str | None = None  # column of the class; null: no classes
     translation_column: str | None = None  # column of the translation; null: no translations
@@ -59,7 +59,7 @@ class SpeechBrain(Listed):
 
 
 def _json(path: Path) -> Table:
-    """The file as a table of all keys. Errors name the ids in place of line numbers."""
+    """Read the file as a table with a column for each key. Errors name ids in place of line numbers."""
     items = parsed(read_text(path), path)
     if not isinstance(items, dict) or not all(isinstance(item, dict) for item in items.values()):
         raise ValueError(f'{path}: the file must be one object, {{"id": {{"wav": ..., "duration": ...}}, ...}}')

@@ -1,4 +1,4 @@
-"""Tables with a header and one row an utterance: tab-separated, or with any other delimiter."""
+"""Tables with a header and one row for each utterance: tab-separated, or with any other delimiter."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fedray.data.manifest import Manifest
 
 @dataclass(frozen=True)
 class Tsv(Listed):
-    """A table with a header and one row an utterance. There is no quoting: a quotation mark is part of the text."""
+    """A table with a header and one row for each utterance, without quoting: quotation marks are part of the text."""
 
     delimiter: str = "\t"  # between two columns: a tab by default, "," for a comma
     path_column: str = "path"  # absolute paths, or paths relative to `audio_root`
-    speaker_column: str | None = "speaker"  # column of the speaker; null: unknown, each recording is a speaker
+    speaker_column: str | None = "speaker"  # column of the speaker; null: unknown, each recording counts as a speaker
     text_column: str | None = None  # column of the transcript; null: no transcripts
     label_column: str | None = None  # column of the class; null: no classes
     translation_column: str | None = None  # column of the translation; null: no translations
-    id_column: str | None = None  # column of the utterance's id; null: the path as the table has it
+    id_column: str | None = None  # column of the utterance's id; null: the path as in the table
     seconds_column: str | None = "seconds"  # column of the length in seconds; null: lengths are measured
-    offset_column: str | None = None  # seconds at which the utterance starts in its file; null: at 0
-    split_column: str | None = None  # its value is the split of the row, whichever list names the file
-    split_names: dict[str, str] = field(default_factory=dict)  # e.g. {val: dev}; the usual names are known
+    offset_column: str | None = None  # column of the start in the audio file, in seconds; null: 0
+    split_column: str | None = None  # column of the split, which overrides the list that names the file
+    split_names: dict[str, str] = field(default_factory=dict)  # e.g. {held: dev}; the usual names are known
     audio_root: str | None = None  # folder of the audio, relative to the root; null: the folder of the table
 
     def __post_init__(self) -> None:

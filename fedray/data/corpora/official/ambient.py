@@ -23,19 +23,19 @@ class Ambient:
 
     FedSTAR's two lists, of lines `file<TAB>label`, give the classes and the splits. They come with Flower's baseline;
     the defaults fit its folder fedstar/, with audio at <folder of the recording>/<file>, or in one folder. Both lists
-    have cuts of the same videos, so tests use other seconds of recordings that also train (as in the paper). With
-    `test: null` the first list is all training data: data.dev_share and data.test_share then divide the videos.
+    have cuts of the same videos, so the test set has other seconds of recordings that also train (as in the paper).
+    With `test: null` the first list is all training data: data.dev_share and data.test_share then divide the videos.
     """
 
     audio: str = "datasets/ambient_context/Data"  # relative to data.root, as are the lists
     train: str = "data_splits/ambient_context/train_split.txt"  # the list of the training cuts
-    # the list of the test cuts; null: the first list divides into all splits
+    # the list of the test cuts; null: the first list is divided into all splits
     test: str | None = "data_splits/ambient_context/test_split.txt"
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train and test. Lengths come from file headers, read in parallel; unlisted audio is left out.
+        """Read the splits train and test. Lengths come from file headers, read in parallel; unlisted audio is left out.
 
-        Raises ValueError with file and line for lines of another form, missing cuts, and classes without training cuts.
+        Raises ValueError with file and line for malformed lines, missing cuts, and classes without training cuts.
         """
         root = corpus_root(root, f"the audio ({self.audio}) and the lists ({self.train})")
         home = root / self.audio
@@ -83,7 +83,7 @@ def _read_list(
     lines: list[int | str] = []
     names, videos, labels = [], [], []
     for line, text in lines_of(path, f"{FETCH_LIST}, or correct {option}"):
-        name, _, label = map(str.strip, text.partition("\t"))  # some labels begin with a blank
+        name, _, label = map(str.strip, text.partition("\t"))  # some labels begin with a space
         form = FORM.fullmatch(name)
         if form is None or not label:
             line_form = "id_<video>_<begin>_<end>_<second>.wav<TAB><label>"

@@ -1,4 +1,4 @@
-"""Common Voice's folders, tables and clips, which the readers of Common Voice and of CoVoST 2 share."""
+"""Common Voice's folders, tables and clips, for the readers of Common Voice and CoVoST 2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import check_fetched, measure
 from fedray.data.manifest import Manifest
 
-SPEAKER = 16  # of client_id's 128 hexadecimal digits
+SPEAKER = 16  # of the 128 hexadecimal digits of client_id
 NO_AUDIO = "without audio in clips/"
 
 Reasons = dict[str, Collection[str]]
@@ -60,11 +60,11 @@ def read_table(
     invalid: pacsv.InvalidRowHandler | None = None,
     escapes: bool = False,
 ) -> pa.Table:
-    r"""These columns of a table without quoting, as text unless `types` says otherwise.
+    r"""Read these columns of a table without quoting, as text unless `types` says otherwise.
 
-    `invalid` decides on a line with missing or extra fields; None: it is an error. With `escapes`, a character behind
+    `invalid` decides on a line with missing or extra fields; None: it is an error. With `escapes`, a character after
     `\` stands for itself.
-    Raises ValueError for a Git LFS stub, a missing column, and what Arrow cannot read.
+    Raises ValueError for a Git LFS stub, a missing column, and lines that Arrow cannot read.
     """
     check_fetched(path)
     there = header(path)
@@ -74,7 +74,7 @@ def read_table(
     try:
         return pacsv.read_csv(
             path,
-            pacsv.ReadOptions(use_threads=False),  # rows have line numbers without threads only
+            pacsv.ReadOptions(use_threads=False),  # rows have line numbers only without threads
             pacsv.ParseOptions(
                 delimiter="\t",
                 quote_char=False,
@@ -92,7 +92,7 @@ def read_table(
 
 
 def read_rows(path: Path, columns: Collection[str], accents: bool, escapes: bool = False) -> tuple[pa.Table, Reasons]:
-    """These columns of a table, with `accents` also "accent"; and its lines with missing or extra fields.
+    """Read these columns of a table, with `accents` also "accent", and its lines with missing or extra fields.
 
     Raises ValueError as `read_table` does.
     """
@@ -116,7 +116,7 @@ def with_suffix(table: pa.Table) -> pa.Table:
 
 
 def cleaned(sentences: pa.ChunkedArray, lower_case: bool, punctuation: bool) -> pa.ChunkedArray:
-    """Sentences in Unicode NFC with single spaces. Without `punctuation`, apostrophes inside words stay."""
+    """Sentences in Unicode NFC with single spaces. Without `punctuation`, only apostrophes inside words are kept."""
     texts = pc.utf8_normalize(sentences, form="NFC")
     if lower_case:
         texts = pc.utf8_lower(texts)
@@ -132,7 +132,7 @@ def cleaned(sentences: pa.ChunkedArray, lower_case: bool, punctuation: bool) -> 
 
 
 def begins(values: pa.ChunkedArray, beginnings: Collection[str]) -> pa.ChunkedArray:
-    """The first beginning that each value has, ignoring case; null for none."""
+    """For each value, the first of `beginnings` that it starts with, ignoring case; null for none."""
     lowered = pc.utf8_lower(values)
     cases = [pc.starts_with(lowered, beginning.lower()) for beginning in beginnings]
     labels = (pa.scalar(beginning, pa.large_string()) for beginning in beginnings)
@@ -151,7 +151,7 @@ def without(table: pa.Table, mask: pa.ChunkedArray, reason: str, reasons: Reason
 
 
 def with_accents(table: pa.Table, accents: Collection[str], reasons: Reasons) -> pa.Table:
-    """The rows whose accent begins with one of these, which becomes the label."""
+    """Keep the rows whose accent begins with one of `accents`; that beginning becomes the label."""
     table = table.append_column("label", begins(table["accent"], accents))
     return without(table, pc.is_null(table["label"]), f"of no accent that begins with {', '.join(accents)}", reasons)
 
@@ -159,7 +159,7 @@ def with_accents(table: pa.Table, accents: Collection[str], reasons: Reasons) ->
 def with_seconds(
     table: pa.Table, home: Path, least: float, most: float | None, parallel: Parallel, reasons: Reasons
 ) -> pa.Table:
-    """The rows whose clips can be read and last from `least` to `most` seconds, with their lengths."""
+    """Keep the rows whose clips can be read and last from `least` to `most` seconds; add their lengths."""
     seconds, unreadable = _seconds(home, table["path"], parallel)
     table = table.append_column("seconds", pa.array(seconds))
     for why in dict.fromkeys(unreadable.values()):

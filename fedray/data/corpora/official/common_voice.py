@@ -33,27 +33,27 @@ COLUMNS = ("client_id", "path", "sentence")  # the columns that all versions hav
 class CommonVoice:
     """The speaker is the first 16 digits of client_id, the text the sentence.
 
-    Its tables have no quoting, in any version. Lengths come from clip_durations.tsv (since version 17), or else from
-    the mp3 files, read in parallel. Left out are lines with missing fields, sentences without a letter, clips that are
-    missing or unreadable, and clips outside the limits on words and seconds.
+    The tables have no quoting in any version. Lengths come from clip_durations.tsv (since version 17), or else from the
+    mp3 files, read in parallel. The reader leaves out lines with missing fields, sentences without a letter, clips that
+    are missing or unreadable, and clips outside the limits on words and seconds.
 
-    For version 6.1, Gao et al. (2022) give the server those of 4,212 French speakers who recorded most, together half
-    of the clips: data.server={utterances: 0.5, largest: true}.
+    For version 6.1, Gao et al. (2022) give the server half of the clips, from those of 4,212 French speakers who
+    recorded most: data.server={utterances: 0.5, largest: true}.
     """
 
-    # a folder such as fr, in data.root or in a cv-corpus-... in it; null: data.root holds one language
+    # a folder such as fr, in data.root or in its folder cv-corpus-...; null: data.root holds one language
     language: str | None = None
     # tables, without .tsv; with [validated], use data.dev_share and data.test_share
     train: list[str] = field(default_factory=lambda: ["train"])
     dev: str | None = "dev"  # table of the development set; null: none
     test: str | None = "test"  # table of the test set; null: none
-    punctuation: bool = False  # false: keep letters, digits and the apostrophes inside words only
+    punctuation: bool = False  # false: keep only letters, digits and the apostrophes inside words
     lower_case: bool = True  # converts the text to lower case
     min_words: Natural = 1  # words of the shortest sentence that is kept
     min_seconds: Amount = 0.0  # shorter clips are left out
     max_seconds: Positive | None = None  # longer clips of `train` are left out (Gao et al.: 8); null: none
-    # Keep speakers whose accent begins with one of these, in any case; the label is the beginning. For the English
-    # tables of all versions: england, australia, india, canad. []: all speakers, without label
+    # Keep speakers whose accent begins with one of these, ignoring case; the label is the beginning. For the English
+    # tables of all versions: england, australia, india, canad. []: all speakers, without labels
     accents: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class CommonVoice:
             )
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits that the settings name. Raises ValueError for folders and tables that are missing or wrong."""
+        """Read the splits that the settings name. Raises ValueError for missing or wrong folders and tables."""
         root = corpus_root(root, "the folders of the languages (fr/, ...), each with clips/ and tables")
         home = find_language(root, self.language)
         clips = pa.array(names_in(home / "clips"), pa.large_string())
@@ -95,7 +95,7 @@ class CommonVoice:
         table = without(table, pc.less(words, self.min_words), f"shorter than {self.min_words} words", reasons)
         if self.accents:
             table = with_accents(table, self.accents, reasons)
-        longest = self.max_seconds if split == "train" else None  # scores are those of the whole test set
+        longest = self.max_seconds if split == "train" else None  # dev and test are scored whole
         table = with_seconds(table, home, self.min_seconds, longest, parallel, reasons)
         leave_out(path, total, reasons)
         if not len(table):
@@ -103,7 +103,7 @@ class CommonVoice:
         return manifest(table, home, path)
 
     def _rows(self, path: Path, split: str) -> tuple[pa.Table, Reasons]:
-        """The rows of a table, and its lines with missing or extra fields. Raises ValueError if it is missing."""
+        """The rows of a table, and its lines with missing or extra fields. Raises ValueError if there is no table."""
         if not path.is_file():
             others = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv")))
             optional = "" if split == "train" else " (null: none)"

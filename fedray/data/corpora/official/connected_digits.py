@@ -21,8 +21,8 @@ from fedray.data.features import audio
 from fedray.data.manifest import Manifest
 from fedray.storage.cache import cached, key
 
-SHARD = 200  # strings a work item
-CODE = ("connected_digits.py", "digit_strings.py", "fsdd.py")  # a change of these makes new files
+SHARD = 200  # strings in a work item
+CODE = ("connected_digits.py", "digit_strings.py", "fsdd.py")  # a change to any of these makes new files
 Range = tuple[float, float]
 
 
@@ -31,8 +31,8 @@ class ConnectedDigits:
     """Strings of digits: random recordings of one speaker, joined with pauses. The text is "three one four".
 
     `server`       strings by the server's speakers
-    `clients`      the takes of each other speaker are dealt to `clients_per_speaker` clients ("theo#2"), which are
-                   speaker and label
+    `clients`      the takes of each other speaker are dealt to `clients_per_speaker` clients ("theo#2"); the client is
+                   the speaker and the label
     `dev`, `test`  strings by the same clients, from other takes
     `test-server`  strings by the server's speakers, from test takes
 
@@ -52,11 +52,11 @@ class ConnectedDigits:
     client_strings: Count = 60  # strings of each client in `clients`
     dev_strings: Natural = 120  # strings in `dev`
     test_strings: Natural = 300  # strings in `test`, and in `test-server`
-    digits: tuple[int, int] = (3, 7)  # digits of a string, at least and at most
+    digits: tuple[int, int] = (3, 7)  # digits of a string, fewest and most
     pause: Range = (0.05, 0.3)  # seconds, before, between and after digits
-    augment_server: bool = True  # changes each string of `server` once, by the next four settings
-    warp: Range = (0.84, 1.2)  # factor of formants and pitch; above 1 as in a shorter vocal tract
-    tempo: Range = (0.8, 1.25)  # factor of the speed; above 1: faster
+    augment_server: bool = True  # change each string of `server` once, by the next four settings
+    warp: Range = (0.84, 1.2)  # factor on formants and pitch; above 1: as in a shorter vocal tract
+    tempo: Range = (0.8, 1.25)  # factor on the speed; above 1: faster
     equaliser: Amount = 6.0  # dB, the largest gain or loss at each of seven frequencies
     server_snr: Range = (8.0, 40.0)  # dB, white noise
     rooms: bool = False  # true: each client has a room and noise, in clients, dev and test
@@ -64,7 +64,7 @@ class ConnectedDigits:
     client_snr: Range = (5.0, 20.0)  # dB, white noise
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits named above that have strings: 16-bit FLAC files below `cache`, made on first use.
+        """Read the splits named above that have strings: 16-bit FLAC files below `cache`, made on first use.
 
         Raises ValueError for impossible settings and missing recordings.
         """
@@ -91,7 +91,7 @@ class ConnectedDigits:
         return table.read(folder, seed, cache, parallel)
 
     def check(self) -> None:
-        """Raises ValueError for impossible settings."""
+        """Raise ValueError for impossible settings."""
         lowest = {
             "digits": 1,
             "pause": 0,

@@ -30,7 +30,7 @@ from fedray.data.corpora.official.layout import leave_out, names_in
 from fedray.data.manifest import Manifest, place
 
 SPLITS = ("train", "dev", "test")
-BESIDE = ("dev_covost", "test_covost", "dev_dup", "test_dup")  # in the lists, and in no official split
+BESIDE = ("dev_covost", "test_covost", "dev_dup", "test_dup")  # in the lists, but in no official split
 # Damaged clips; SpeechBrain's recipe for CoVoST leaves them out too.
 BAD_CLIPS = (
     "common_voice_en_19504777.mp3",
@@ -44,27 +44,27 @@ BAD_CLIPS = (
 class CoVoST2:
     r"""The text is Common Voice's sentence, the translation CoVoST's; the speaker is the start of client_id.
 
-    `validated.tsv` and `covost_v2.<source>_<target>.tsv` are joined on `path`. Both have no quoting, and a character
-    behind `\` stands for itself. As in get_covost_splits.py the split train includes train_covost, and rows of
-    dev_covost, test_covost, dev_dup and test_dup are in no split. Lengths come from the mp3 files, read in parallel, or
-    from clip_durations.tsv if there is one. Left out are clips that are missing, unreadable or known to be bad, and
-    rows of the list that validated.tsv does not have. Other sentences of validated.tsv are not used.
+    `validated.tsv` and `covost_v2.<source>_<target>.tsv` are joined on `path`. Neither has quoting, and a character
+    after `\` stands for itself. As in get_covost_splits.py, the split train includes train_covost, and rows of
+    dev_covost, test_covost, dev_dup and test_dup are in no split. Lengths come from clip_durations.tsv if there is one,
+    or else from the mp3 files, read in parallel. The reader leaves out clips that are missing, unreadable or known to
+    be bad, and rows of the list that are not in validated.tsv. Other sentences of validated.tsv are not used.
 
     Du et al. (2024) make clients of four accents: accents [england, australia, indian, canad], held_out 2500, and
     data.clients {by: label}.
     """
 
-    source: str = "en"  # language that is spoken: the folder in data.root or in a cv-corpus-... in it
+    source: str = "en"  # spoken language: the folder in data.root or in its folder cv-corpus-...
     target: str = "zh-CN"  # language of the translation
-    # Keep speakers whose accent begins with one of these, in any case; the label is the beginning. []: all speakers,
-    # without label
+    # Keep speakers whose accent begins with one of these, ignoring case; the label is the beginning. []: all speakers,
+    # without labels
     accents: list[str] = field(default_factory=list)
-    # Utterances of dev, and as many of test, that are drawn for each accent from all official splits together, with
-    # data.seed. Their speakers may train too, on other sentences. null: the official splits
+    # Utterances of dev, and as many of test, for each accent, drawn with data.seed from all official splits together.
+    # Their speakers may train too, on other sentences. null: the official splits
     held_out: Count | None = None
-    lower_case: bool = False  # converts the text, not the translation
-    punctuation: bool = True  # false: keep letters, digits and the apostrophes inside words of the text only
-    max_seconds: Positive | None = None  # longer clips of train are left out, with `held_out` of all; null: none
+    lower_case: bool = False  # converts the text, not the translation, to lower case
+    punctuation: bool = True  # false: keep only letters, digits and the apostrophes inside words of the text
+    max_seconds: Positive | None = None  # longer clips of train (with `held_out`: of all) are left out; null: none
 
     def __post_init__(self) -> None:
         if self.held_out is not None and not self.accents:
@@ -73,7 +73,7 @@ class CoVoST2:
             )
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev and test.
+        """Read the splits train, dev and test.
 
         Raises ValueError for files that are missing or wrong, with the row, and for splits without utterances.
         """
@@ -110,7 +110,7 @@ class CoVoST2:
         return splits
 
     def _list(self, root: Path, home: Path) -> Path:
-        """CoVoST's list of the pair, beside validated.tsv or in the root."""
+        """Find CoVoST's list of the language pair, beside validated.tsv, in the folder above it or in the root."""
         name = f"covost_v2.{self.source}_{self.target}.tsv"
         for folder in dict.fromkeys((home, home.parent, root)):
             if (folder / name).is_file():
@@ -127,7 +127,7 @@ class CoVoST2:
         if (row := _repeated(table["path"])) is not None:
             raise ValueError(f"{validated}: {table['path'][row]} is in several rows: restore the file")
         found = pc.index_in(listed["path"], value_set=table["path"].combine_chunks())
-        # Rows that validated.tsv does not have lack a sentence; `without` names their clips.
+        # Rows that are not in validated.tsv lack a sentence; `without` names their clips.
         joined = table.drop_columns("path").take(found.combine_chunks())
         for name in ("path", "translation", "split"):
             joined = joined.append_column(name, listed[name])
@@ -149,13 +149,13 @@ class CoVoST2:
         if self.max_seconds is None:
             return table
         long = pc.greater(table["seconds"], self.max_seconds)
-        if self.held_out is None:  # scores are those of the whole official sets
+        if self.held_out is None:  # the official dev and test sets are scored whole
             long = pc.and_(long, pc.equal(table["split"], "train"))
         return without(table, long, f"longer than {self.max_seconds} s", reasons)
 
 
 def _listed(path: Path) -> pa.Table:
-    """path, translation and split (train, dev, test or null) of CoVoST's list. Raises ValueError with the row."""
+    """Read path, translation and split (train, dev, test or null) of CoVoST's list. Raises ValueError with the row."""
     table = with_suffix(read_table(path, ("path", "translation", "split"), escapes=True))
     splits = pc.replace_substring_regex(table["split"], "^train_covost$", "train")
     official, beside = (pc.is_in(splits, value_set=pa.array(names, pa.large_string())) for names in (SPLITS, BESIDE))
@@ -175,7 +175,7 @@ def _listed(path: Path) -> pa.Table:
 
 
 def _repeated(values: pa.ChunkedArray) -> int | None:
-    """The first row whose value an earlier row has."""
+    """The first row that repeats the value of an earlier row; None if there is none."""
     codes = pc.dictionary_encode(values.combine_chunks()).indices.to_numpy()
     first = np.zeros(len(codes), bool)
     first[np.unique(codes, return_index=True)[1]] = True

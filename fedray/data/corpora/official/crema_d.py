@@ -22,7 +22,7 @@ BROKEN = "1076_MTI_SAD_XX"  # the distributed file is broken
 UNHEARD = "rated but not distributed"
 TABLE = "processedResults/summaryTable.csv"
 ODD = {"1040_ITH_SAD_XX": "1040_ITH_SAD_X"}  # name in the table -> name of the file (FedAudio finds no label for it)
-# In the table, not in the repository (noted by TensorFlow Datasets).
+# In the table, but not in the repository (noted by TensorFlow Datasets).
 ABSENT = ("1006_TIE_NEU_XX", "1013_WSI_DIS_XX", "1017_IWW_FEA_XX")
 FORM = re.compile(r"(\d{4})_[A-Z]{3}_(ANG|DIS|FEA|HAP|NEU|SAD)_(?:LO|MD|HI|XX?)")
 
@@ -36,10 +36,10 @@ class CremaD:
            disgust and fear are left out (FedAudio, FedMLAC: 4,798 clips)
     names  the emotion that the actor was asked for, from the file's name: ang, dis, fea, hap, neu, sad; needs no table
 
-    1076_MTI_SAD_XX.wav is left out. The corpus' README names three more odd recordings, which stay, as in FedAudio:
+    1076_MTI_SAD_XX.wav is left out. The corpus' README names three more odd recordings. They are kept, as in FedAudio:
     1064_IEO_DIS_MD lasts a minute, 1064_TIE_SAD_XX and 1076_MTI_NEU_XX are very short.
-    The five folds divide the actors in order (1001-1019, 1020-1037, 1038-1055, 1056-1073, 1074-1091), as scikit-learn's
-    KFold(5).
+    The five folds divide the actors in order (1001-1019, 1020-1037, 1038-1055, 1056-1073, 1074-1091), like
+    KFold(5) of scikit-learn.
     """
 
     labels: str = "votes"  # votes | names
@@ -53,7 +53,7 @@ class CremaD:
             check_choice("dev_fold", self.dev_fold, (0, *(fold for fold in FOLDS if fold != self.fold)))
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev (unless dev_fold is 0) and test. Lengths come from file headers, read in parallel.
+        """Read train, dev (unless dev_fold is 0) and test. Lengths come from file headers, read in parallel.
 
         Raises ValueError with the file or the line that is missing or wrong, and for actors without recordings.
         """
@@ -84,7 +84,7 @@ class CremaD:
     def _votes(
         self, path: Path, stems: dict[str, re.Match[str]], reasons: dict[str, list[str]]
     ) -> tuple[Path, list[int | str], dict[str, str]]:
-        """The table's path, and line and label of its rows in a class. Adds the other rows to `reasons`."""
+        """Return the table's path, and the line and label of its rows in a class. Adds the other rows to `reasons`."""
         if not path.is_file():
             raise ValueError(
                 f"{path} is missing: fetch it from the corpus' repository, or set data.options.labels=names"

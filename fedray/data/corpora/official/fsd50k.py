@@ -24,15 +24,15 @@ class Fsd50k:
     """Sounds for work without labels, such as FedSTAR's contrastive pre-training. The text is null.
 
     A clip can have several classes, among them the parents of a class in the AudioSet ontology. The label joins all
-    with ";" in the order of the table ("Electric_guitar;Guitar;Music"): too many labels for a classification. The
-    speaker is the clip's uploader by FSD50K.metadata, or the clip itself without that folder.
+    with ";" in the order of the table ("Electric_guitar;Guitar;Music"): too many labels for classification. The
+    speaker is the clip's uploader according to FSD50K.metadata, or the clip itself without that folder.
     """
 
     validation: bool = True  # false: the validation clips (the split dev) train too
     evaluation: bool = True  # false: no evaluation set (the split test); its audio is not needed
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The official splits train, dev and test, by the settings. Lengths come from file headers, read in parallel.
+        """Read the official splits that the settings choose. Lengths come from file headers, read in parallel.
 
         Raises ValueError with the line of the table whose clip is missing or whose values are wrong. Clips in no table
         are left out.
@@ -57,7 +57,7 @@ class Fsd50k:
 
 
 def read_vocabulary(path: Path) -> set[str]:
-    """The classes, from lines `69,Electric_guitar,/m/02sgy` without a header.
+    """Read the classes, from lines `69,Electric_guitar,/m/02sgy` without a header.
 
     Raises ValueError for a missing file and for other lines.
     """
@@ -75,7 +75,7 @@ def read_vocabulary(path: Path) -> set[str]:
 
 
 def _read_part(home: Path, part: str, classes: set[str], parallel: Parallel) -> tuple[Table, Manifest]:
-    """The table of a part (dev | eval) and its manifest."""
+    """Read the table of a part (dev | eval) and make its manifest."""
     audio, path = home / f"FSD50K.{part}_audio", home / TRUTH / f"{part}.csv"
     if not path.is_file():
         raise ValueError(f"{path} is missing: unpack FSD50K.ground_truth.zip again")
@@ -87,7 +87,7 @@ def _read_part(home: Path, part: str, classes: set[str], parallel: Parallel) -> 
     for row, value in enumerate(labels):
         if unknown := [name for name in value.split(",") if name not in classes]:
             where = f"{path}:{table.lines[row]}"
-            raise ValueError(f"{where}: {unknown[0]!r} is not in vocabulary.csv beside it: restore the corpus' files")
+            raise ValueError(f"{where}: {unknown[0]!r} is not in vocabulary.csv: restore the corpus' files")
     columns: dict[str, Column] = {
         "utterance": names,
         "path": [f"{name}.wav" for name in names],
@@ -120,7 +120,7 @@ def _uploaders(path: Path, names: list[str], table: Table) -> list[str]:
 
 
 def _at(value: object, *keys: str) -> object:
-    """A value inside of objects of JSON; None where there is none."""
+    """A value inside nested JSON objects; None if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value

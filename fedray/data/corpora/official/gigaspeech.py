@@ -20,18 +20,18 @@ from fedray.data.text.scoring import GARBAGE, PUNCTUATION
 SUBSETS = ("XS", "S", "M", "L", "XL", "DEV", "TEST")
 LIST = "GigaSpeech.json"
 RESTORE = f"fetch {LIST} again"
-ROWS = 20_000  # rows that are kept as Python objects before they go into a table
-READ = 2**20  # bytes of the list that are read at once
+ROWS = 20_000  # rows kept as Python objects before they go into a table
+READ = 2**20  # bytes of the list read at a time
 COLUMNS = ("utterance", "path", "offset", "seconds", "speaker", "text", "label")
 
 
 @dataclass(frozen=True)
 class GigaSpeech:
-    """The label is the category of a recording, and a recording counts as a speaker: speakers are unknown.
+    """The label is the category of a recording. Each recording counts as a speaker, because speakers are unknown.
 
-    Utterances are segments of `<root>/audio/`; the subsets of segments count, not those of recordings. The list of
-    12 GB is read as a stream, which needs ijson and minutes. Left out are segments that are marked as music, noise,
-    silence or other.
+    Utterances are segments of recordings in `<root>/audio/`. The subsets of segments are used, not those
+    of recordings. The list of 12 GB is read as a stream, which needs ijson and takes minutes. Segments marked as music,
+    noise, silence or other are left out.
 
     Du et al. (2024) make clients of ten categories: train XL, categories [howto, crime, health, film, gaming, arts,
     sports, comedy, history, society], and data.clients {by: label}. Their six unseen clients are news, education,
@@ -40,16 +40,16 @@ class GigaSpeech:
     """
 
     train: str = "XL"  # subset that trains: XS (10 h) | S (250 h) | M (1,000 h) | L (2,500 h) | XL (10,000 h)
-    dev: str | None = "DEV"  # subset that chooses the round; null: none
+    dev: str | None = "DEV"  # subset that chooses the best round; null: none
     test: str | None = "TEST"  # subset that tests; null: none
-    # Keep recordings whose category begins with one of these, in any case; the label is the beginning. []: all
+    # Keep recordings whose category begins with one of these, ignoring case; the label is the beginning. []: all
     # recordings, with the whole category as label
     categories: list[str] = field(default_factory=list)
-    # Dev and test are instead whole recordings of `train`, drawn for each category with data.seed until they have this
-    # many utterances. null: the subsets
+    # Utterances of dev, and as many of test, for each category: whole recordings of `train` are drawn with data.seed
+    # until they have this many or more. null: the subsets `dev` and `test`
     held_out: Count | None = None
-    punctuation: bool = False  # true: <COMMA> and the like become marks behind the word; false: they are left out
-    lower_case: bool = False  # converts the text; false: GigaSpeech's upper case
+    punctuation: bool = False  # true: <COMMA> and the like become marks after the word; false: they are left out
+    lower_case: bool = False  # converts the text to lower case; false: GigaSpeech's upper case
     max_seconds: Positive | None = None  # longer segments of train are left out; null: none
 
     def __post_init__(self) -> None:
@@ -58,10 +58,10 @@ class GigaSpeech:
                 check_choice(option, getattr(self, option), SUBSETS)
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev and test.
+        """Read the splits train, dev and test.
 
-        Raises ValueError for a list that is damaged, with the recording or segment, for recordings that are missing,
-        and for splits without utterances.
+        Raises ValueError for a damaged list (with the recording or segment), for missing recordings, and for splits
+        without utterances.
         """
         home = find_home(root, f"{LIST} and audio/", LIST, "GigaSpeech")
         path = home / LIST
@@ -117,12 +117,12 @@ class GigaSpeech:
                 )
 
     def _problem(self, seconds: float, text: str | None, wanted: Sequence[str]) -> str | None:
-        """Why a segment of these seconds and words is left out of the splits `wanted`; None if it is not."""
+        """Why a segment of this length and text is left out of the splits `wanted`; None if it is not."""
         if text is None:
             return "marked as music, noise, silence or other"
         if not text:
             return "without words"
-        # Scores are those of the whole official sets; those that are cut from train are of segments that can train.
+        # Official dev and test sets are scored whole. Sets cut from train hold only segments that could train.
         if self.max_seconds is not None and seconds > self.max_seconds and "train" in wanted:
             return f"longer than {self.max_seconds} s"
         return None
@@ -163,7 +163,7 @@ class Audio(NamedTuple):
 
 
 class _Rows:
-    """The rows of a split. Most are in tables: as Python objects, eight million rows take many gigabytes."""
+    """The rows of a split. Most are kept in tables: as Python objects, eight million rows take many gigabytes."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._rows, self._done = path, list[tuple[Any, ...]](), list[Manifest]()
@@ -175,7 +175,7 @@ class _Rows:
 
     def manifest(self) -> Manifest:
         self._flush()
-        done, self._done = self._done, []  # the tables go as soon as they are joined
+        done, self._done = self._done, []  # the tables are freed as soon as they are joined
         return Manifest.concat(done)
 
     def _flush(self) -> None:
@@ -197,7 +197,7 @@ def _check_files(path: Path, files: Mapping[str, str], parallel: Parallel) -> No
 
 
 def _audios(path: Path) -> Iterator[Audio]:
-    """The recordings of the list, one at a time. Raises ValueError with the recording that is wrong, or the byte."""
+    """Yield the recordings of the list, one at a time. Raises ValueError with the recording or byte that is wrong."""
     try:
         import ijson
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Development and test sets that are cut from training data, equally large for each label."""
+"""Cut development and test sets from training data, equally large for each label."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedray.data.manifest import Manifest
 
 
 def cut(data: Manifest, count: int, seed: int, whole: str = "utterance") -> dict[str, Manifest]:
-    """The splits train, dev and test: dev and test have `count` random utterances of each label.
+    """Make the splits train, dev and test: dev and test have `count` random utterances of each label.
 
     `whole` is the column whose values stay together. With "speaker", dev and test draw whole speakers until they have
-    `count` utterances or more. Ids and the seed decide, not the order of the rows. Raises ValueError for utterances
-    without a label, and for labels with too few utterances for `count`.
+    `count` utterances or more. The draw depends on ids and the seed, not on the order of the rows. Raises ValueError
+    for utterances without a label, and for labels with too few utterances for `count`.
     """
     labels = pc.dictionary_encode(data.table["label"].combine_chunks())
     assert not labels.null_count, "the reader gives each utterance a label"
@@ -44,7 +44,7 @@ def cut(data: Manifest, count: int, seed: int, whole: str = "utterance") -> dict
 
 
 def without_repeated(splits: Mapping[str, Manifest]) -> tuple[dict[str, Manifest], list[str]]:
-    """The splits without utterances of train whose text dev or test has too; the ids of those utterances."""
+    """Drop utterances of train whose text is also in dev or test. Also returns the ids of those utterances."""
     scored = Manifest.concat([splits["dev"], splits["test"]]).table["text"].combine_chunks()
     repeated = pc.is_in(splits["train"].table["text"], value_set=scored).to_numpy()
     train, again = (splits["train"].take(np.flatnonzero(repeated == taken)) for taken in (False, True))

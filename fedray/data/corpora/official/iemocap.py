@@ -37,14 +37,14 @@ class Iemocap:
     """The speaker is the session and the letter before the turn's number: Ses01F_impro01_M003 is Ses01M's turn.
 
     (The first letter is the actor with the motion-capture markers.) Labels are neu, ang, sad, and hap, which includes
-    exc: 5,531 turns, 2,943 of them improvised. Turns with other labels, or without agreement of the raters, are left
+    exc: 5,531 turns, 2,943 of them improvised. Turns with other labels, or on which the raters disagree, are left
     out.
     """
 
     parts: str = "all"  # all | impro (FedAudio, FedMLAC) | script
-    test_session: int = 5  # its two speakers are the test set (leave one session out)
+    test_session: int = 5  # session whose speakers are the test set (leave one session out)
     test_speaker: str | None = None  # one speaker is the test set instead, such as "Ses03M" (leave one speaker out)
-    # null: the session before test_session, or 5 before 1; with test_speaker the other speaker of the session; 0: none
+    # session of the dev set; null: the one before test_session (5 before 1), or with test_speaker its partner; 0: none
     dev_session: int | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Iemocap:
             check_choice("dev_session", self.dev_session, (0, *(session for session in SESSIONS if session != tested)))
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev (unless dev_session is 0) and test. Lengths come from file headers, read in parallel.
+        """Read train, dev (unless dev_session is 0) and test. Lengths come from file headers, read in parallel.
 
         Raises ValueError with the session, the file, or the line of an evaluation that is missing or wrong.
         """
@@ -105,7 +105,7 @@ class Iemocap:
         return both[self.test_session], both[dev]
 
     def _session(self, home: Path, session: int, reasons: dict[str, list[str]]) -> list[Turn]:
-        """The rated turns of a session in the chosen parts. Adds turns without a rating to `reasons`."""
+        """Read the rated turns of a session in the chosen parts. Adds turns without a rating to `reasons`."""
         sounds = home / f"Session{session}" / "sentences" / "wav"
         folder = home / f"Session{session}" / "dialog" / "EmoEvaluation"
         for needed in (sounds, folder):
@@ -131,7 +131,7 @@ class Iemocap:
 
 
 def _rated(path: Path, sounds: Path, session: int) -> list[Turn]:
-    """The turns in a file of evaluations: one summary line each. Other lines are ratings of single raters."""
+    """Read the turns in a file of evaluations: one summary line each. Other lines are ratings of single raters."""
     turns = []
     for line, text in lines_of(path, "unpack IEMOCAP_full_release again"):
         if not text.startswith("["):

@@ -1,4 +1,4 @@
-"""What readers of official layouts share: home folders, checks of settings, files of lines, and recordings left out."""
+"""Functions that readers of official layouts share: home folders, settings, files of lines, recordings left out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def collected() -> Iterator[list[str]]:
 
 
 def find_home(root: Path | None, holds: str, marker: str, *inside: str) -> Path:
-    """The folder that contains `marker`: the root, or one of its folders `inside`.
+    """Find the folder that contains `marker`: the root, or one of its folders `inside`.
 
     Raises ValueError if there is none; `holds` says what the root must contain.
     """
@@ -74,7 +74,7 @@ def find_home(root: Path | None, holds: str, marker: str, *inside: str) -> Path:
 
 
 def check_choice(option: str, value: object, valid: Sequence[object]) -> None:
-    """Raises ValueError, with the setting and its valid values, for any other value."""
+    """Raise ValueError, with the setting and its valid values, for any other value."""
     if value not in valid:
         raise ValueError(f"data.options.{option} must be one of {', '.join(map(str, valid))}, not {value}")
 
@@ -89,7 +89,7 @@ def required(table: Table, *names: str) -> list[list[str]]:
 
 
 def lines_of(path: Path, remedy: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of the lines that are not blank.
+    """Yield (number, text) of each line that is not blank.
 
     Raises ValueError for a file that is missing, a Git LFS stub or not UTF-8 text; `remedy` says what to do about it.
     """
@@ -106,7 +106,7 @@ def lines_of(path: Path, remedy: str) -> Iterator[tuple[int, str]]:
 
 
 def split_lines(folder: Path) -> Iterator[tuple[str, Path, int, str]]:
-    """("train" or "test", file, number, text) of the lines of FedSTAR's train_split.txt and test_split.txt.
+    """Yield ("train" or "test", file, number, text) of each line in FedSTAR's train_split.txt and test_split.txt.
 
     Flower's baseline has these lists in data_splits/<corpus>/. Raises ValueError for a list that is missing, empty or
     not UTF-8 text.

@@ -17,17 +17,17 @@ Rows = list[tuple[str, str, float, str, str]]  # utterance, path, seconds, reade
 
 @dataclass(frozen=True)
 class LibriSpeech:
-    """Subsets by split. The speaker is the reader. The first test subset is the split `test`; others keep names."""
+    """The speaker is the reader. Each test subset after the first is a split that keeps its name."""
 
     # subsets that train; each is a folder such as train-clean-100
     train: list[str] = field(default_factory=lambda: ["train-clean-100"])
-    dev: list[str] = field(default_factory=lambda: ["dev-clean"])  # subsets that choose the round
-    # subsets that test; the first is `test`, others keep their names
+    dev: list[str] = field(default_factory=lambda: ["dev-clean"])  # subsets that choose the best round
+    # subsets that test; the first is the split `test`, others keep their names
     test: list[str] = field(default_factory=lambda: ["test-clean"])
-    lower_case: bool = False  # false: LibriSpeech's upper case
+    lower_case: bool = False  # converts the text to lower case; false: LibriSpeech's upper case
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Split -> manifest. Lengths come from file headers, read in parallel, one work item a reader.
+        """Read the splits: split -> manifest. Lengths come from file headers, read in parallel, reader by reader.
 
         Raises ValueError for a missing subset, for audio without transcript (with the audio file), and for a transcript
         without audio (with file and line).

@@ -17,7 +17,7 @@ from fedray.data.corpora.assembly import assemble, check_fetched, corpus_root, u
 from fedray.data.corpora.official.layout import leave_out
 from fedray.data.manifest import Manifest
 
-# libyaml, where PyYAML has it. Its events are scalars as text: seven times faster than loading, and never executed.
+# libyaml, if PyYAML has it. Events hold scalars as text: seven times faster than loading, and nothing is executed.
 LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 KEYS = ("wav", "offset", "duration", "speaker_id")
 LONGEST = 10_000  # characters of a line: libyaml needs minutes for a line of brackets
@@ -29,21 +29,21 @@ RESTORE = "restore the file from MuST-C's archive"
 class MustC:
     """The text is the English line, the translation the line of the target language, the speaker speaker_id.
 
-    Utterances are stretches of talks, `<root>/en-<target>/data/<split>/wav/ted_<talk>.wav`, and have the names
-    `ted_<talk>_<number>` in their order in the talk. Version 1 has de, es, fr, it, nl, pt, ro and ru; version 2 de, ja
-    and zh. Left out are stretches without length, text or translation.
+    Utterances are segments of talks, `<root>/en-<target>/data/<split>/wav/ted_<talk>.wav`, named `ted_<talk>_<number>`
+    in their order in the talk. Version 1 has de, es, fr, it, nl, pt, ro and ru; version 2 has de, ja and zh. Segments
+    without length, text or translation are left out.
     """
 
     target: str = "zh"  # language of the translation
     train: list[str] = field(default_factory=lambda: ["train"])  # official splits that train
-    dev: list[str] = field(default_factory=lambda: ["dev"])  # official splits that choose the round
-    # official splits that test; the first is `test`, others keep their names (tst-HE)
+    dev: list[str] = field(default_factory=lambda: ["dev"])  # official splits that choose the best round
+    # official splits that test; the first is the split `test`, others keep their names (tst-HE)
     test: list[str] = field(default_factory=lambda: ["tst-COMMON"])
-    lower_case: bool = False  # converts the text, not the translation
-    max_seconds: Positive | None = None  # longer stretches of `train` are left out (fairseq: 30); null: none
+    lower_case: bool = False  # converts the text, not the translation, to lower case
+    max_seconds: Positive | None = None  # longer segments of `train` are left out (fairseq: 30); null: none
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Split -> manifest. Raises ValueError with the file, or the line of a list, that is missing or wrong."""
+        """Read the splits: split -> manifest. Raises ValueError with the missing or wrong file or line of a list."""
         root = corpus_root(root, f"en-{self.target}/, or its contents (data/)")
         home = root if (root / "data").is_dir() else root / f"en-{self.target}"
         wanted = {"train": self.train, "dev": self.dev, "test": self.test[:1]} | {
@@ -98,7 +98,7 @@ class MustC:
 
 
 def _segments(path: Path) -> tuple[list[int], dict[str, list[str]]]:
-    """The line of each entry of a split's list, and the columns `KEYS`. Raises ValueError with the line."""
+    """Read the line of each entry of a split's list, and the columns `KEYS`. Raises ValueError with the line."""
     lines: list[int] = []
     columns: dict[str, list[str]] = {key: [] for key in KEYS}
     for line, entry in _entries(path):
@@ -111,7 +111,7 @@ def _segments(path: Path) -> tuple[list[int], dict[str, list[str]]]:
 
 
 def _entries(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, keys and values) of the flat maps in a YAML file."""
+    """Yield (line, keys and values) of each flat map in a YAML file."""
     text = "".join(_read(path))
     if (longest := max(map(len, text.split("\n")))) > LONGEST:
         raise ValueError(f"{path}: a line has {longest:,} characters; lines must read '{FORM}': {RESTORE}")
@@ -141,12 +141,12 @@ def _entries(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     except yaml.MarkedYAMLError as error:
         where = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else str(path)
         raise ValueError(f"{where}: is not YAML ({error.problem}): {RESTORE}") from error
-    except yaml.YAMLError as error:  # a character that YAML does not have
+    except yaml.YAMLError as error:  # a character that YAML does not allow
         raise ValueError(f"{path}: is not YAML ({' '.join(str(error).split())}): {RESTORE}") from error
 
 
 def _texts(path: Path, count: int, listed: Path) -> list[str]:
-    """The lines of a file of texts, one for each of `count` entries of the list `listed`."""
+    """Read the lines of a file of texts, one for each of `count` entries of the list `listed`."""
     texts = [line.strip() for line in _read(path)]
     if len(texts) != count:
         raise ValueError(f"{path} has {len(texts):,} lines, but {listed} has {count:,} entries: {RESTORE}")
@@ -154,7 +154,7 @@ def _texts(path: Path, count: int, listed: Path) -> list[str]:
 
 
 def _read(path: Path) -> list[str]:
-    """The lines of a file. They end at line feeds only: subtitles hold other characters that Python takes for ends."""
+    """Read lines, which end at line feeds only: subtitles hold other characters that Python takes for line ends."""
     if not path.is_file():
         raise ValueError(f"{path} is missing: {RESTORE}")
     check_fetched(path)
@@ -176,7 +176,7 @@ def _numbers(path: Path, lines: Sequence[int], key: str, values: Sequence[str]) 
 
 
 def _numbered(talks: Sequence[str], offset: Sequence[float]) -> list[str]:
-    """`ted_767_0`, `ted_767_1`, ...: the utterances of each talk by time."""
+    """Name the utterances of each talk by time: `ted_767_0`, `ted_767_1`, ..."""
     names, seen = [""] * len(talks), dict.fromkeys(talks, 0)
     for row in sorted(range(len(talks)), key=offset.__getitem__):
         names[row] = f"{talks[row]}_{seen[talks[row]]}"

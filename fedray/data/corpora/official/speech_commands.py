@@ -32,7 +32,7 @@ from fedray.data.corpora.official.speech_commands_silence import draw_silence, f
 from fedray.data.manifest import Manifest
 
 HOLDS = "speech_commands_v0.02/, or its contents (yes/, no/, ..., validation_list.txt)"
-PARTS = {"train": (0.0, 0.8), "dev": (0.8, 0.9), "test": (0.9, 1.0)}  # of each noise file, to cut silence from
+PARTS = {"train": (0.0, 0.8), "dev": (0.8, 0.9), "test": (0.9, 1.0)}  # of each noise file, for cuts of silence
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SpeechCommands:
 
     `speakers: train` trains on the 2,118 speakers that neither list names (as FedAudio counts them). `speakers: all`
     makes all clips training data (the 2,618 speakers of FedScale and FedMLAC): use data.dev_share and data.test_share.
-    Its silence is cut from whole noise files, so that a cut of dev or test can overlap one of training.
+    Its silence is cut from whole noise files, so a cut of dev or test can overlap a training cut.
 
     FedSTAR's division is `classes=12 split=files unknown_percentage=null` with `split_files` and `test_archive`. Its
     lists add the official development clips and all 25 other words to the training data, have no development set, and
@@ -63,9 +63,9 @@ class SpeechCommands:
     split: str = "lists"
     split_files: str | None = None  # the folder of FedSTAR's train_split.txt and test_split.txt, relative to data.root
     speakers: str = "train"  # train | all
-    # percent of the split's clips of commands, as in TensorFlow; null: all clips
+    # size of `_unknown_` in percent of the split's clips of commands, as in TensorFlow; null: all clips
     unknown_percentage: Amount | None = 10.0
-    # percent of the split's clips of words; null: as many cuts as clips of one word
+    # size of `_silence_` in percent of the split's clips of words; null: as many cuts as clips of one word
     silence_percentage: Amount | None = None
     test_archive: str | None = None  # 12 classes: test on speech_commands_test_set_v0.02, a folder below data.root
 
@@ -88,7 +88,7 @@ class SpeechCommands:
             raise ValueError(f"{problem}: remove test_archive, or set speakers=train")
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev (except with split=files) and test; train alone with speakers=all.
+        """Read train, dev (except with split=files) and test; with speakers=all, train only.
 
         Lengths are read in parallel. Raises ValueError with the folder, the file, or the line of a list that is wrong.
         """
@@ -128,7 +128,7 @@ class SpeechCommands:
         return parts
 
     def _unknown(self, clips: Sequence[Clip], words: int, split: str, seed: int) -> list[Clip]:
-        """Clips of words that are no commands, in order."""
+        """Clips of words that are not commands, in order."""
         others = [clip._replace(label=UNKNOWN) for clip in clips if clip.label not in COMMANDS]
         if self.unknown_percentage is None:
             return others
@@ -147,7 +147,7 @@ class SpeechCommands:
 
 
 def _manifest(home: Path, clips: Sequence[Clip], parallel: Parallel) -> Manifest:
-    """A manifest has text in all rows or in none: clips with and without a word are assembled apart."""
+    """Assemble clips with and without a word separately: `assemble` takes a text for all rows or for none."""
     parts = []
     for known in (True, False):
         if rows := [clip for clip in clips if (clip.text is not None) == known]:

@@ -34,9 +34,9 @@ class Clip(NamedTuple):
 
 
 def find_clips(home: Path) -> list[Clip]:
-    """All clips of the 35 words, by word and name.
+    """Find all clips of the 35 words, by word and name.
 
-    Raises ValueError for missing and unknown words' folders, and for names of another form.
+    Raises ValueError for missing and unknown folders of words, and for malformed file names.
     """
     folders = [name for name in names_in(home) if (home / name).is_dir() and not name.startswith("_")]
     if missing := [word for word in WORDS if word not in folders]:
@@ -58,7 +58,7 @@ def find_clips(home: Path) -> list[Clip]:
 
 
 def find_test_clips(folder: Path) -> list[Clip]:
-    """The clips of the separate test archive, by class and name.
+    """Find the clips of the separate test archive, by class and name.
 
     Examples are yes/bb05582b_nohash_0.wav and _unknown_/wow_4290ca61_nohash_1.wav.wav. For a clip whose name has no
     speaker, the speaker is the class.
@@ -87,7 +87,7 @@ def find_test_clips(folder: Path) -> list[Clip]:
 
 
 def read_lists(home: Path, clips: Iterable[Clip]) -> dict[str, str]:
-    """Utterance -> "dev" or "test", by the official lists. Raises ValueError with file and line."""
+    """Read the official lists: utterance -> "dev" or "test". Raises ValueError with file and line."""
     known = {clip.utterance for clip in clips}
     found: dict[str, str] = {}
     for split, name in LISTS.items():
@@ -107,9 +107,8 @@ def read_lists(home: Path, clips: Iterable[Clip]) -> dict[str, str]:
 def read_split_files(folder: Path, clips: Sequence[Clip], archive: Sequence[Clip] | None) -> dict[str, list[Clip]]:
     """The clips that FedSTAR's lists name for train and test, in the order of the clips.
 
-    With `archive`, test clips come from the test archive. The function leaves out, and counts, clips that neither
-    list names and lines of silence for training, since the reader draws silence itself. Raises ValueError with file
-    and line.
+    With `archive`, test clips come from the test archive. Clips that neither list names, and lines of silence for
+    training, are left out and counted: the reader draws silence itself. Raises ValueError with file and line.
     """
     known = {
         "train": {clip.utterance: clip for clip in clips},

@@ -20,7 +20,7 @@ SHORTEST = 11.0  # seconds of a noise file: a tenth of it is longer than a cut (
 
 
 def find_noises(home: Path, parallel: Parallel) -> dict[str, float]:
-    """The files of background noise -> their lengths in seconds. Raises ValueError for missing and short files."""
+    """Find the files of background noise: path -> length in seconds. Raises ValueError for missing and short files."""
     folder = home / NOISE
     paths = [str(folder / name) for name in names_in(folder) if name.endswith(".wav")] if folder.is_dir() else []
     if not paths:
@@ -40,13 +40,13 @@ def find_noises(home: Path, parallel: Parallel) -> dict[str, float]:
 def draw_silence(
     noises: Mapping[str, float], times: tuple[float, float], speakers: Sequence[str], count: int, split: str, seed: int
 ) -> Manifest:
-    """`count` random cuts of one second, each assigned to a random one of `speakers`.
+    """Draw `count` random cuts of one second, each assigned to a random one of `speakers`.
 
     `times` are two shares of a file's length: cuts come from the part of every file between them.
     """
     generator = numpy_generator(seed, "speech commands", "silence", split)
     paths, lengths = list(noises), np.array(list(noises.values()))
-    rooms = (times[1] - times[0]) * lengths - CUT  # seconds in which a cut can begin
+    rooms = (times[1] - times[0]) * lengths - CUT  # seconds of each file in which a cut can begin
     owners = generator.choice(len(speakers), count, replace=count > len(speakers))
     files = generator.choice(len(paths), count, p=rooms / rooms.sum())
     offsets = times[0] * lengths[files] + generator.random(count) * rooms[files]

@@ -32,7 +32,7 @@ class UrbanSound8K:
     """
 
     test_folds: list[int] = field(default_factory=lambda: [10])  # folds, from 1 to 10, of the test set
-    # null: the fold before the first test fold, or 10 before 1; []: none, as published
+    # folds of the dev set; null: the fold before the first test fold, or 10 before 1; []: none, as published
     dev_folds: list[int] | None = None
     min_seconds: Amount = 0.1  # shorter sounds are left out (FedAudio's rule)
 
@@ -59,7 +59,7 @@ class UrbanSound8K:
         return [next(fold for fold in before if fold not in self.test_folds)]
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits train, dev (if it has folds) and test. Lengths come from file headers, read in parallel.
+        """Read train, dev (if it has folds) and test. Lengths come from file headers, read in parallel.
 
         Raises ValueError with the line of the table whose sound is missing or whose values are wrong, and for sounds
         that are not in the table.
@@ -112,7 +112,7 @@ class UrbanSound8K:
 
 
 def _all_listed(home: Path, listed: set[str], table: Path) -> None:
-    """Raises ValueError for a sound that the table does not list in its fold."""
+    """Raise ValueError for a sound that the table does not list in its fold."""
     for fold in names_in(home / "audio") if (home / "audio").is_dir() else ():
         if not (home / "audio" / fold).is_dir():
             continue

@@ -18,8 +18,8 @@ from fedray.data.features.audio import AudioError, duration
 from fedray.data.manifest import Manifest
 
 LANGUAGES = ("en", "es", "fr", "de", "ru", "it")  # FedSTAR's
-INSIDE = "Trunk/Audio/Main/16kHz_16bit"  # of a language's submissions, on the server and its mirrors
-SHARD = 50  # submissions a work item
+INSIDE = "Trunk/Audio/Main/16kHz_16bit"  # folder of a language's submissions, on the server and its mirrors
+SHARD = 50  # submissions in a work item
 NO_PROMPTS, NO_README = "in submissions without etc/PROMPTS", "in submissions without etc/README"
 NO_AUDIO, NO_TEXT = "in submissions without wav/ or flac/", "in submissions whose etc/PROMPTS is not UTF-8"
 EMPTY, NO_PROMPT, NO_RECORDING = "empty", "without a prompt", "prompted but not recorded"
@@ -44,8 +44,8 @@ class VoxForge:
 
     Submissions are `<root>/<language>/<user>-<yyyymmdd>-<xxx>/`, or below `<language>/Trunk/Audio/Main/16kHz_16bit/`
     as on the server; with one language, `<root>` can hold them directly. Each submission by "anonymous", and each
-    whose name has no date, is a speaker. Left out are submissions without etc/PROMPTS, etc/README, or wav/ and flac/;
-    empty recordings; recordings without a prompt; prompts without a recording. Unreadable recordings are errors.
+    whose name has no date, is a speaker. The reader leaves out submissions without etc/PROMPTS, etc/README, or wav/ and
+    flac/; empty recordings; recordings without a prompt; prompts without a recording. Unreadable recordings are errors.
 
     There is no official split: all recordings are "train", and data.dev_share and data.test_share divide the speakers.
     `split_files` uses FedSTAR's lists instead (train_split.txt, test_split.txt), whose test speakers also train.
@@ -53,7 +53,7 @@ class VoxForge:
 
     # languages that are read, each from its folder
     languages: list[str] = field(default_factory=lambda: list(LANGUAGES))
-    lower_case: bool = False  # converts the text: English prompts are in upper case
+    lower_case: bool = False  # converts the text to lower case: English prompts are in upper case
     split_files: str | None = None  # the folder of FedSTAR's lists, relative to data.root
 
     def __post_init__(self) -> None:
@@ -64,10 +64,10 @@ class VoxForge:
             )
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The split train, and with `split_files` test. Submissions are read in parallel, lengths from file headers.
+        """Read train, and with `split_files` test. Submissions are read in parallel, lengths from file headers.
 
         Raises ValueError for a language without a folder or recordings, for unreadable audio, and for a line of a list
-        without recording.
+        whose recording is missing.
         """
         root = corpus_root(root, "the folders of the languages (en/, es/, ...), or the submissions of one language")
         reasons: Reasons = {}
@@ -164,7 +164,7 @@ def _read_submissions(items: Iterable[tuple[str, str]]) -> tuple[list[Recording]
 
 
 def _read_submission(language: str, folder: str) -> tuple[list[Recording], Reasons]:
-    """The recordings of a submission, and the names of those left out, by reason."""
+    """Read the recordings of a submission, and the names of those left out, by reason."""
     submission = os.path.basename(folder)
     name = f"{language}/{submission}"
     inside = os.path.join(folder, "etc")
@@ -193,7 +193,7 @@ def _read_submission(language: str, folder: str) -> tuple[list[Recording], Reaso
 
 
 def _sounds(folder: str) -> Mapping[str, str] | None:
-    """Name without ending -> path, from wav/ or, if it has no recordings, flac/. None without both folders."""
+    """Name without ending -> path, from wav/ or, if it has no recordings, flac/. None if there is neither folder."""
     found = None
     for kind in ("wav", "flac"):
         place = os.path.join(folder, kind)

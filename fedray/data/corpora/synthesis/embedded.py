@@ -1,4 +1,4 @@
-"""The corpus without a download: seeded synthetic speech of many speakers, accents and channels, made on first use."""
+"""A corpus that needs no download: synthetic speech of many speakers, accents and channels, made on first use."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Embedded(Recipe):
     """The embedded corpus: `Recipe` says what the settings mean."""
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """The splits "server", "clients", "dev", "test" and "test-server", if they have speakers.
+        """Make the splits "server", "clients", "dev", "test" and "test-server", if they have speakers.
 
-        The audio is made below `cache` on first use. Raises ValueError for impossible settings, and if espeak-ng is not
+        The audio is made below `cache` on first use. Raises ValueError for impossible settings, or if espeak-ng is not
         installed.
         """
         if root is not None:

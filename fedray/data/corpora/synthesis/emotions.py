@@ -17,7 +17,7 @@ from fedray.data.corpora.synthesis.espeak import Manner
 from fedray.data.corpora.synthesis.speakers import BANDS, Speaker
 
 # The mean changes of tempo (natural logarithm of the factor), pitch and pitch range (espeak-ng's units, 0-99),
-# loudness (dB), tilt (dB an octave) and breath (dB of noise against the voice, over QUIET_BREATH).
+# loudness (dB), tilt (dB per octave) and breath (dB of noise against the voice, over QUIET_BREATH).
 TENDENCIES = {
     "angry": (0.10, 9.0, 12.0, 5.0, 2.0, -4.0),
     "happy": (0.06, 15.0, 24.0, 2.5, 0.8, 0.0),
@@ -25,7 +25,7 @@ TENDENCIES = {
     "sad": (-0.16, -7.0, -18.0, -4.0, -1.6, 8.0),
 }
 EMOTIONS = tuple(TENDENCIES)
-BETWEEN_SPEAKERS = (0.06, 5.0, 7.0, 1.2, 0.6, 3.0)  # standard deviations of a speaker's way to express an emotion
+BETWEEN_SPEAKERS = (0.06, 5.0, 7.0, 1.2, 0.6, 3.0)  # standard deviations between speakers' ways to express an emotion
 BETWEEN_UTTERANCES = (0.07, 6.0, 9.0, 1.5, 0.6, 3.0)  # standard deviations between a speaker's utterances
 EXPRESSIVE = (0.5, 1.4)  # factor of the mean change, drawn for a speaker
 INTENSITY = (0.4, 1.4)  # factor of the mean change, drawn for an utterance
@@ -50,7 +50,7 @@ class Delivery:
     closing: str  # the punctuation after the text
     level: float  # dB below full scale, of the root mean square
     loudness: float  # dB above the speaker's mean
-    tilt: float  # dB an octave, 0 at 1 kHz
+    tilt: float  # dB per octave, 0 at 1 kHz
     breath: float  # dB of noise against the voice
 
 
@@ -78,7 +78,7 @@ def deliver(speaker: Speaker, emotion: str, position: int) -> Delivery:
 
 
 def colour(voice: np.ndarray, delivery: Delivery, generator: np.random.Generator) -> np.ndarray:
-    """`voice` (float32 at 16 kHz) with the delivery's spectral tilt and breath, and with the same length."""
+    """Apply the delivery's spectral tilt and breath to `voice` (float32 at 16 kHz), which keeps its length."""
     frequencies = np.array([0, *BANDS])
     octaves = np.log2(np.clip(frequencies, *TILTED) / 1000)
     gains = 10 ** (delivery.tilt * octaves / 20)

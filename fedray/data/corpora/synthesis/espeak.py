@@ -29,7 +29,7 @@ CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.
 
 
 def version() -> str:
-    """The version of the installed espeak-ng, such as "1.52.0". Raises ValueError when it is not installed."""
+    """The version of the installed espeak-ng, such as "1.52.0". Raises ValueError if it is not installed."""
     with _loaded() as library:
         library.espeak_Info.restype = ctypes.c_char_p
         info: bytes = library.espeak_Info(None)
@@ -84,7 +84,7 @@ def voice(name: str, seed: int) -> Iterator[Callable[[str, Manner], np.ndarray]]
 
 @contextmanager
 def _loaded() -> Iterator[ctypes.CDLL]:
-    """The shared library with all globals at their initial values. The process unloads it at the end."""
+    """Load the shared library, with all globals at their initial values, and unload it at the end."""
     path = _loader().get_library_path()
     if _resident(path):
         raise RuntimeError("espeak-ng is already loaded in this process: only a fresh load repeats its bits")

@@ -266,6 +266,6 @@ SOUNDS: dict[str, Callable[[int, Generator, Generator], np.ndarray]] = {
     )
 }
 EVENTS = tuple(SOUNDS)
-# (shortest slice in s, share of slices of LONGEST); for other events USUAL
+# (shortest slice in s, share of slices that last LONGEST); USUAL for other events
 LENGTHS = {"gun_shot": (0.8, 0.3), "dog_bark": (0.8, 0.6), "car_horn": (0.8, 0.6)}
 USUAL = (1.5, 0.8)

@@ -1,4 +1,4 @@
-"""The lexicons: one YAML file in lexicons/ for each language's commands and for each domain, read once a process."""
+"""The lexicons: one YAML file in lexicons/ for each language's commands and for each domain, read once per process."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def domain_file(name: str) -> Path:
 
 @functools.cache
 def read(path: Path) -> Grammar:
-    """The grammar of a file with the keys templates, slots and, optionally, keywords.
+    """Read the grammar of a file with the keys templates, slots and, optionally, keywords.
 
-    Raises ValueError for other keys, for entries that are no text, and for slots that are not defined.
+    Raises ValueError for other keys, for entries that are not text, and for slots that are not defined.
     """
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict) or not {"templates", "slots"} <= set(content) <= {

@@ -1,4 +1,4 @@
-"""Making a corpus: all speakers are recorded, and a manifest names their utterances."""
+"""Make a corpus: record all speakers, and list their utterances in a manifest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def make(folder: Path, recipe: Recipe, seed: int, parallel: Parallel) -> None:
 
 
 def code(recipe: Recipe) -> str:
-    """A hash of the code and the lexicons that make a corpus: a change of one of them makes it anew."""
+    """A hash of the code and lexicons that make a corpus. A change to any of them makes the corpus again."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sources(recipe):
         digest.update(path.read_bytes())

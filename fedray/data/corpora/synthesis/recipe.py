@@ -32,17 +32,17 @@ class Recipe:
     `test-server` sounds like the server. Without server_speakers the clients' split is "train": data.server can take
     the server's speakers from it.
 
-    A twin of Common Voice: with `tail` 1.9, 3 % of the speakers have half of the utterances, as in French (Gao et al.,
-    2022); with `clients.snr_within`, speakers differ more than the utterances of a speaker.
+    To resemble Common Voice: with `tail` 1.9, 3 % of the speakers have half of the utterances, as in French (Gao et
+    al., 2022); with `clients.snr_within`, speakers differ more than the utterances of a speaker.
     """
 
     kind: str = "commands"  # commands | keywords | emotions | events
     languages: list[str] = field(default_factory=lambda: ["en"])  # dealt to the speakers in turn
     dialects: list[str] = field(default_factory=list)  # dealt to all speakers but the server's; []: see clients.accents
     domains: list[str] = field(default_factory=list)  # dealt to all speakers but the server's
-    # true, with domains: the server reads words of all domains in random order; else commands
+    # true: the server reads words of all `domains` in random order; false: commands
     server_words: bool = False
-    # language of the translations: zh, of English commands; null: none. Each of `dialects` prefers words of its own in
+    # language of the translations: zh, of English commands; null: none. Each of `dialects` prefers different words in
     # them, the server none.
     translation: str | None = None
     server_speakers: Natural = 40  # speakers of `server`
@@ -59,14 +59,14 @@ class Recipe:
     test_server_utterances: Count = 20  # utterances of each test-server speaker
     held_out: Share = 0.25  # share of the grammar's sentences that server and clients never say
     unseen: Share = 0.5  # share of dev and test utterances that are held-out sentences
-    words: Count = 35  # keywords: how many of each language's 35, from the first
+    words: Count = 35  # keywords: how many of each language's 35 are spoken, from the first
     # keywords, emotions: a client's class shares are drawn from Dirichlet(skew); null: equal
     skew: Positive | None = None
     server: Conditions = field(default_factory=speakers.clean)
     clients: Conditions = field(default_factory=Conditions)
 
     def check(self) -> None:
-        """Raises ValueError that names the first impossible setting."""
+        """Raise a ValueError that names the first impossible setting."""
         if self.kind not in KINDS:
             raise ValueError(f'data.options.kind: choose from {", ".join(KINDS)}, not "{self.kind}"')
         self._check_texts()

@@ -28,7 +28,7 @@ class Session:
     texts: tuple[str, ...]
     clips: bool  # whether each text is a clip of one second
     path: str
-    emotions: tuple[str, ...] | None = None  # one a text; None: the speaker's plain voice
+    emotions: tuple[str, ...] | None = None  # one for each text; None: the speaker's plain voice
 
     @property
     def id(self) -> str:
@@ -57,7 +57,7 @@ def record(session: Session | Slices, folder: Path) -> list[int]:
     utterances = _speech(session) if isinstance(session, Session) else _slices(session)
     path = folder / session.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The fastest level of compression; its files are a tenth larger than the smallest.
+    # The fastest compression level; its files are a tenth larger than the smallest.
     soundfile.write(path, np.concatenate(utterances), SAMPLE_RATE, subtype="PCM_16", compression_level=0.0)
     return [len(utterance) for utterance in utterances]
 

@@ -1,4 +1,4 @@
-"""From a dry voice to a recording: vocal tract, equaliser, room, noise, level.
+"""Turn a dry voice into a recording: vocal tract, equaliser, room, noise, level.
 
 Signals are float32 [samples] at 16 kHz unless a docstring says otherwise.
 """
@@ -64,7 +64,7 @@ def channel(equaliser: tuple[float, ...], t60: float, direct: float, generator: 
 
 
 def noise(kind: str, samples: int, generator: np.random.Generator) -> np.ndarray:
-    """Noise of unit power: "white", "pink" (-3 dB an octave) or "babble" (spectrum and syllables of far voices)."""
+    """Noise of unit power: "white", "pink" (-3 dB per octave) or "babble" (spectrum and syllables of far voices)."""
     if kind == "white":
         return generator.standard_normal(samples, dtype=np.float32)
     size = scipy.fft.next_fast_len(samples, real=True)
@@ -81,7 +81,7 @@ def noise(kind: str, samples: int, generator: np.random.Generator) -> np.ndarray
 @lru_cache(maxsize=256)
 def _spectrum(kind: str, size: int) -> np.ndarray:
     frequencies = np.maximum(scipy.fft.rfftfreq(size, 1 / SAMPLE_RATE), 60)
-    # Above 500 Hz, speech falls by 9 dB an octave.
+    # Above 500 Hz, speech falls by 9 dB per octave.
     gains: np.ndarray = frequencies**-0.5 if kind == "pink" else 1 / (1 + (frequencies / 500) ** 1.5)
     return gains.astype(np.float32)
 
@@ -101,7 +101,7 @@ def record(
     samples: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """A recording (int16 [samples]): `voice` begins after `before` samples, heard through `response` in noise.
+    """A recording (int16 [samples]): `voice` begins after `before` samples, heard through `response` and in noise.
 
     `snr` is in dB over the span of the voice. `level` is the voice's root mean square in dB below full scale; it is
     lower if a peak would exceed LOUDEST.

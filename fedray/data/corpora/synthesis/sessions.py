@@ -17,7 +17,7 @@ TRAINING = ("server", "clients")  # the splits whose sentences count as seen
 
 
 def sessions(recipe: Recipe, seed: int) -> Iterator[tuple[str, Session | Slices]]:
-    """(split, session) of every speaker, or of every source of sound, split by split."""
+    """Yield (split, session) for each speaker, or for each source of sound, split by split."""
     plan = {
         "server": (recipe.server_speakers, recipe.server_utterances, recipe.server),
         "clients": (recipe.client_speakers, recipe.client_utterances, recipe.clients),

@@ -26,7 +26,7 @@ def noise(samples: int, gain: Callable[[np.ndarray], np.ndarray], generator: np.
 
 
 def falling(corner: float, slope: float) -> Callable[[np.ndarray], np.ndarray]:
-    """A gain for `noise`: flat up to `corner` Hz, then falling by `slope` times 6 dB an octave."""
+    """A gain for `noise`: flat up to `corner` Hz, then falling by `slope` times 6 dB per octave."""
     return lambda frequencies: 1 / (1 + (frequencies / np.float32(corner)) ** np.float32(slope))
 
 
@@ -46,7 +46,7 @@ def bands(centres: Sequence[float], width: float) -> Callable[[np.ndarray], np.n
 def tone(frequency: np.ndarray | float, samples: int, amplitudes: np.ndarray, start: float = 0.0) -> np.ndarray:
     """A tone of unit power with harmonics of these `amplitudes`, the fundamental first.
 
-    `frequency` is in Hz: one number, or one a sample. `start` is the phase of the first sample, in periods.
+    `frequency` is in Hz: one number, or one for each sample. `start` is the phase of the first sample, in periods.
     """
     course = np.broadcast_to(np.asarray(frequency, np.float64), (samples,))
     kept = amplitudes[: max(int(HIGHEST / course.max()), 1)]
@@ -66,7 +66,7 @@ def voiced(fundamental: float, formants: Sequence[float], width: float = 0.35) -
 
 
 def ringing(frequencies: np.ndarray, gains: np.ndarray, decays: np.ndarray) -> np.ndarray:
-    """The sound of a struck body: damped sines, with the time in which each falls to 1/e in `decays` (s)."""
+    """The sound of a struck body: damped sines. `decays` has the time (s) in which each falls to 1/e."""
     times = np.arange(int(5 * decays.max() * SAMPLE_RATE) + 1) / SAMPLE_RATE
     sines = np.sin(2 * np.pi * frequencies[:, None] * times) * np.exp(-times / decays[:, None])
     sound: np.ndarray = gains @ sines

@@ -47,12 +47,12 @@ class Conditions:
         default_factory=lambda: [10.0, 16.0]
     )  # dB, energy of the direct sound over that of the reverberation
     snr: list[float] = field(default_factory=lambda: [5.0, 20.0])  # dB, drawn for every utterance
-    snr_within: float | None = None  # dB between an utterance's SNR and its speaker's, itself in `snr`; null: no limit
+    snr_within: float | None = None  # dB, largest distance from the speaker's SNR, which is in `snr`; null: no limit
     # kinds of background noise: each speaker has one of them
     noises: list[str] = field(default_factory=lambda: list(NOISES))
 
     def check(self, key: str) -> None:
-        """Raises ValueError for the first impossible value; `key` is the setting that holds these conditions."""
+        """Raise ValueError for the first impossible value; `key` is the setting that holds these conditions."""
         for name in ("words_per_minute", "warp", "t60", "direct", "snr"):
             ends = getattr(self, name)
             if len(ends) != 2 or ends[0] > ends[1]:
@@ -88,7 +88,7 @@ def clean() -> Conditions:
 class Place:
     """The room, microphone and noise around a speaker or another source of sound."""
 
-    equaliser: tuple[float, ...]  # dB, one value a band of BANDS
+    equaliser: tuple[float, ...]  # dB, one for each band in BANDS
     t60: float
     direct: float
     noise: str

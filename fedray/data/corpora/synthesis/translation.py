@@ -1,4 +1,4 @@
-"""Translations of the embedded corpus' sentences, by templates and slots that correspond.
+"""Translate the embedded corpus' sentences by corresponding templates and slots.
 
 A sentence is parsed into the template and the phrases that it was made of, and these are translated. Most phrases have
 several translations. A dialect prefers one of them, so that the clients of a dialect have something to learn.
@@ -20,14 +20,14 @@ from fedray.data.corpora.synthesis.sentences import SLOT, Grammar
 
 FOLDER = Path(__file__).parent / "translations"
 PLACE = re.compile(r"\{(\w+)(?:\.(\d+))?\}")  # {city}, or {city.2}: the second city of the source
-FAITHFUL = 0.85  # share of a dialect's phrases in which it uses the translation that it prefers
+FAITHFUL = 0.85  # share of a dialect's phrases that get its preferred translation
 
 Choose = Callable[[str, int], int]  # (phrase, number of its translations) -> which of them
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A template, or a phrase of a slot, with the phrases in its own slots, in their order."""
+    """A template, or a phrase of a slot, with the phrases in its own slots, in order."""
 
     text: str
     slot: str | None
@@ -43,11 +43,11 @@ class Translator:
     slots: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def translate(self, sentence: str, choose: Choose) -> str:
-        """The translation of a sentence. ValueError for a sentence that the grammar does not make."""
+        """Translate a sentence. Raises ValueError for a sentence that the grammar does not make."""
         return self._rendered(self.parse(sentence), choose)
 
     def parse(self, sentence: str) -> Phrase:
-        """The first derivation of a sentence. ValueError for a sentence that the grammar does not make."""
+        """Find the first derivation of a sentence. Raises ValueError if the grammar does not make it."""
         words = sentence.split()
         for template in self.grammar.templates:
             for end, parts in self._matches(template.split(), words, 0):
@@ -58,7 +58,7 @@ class Translator:
     def _matches(
         self, pattern: Sequence[str], words: Sequence[str], start: int
     ) -> Iterator[tuple[int, tuple[Phrase, ...]]]:
-        """Where a pattern that begins at a word may end, with the phrases in its slots."""
+        """Yield where a pattern that begins at word `start` may end, with the phrases in its slots."""
         if not pattern:
             yield start, ()
             return
@@ -84,7 +84,7 @@ class Translator:
 
 
 def translated(sentence: str, language: str, dialect: str | None, utterance: str) -> str:
-    """The translation of an English command. `dialect` None: no translation of a phrase is preferred.
+    """Translate an English command. With `dialect` None, no translation of a phrase is preferred.
 
     The same utterance of the same dialect has the same translation everywhere.
     """
@@ -104,7 +104,7 @@ def translator(language: str) -> Translator:
 
 
 def read(path: Path, grammar: Grammar) -> Translator:
-    """The translations of a file for a grammar. ValueError: one is missing, too many, or fills another slot."""
+    """Read the translations for a grammar. Raises ValueError if one is missing, superfluous, or fills other slots."""
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     templates = {source: _options(text) for source, text in content["templates"].items()}
     slots = {
