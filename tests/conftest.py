@@ -1,4 +1,4 @@
-"""One Ray for each process of the test session, and a cache of its own."""
+"""Fixtures of all tests: each process of the test session has its own Ray and its own cache."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tests.stores import s3
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-# Ray's agents see by a pipe that their raylet lives, not by /proc, where a look that fails once ends the agent, its
+# Ray's agents watch their raylet through a pipe. If they watched it in /proc, one failed read would end the agent, its
 # raylet and pytest.
 os.environ.setdefault("RAY_enable_pipe_based_agent_to_parent_health_check", "1")
-# Actors of low priority starve beside the other test processes, and what waits for them looks again and again.
+# Actors of low priority starve next to the other test processes, and whatever waits for them keeps polling.
 os.environ.setdefault("RAY_worker_niceness", "0")
-# Compiling librosa takes numba 20 s. All test processes, of this and of later sessions, share what it compiled.
+# Numba takes 20 s to compile librosa. All test processes, of this and later sessions, share the compiled code.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"fedray-tests-numba-{getpass.getuser()}"))
-# A shell has what it starts in the background ignore SIGINT, and so would all that tests start and interrupt.
+# A shell makes background processes ignore SIGINT, and the processes that tests start and interrupt inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# The files that take longest, first: a process that gets one at the end keeps all waiting.
+# The slowest files, which run first: a process that gets one of them at the end keeps the others waiting.
 LONGEST = (
     *("sweep/test_sweeps", "cli/test_cli", "engine/test_gcs", "engine/test_engine", "engine/test_deaths"),
     *("engine/test_nodes", "test_package", "experiment/", "engine/", "power/", "docs/", "cli/", "runs/"),
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """What is registered in the meantime, as users do, is gone afterwards."""
+    """Undo on exit what is registered in the meantime, as users register algorithms and strategies."""
     from fedray.algorithms import ALGORITHMS
     from fedray.core.strategies import STRATEGIES
 
@@ -62,14 +62,14 @@ def registries() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def registries_of_a_module() -> Iterator[None]:
-    """Runs of a module's fixtures register too."""
+    """The same for a module, since runs of its fixtures register too."""
     with restored():
         yield
 
 
 @pytest.fixture
 def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws figures, but leaves SVG and PNG empty: rendering takes most of the time of a report."""
+    """Draw figures, but leave SVG and PNG empty: rendering takes most of the time of a report."""
     from matplotlib.figure import Figure as Canvas
 
     from fedray.report.canvas import Drawing
@@ -93,7 +93,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def no_ray(cache: Path) -> Iterator[None]:
-    """Parallel work is done in this process."""
+    """Do parallel work in this process."""
     from fedray.core.parallel import serial
     from fedray.engine import session
 
@@ -104,7 +104,7 @@ def no_ray(cache: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[Callable[[], str]]:
-    """Each call gives the URI of a new empty folder of a real S3 server."""
+    """A function that returns the URI of a new, empty folder on an S3 server."""
     with s3() as new:
         yield new
 
@@ -124,7 +124,7 @@ def cluster(cache: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def in_process(cluster: None, no_ray: None) -> Iterator[Callable[..., Any]]:
-    """Runs, and what is done before them, take no processes of Ray: see `engine.in_process`."""
+    """Play runs, and do the work before them, without processes of Ray: see `engine.in_process`."""
     from fedray.engine import session
     from tests.engine import in_process
 
@@ -137,7 +137,7 @@ def in_process(cluster: None, no_ray: None) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def on_ray(in_process: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's runs take actors of Ray, where those of its module do not."""
+    """Play a test's runs on Ray actors, in a module whose other runs are in this process."""
     from fedray.engine import session
 
     monkeypatch.setattr(session, "run", in_process)

@@ -1,7 +1,7 @@
 """`python -m tests.dashboards`: Prometheus (dashboards/start.py) collects a toy run; Grafana's queries must find it.
 
-`--url http://127.0.0.1:9090` queries a Prometheus that runs already. Not part of the tests: it takes two minutes and
-needs Prometheus and a machine on which Ray's dashboard can start.
+`--url http://127.0.0.1:9090` queries a Prometheus that is already running. Not part of the tests: it takes two minutes,
+and needs Prometheus and a machine on which Ray's dashboard can start.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def queries() -> list[tuple[str, str]]:
 
 
 def ask(url: str, query: str) -> list[dict[str, Any]]:
-    """Prometheus' answer now, one entry a series."""
+    """Prometheus' current answer, one entry per series."""
     with urllib.request.urlopen(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=10) as answer:
         return list(json.load(answer)["data"]["result"])
 
 
 def watch(url: str, over: threading.Event) -> dict[str, list[dict[str, Any]]]:
-    """For each query the answer with the most series, until `over` is set."""
+    """For each query, the answer with the most series until `over` is set."""
     best: dict[str, list[dict[str, Any]]] = {query: [] for _, query in queries()}
     while not over.wait(2):
         for query in best:
@@ -50,7 +50,7 @@ def watch(url: str, over: threading.Event) -> dict[str, list[dict[str, Any]]]:
 
 
 def shown(answers: dict[str, list[dict[str, Any]]]) -> int:
-    """Print one line a query. Returns the number of queries without an answer."""
+    """Print one line per query. Return the number of queries without an answer."""
     for panel, query in queries():
         found = answers[query]
         last = (
@@ -63,7 +63,7 @@ def shown(answers: dict[str, list[dict[str, Any]]]) -> int:
 
 
 def play(folder: Path) -> None:
-    """A run on a new Ray, with devices; one client kills its actor once in each round that it takes part in."""
+    """Play a run with devices on a new Ray; one client kills its actor once in each round that it takes part in."""
     import ray
 
     from fedray.core.devices.availability import Anytime
@@ -93,7 +93,7 @@ def main() -> int:
     with socket.socket() as some:
         some.bind(("127.0.0.1", 0))
         port = some.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="fd-", dir="/tmp") as folder:  # Ray's sockets bear no long path
+    with tempfile.TemporaryDirectory(prefix="fd-", dir="/tmp") as folder:  # Ray's sockets need a short path
         os.environ |= {"RAY_TMPDIR": folder, "FEDRAY_DASHBOARD": "1", "OMP_NUM_THREADS": "1"}
         os.environ.pop("RAY_ADDRESS", None)
         start = [sys.executable, ROOT / "dashboards" / "start.py", "--prometheus-port", str(port)]

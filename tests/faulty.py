@@ -1,7 +1,7 @@
 """FedNST that misbehaves on demand: `imports: [tests.faulty]`, `algorithm: {kind: faulty, trouble: FILE}`.
 
-While the file is there, each of its lines is a misdeed: what, which client (all), in which round (0: in every one), as
-in `nan s02 2`.
+While the file exists, each of its lines is a misdeed: what, which client (or `all`), in which round (0: in every one),
+as in `nan s02 2`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedray.core.types import Change, Client, Layer, Received, ServerState, Upda
 
 @dataclass(frozen=True)
 class FaultySettings(FedNSTSettings):
-    trouble: str = ""  # the file
+    trouble: str = ""  # the file of misdeeds
 
 
 class Faulty(FedNST):
@@ -35,7 +35,7 @@ class Faulty(FedNST):
         lines = [line.split() for line in file.read_text().splitlines()] if file.is_file() else []
         return [what for what, client, when in lines if client in (who, "all") and int(when) in (round, 0)]
 
-    def layers(self) -> Sequence[Layer]:  # asked when an actor starts
+    def layers(self) -> Sequence[Layer]:  # called when an actor starts
         if "start" in self.misdeeds("actor", 0):
             raise FileNotFoundError("/models/lexicon.txt is not on this machine")
         return super().layers()

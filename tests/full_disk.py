@@ -1,9 +1,9 @@
-"""Every write that fails: the n-th change of a run's folder meets a full or a broken disk, for every n.
+"""Make every write fail once: for every n, the n-th change to a run's folder meets a full or a broken disk.
 
-    python -m tests.full_disk           # some seconds for each n; goes on where it was stopped
+    python -m tests.full_disk           # some seconds per n; resumes where it was stopped
 
-A run of three rounds must end with words that name the place and the remedy, or go on rightly. No client is blamed.
-Afterwards, with a sound disk, `resume` must give the bits of an undisturbed run.
+A run of three rounds must end with a message that names the place and the remedy, or finish with the right bits. No
+client may be blamed. If it ended, `resume` on a sound disk must give the bits of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Bench:
     straight: Path  # an undisturbed run
 
     def calls(self, disk: Disk, folder: Path) -> int:
-        """How many calls of a run can fail."""
+        """The number of a run's calls that can fail."""
         self.shim.watch(folder, error=disk.error)
         said = self.play(folder, KIND)
         calls = self.shim.stop()
@@ -69,7 +69,7 @@ class Bench:
         return calls
 
     def fail(self, disk: Disk, number: int, folder: Path) -> str:
-        """What became of the run whose n-th call failed. AssertionError: it was not as it should be."""
+        """The outcome, in words, of a run whose call `number` fails. AssertionError if it breaks the rules."""
         folder.mkdir()
         self.shim.watch(folder, fail_at=number, error=disk.error, lasting=disk.lasting)
         said = self.play(folder, KIND)
@@ -88,7 +88,7 @@ class Bench:
 
 @contextmanager
 def bench(scratch: Path) -> Iterator[Bench]:
-    shutil.rmtree(scratch, ignore_errors=True)  # of a command that was stopped
+    shutil.rmtree(scratch, ignore_errors=True)  # left by a command that was stopped
     shim = Shim(scratch / "shim")
     with player(shim) as play:
         straight = scratch / "straight"
@@ -114,7 +114,7 @@ def main() -> int:
 
 
 def everything(scratch: Path, players: int) -> dict[str, str]:
-    """Disk and n -> what became of the run. What went well before is not done again."""
+    """Disk and n -> the outcome of the run. Runs that went well in an earlier command are not repeated."""
     scratch.mkdir(parents=True, exist_ok=True)
     done = scratch / "done.json"
     found: dict[str, str] = json.loads(done.read_text()) if done.exists() else {}
@@ -145,7 +145,7 @@ def everything(scratch: Path, players: int) -> dict[str, str]:
         for one in made:
             benches.put(one)
         left = [(name, number) for name, number in items if f"{name}: {number}" not in found]
-        random.Random(0).shuffle(left)  # so that the first of them already show what is wrong where
+        random.Random(0).shuffle(left)  # so that the first runs already cover all parts of a run
         print(f"{len(found)} of {len(items)} are done", flush=True)
         list(threads.map(fail, left))
     return found

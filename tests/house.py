@@ -1,4 +1,4 @@
-"""Figures of the package's structure: `python -m tests.house [CHECKOUT]`.
+"""Print figures of the package's structure: `python -m tests.house [CHECKOUT]`.
 
 Rooms are the folders and top-level modules of the package. An arrow leads from a room to another room that it imports;
 a circle is a set of files that import one another, directly or by way of others, lazy imports included.
@@ -15,13 +15,13 @@ from pathlib import Path
 
 
 def modules(package: Path) -> dict[str, Path]:
-    """Dotted name -> file. Packages' __init__.py stand for what they export, and are left out."""
+    """Dotted name -> file. __main__.py is left out, and so is __init__.py, which stands for what it exports."""
     files = (path for path in package.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
     return {".".join(path.relative_to(package.parent).with_suffix("").parts): path for path in sorted(files)}
 
 
 def imports(path: Path) -> set[str]:
-    """Every module or name that a file imports, wherever the statement stands."""
+    """Every module or name that a file imports, anywhere in the file."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -51,7 +51,7 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 
 def code_lines(path: Path) -> int:
-    """Lines that hold code: no blank lines, comments or docstrings."""
+    """The number of lines that hold code: no blank lines, comments or docstrings."""
     text = path.read_text(encoding="utf-8")
     strings = {
         line

@@ -1,5 +1,6 @@
-"""Keywords of tones: a clip is one letter of tests/speech.py, long enough that a tiny network tells them apart in
-seconds.
+"""A corpus of tone keywords: a clip repeats one letter of tests/speech.py.
+
+A tiny network learns in seconds to tell the letters apart.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ WORDS = "abcd"
 
 
 def write_corpus(folder: Path, speakers: int = 8, clips: int = 8, seed: int = 0) -> Path:
-    """manifest.tsv with path, speaker, label, split; the last two speakers are dev and test.
+    """Write clips and manifest.tsv (path, speaker, label, split); the last two speakers are dev and test.
 
     Clips last 0.24 to 0.36 s.
     """
@@ -38,7 +39,7 @@ def write_corpus(folder: Path, speakers: int = 8, clips: int = 8, seed: int = 0)
 
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
-    """A configuration for it that runs in seconds; `changes` replace whole sections."""
+    """A configuration for the corpus that runs in seconds; `changes` replace whole sections."""
     columns = {
         "label_column": "label",
         "speaker_column": "speaker",

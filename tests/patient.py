@@ -1,4 +1,4 @@
-"""A module of one's own for runs that tests end from outside: `imports: [tests.patient]`."""
+"""A user's module for runs that tests end from outside: `imports: [tests.patient]`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedray.data.manifest import Manifest
 
 @dataclass(frozen=True)
 class PatientSettings(FedAvgSettings):
-    gate: str = ""  # the second round waits for this file, and says so with another, <gate>.waits
+    gate: str = ""  # the second round waits for this file, and says so by making <gate>.waits
 
 
 class Patient(FedAvg):
-    """FedAvg that waits."""
+    """FedAvg whose clients wait in the second round."""
 
     Settings = PatientSettings
 
@@ -36,7 +36,7 @@ class Patient(FedAvg):
 
 @dataclass(frozen=True)
 class Endless:
-    """A corpus that takes for ever to be made."""
+    """A corpus that takes forever to make."""
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
         made: Iterator[Any] = parallel(time.sleep, [0, *[3600] * 10], "making")

@@ -18,7 +18,7 @@ SECONDS = 0.4
 
 
 def write(folder: Path, **splits: list[Row]) -> Path:
-    """Write one table a split. Line 1 is the header: row i is line i + 2."""
+    """Write one table per split. Line 1 is the header: row i is line i + 2."""
     generator = np.random.default_rng(0)
     for split, rows in splits.items():
         lines = ["path\tspeaker\ttext\tseconds"]
@@ -30,7 +30,7 @@ def write(folder: Path, **splits: list[Row]) -> Path:
 
 
 def config(folder: Path, *splits: str, **sections: Any) -> dict[str, Any]:
-    """A configuration for the corpus, with a tiny model and no training of a seed model."""
+    """A configuration for the corpus, with a tiny model and an untrained seed model."""
     options = {split: [f"{split}.tsv"] for split in splits} | {"text_column": "text"}
     values: dict[str, Any] = {
         "data": {"corpus": "tsv", "root": str(folder), "options": options},

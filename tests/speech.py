@@ -23,13 +23,13 @@ PITCHES = {"a": 500.0, "b": 1000.0, "c": 1500.0, "d": 2000.0, " ": 0.0}
 
 
 def wave(text: str, detuned: float) -> np.ndarray:
-    """0.12 s a letter."""
+    """The tones of a text, 0.12 s per letter."""
     time = np.arange(int(0.12 * RATE)) / RATE
     return np.concatenate([0.3 * np.sin(2 * np.pi * detuned * PITCHES[c] * time) for c in text])
 
 
 def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int = 0) -> Path:
-    """manifest.tsv with path, speaker, text, split, translation; the last two speakers are dev and test.
+    """Write clips and manifest.tsv (path, speaker, text, split, translation); the last two speakers are dev and test.
 
     A speaker is a detuning and a noise level.
     """
@@ -51,7 +51,7 @@ def write_corpus(folder: Path, speakers: int = 8, utterances: int = 4, seed: int
 
 
 def splits(folder: Path, speakers: int, utterances: int) -> dict[str, Manifest]:
-    """A new corpus in the folder, as its reader divides it."""
+    """Write a corpus to the folder, and return the splits that its reader makes."""
     write_corpus(folder, speakers, utterances)
     table = Tsv(train=["manifest.tsv"], text_column="text", split_column="split", seconds_column=None)
     return table.read(folder, 0, folder, serial)
@@ -63,7 +63,7 @@ def federation(splits: Mapping[str, Manifest], settings: DataSettings, cache: Pa
 
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
-    """A configuration for it that runs in seconds; `changes` replace whole sections."""
+    """A configuration for the corpus that runs in seconds; `changes` replace whole sections."""
     columns = {
         "text_column": "text",
         "speaker_column": "speaker",

@@ -1,4 +1,4 @@
-"""Small trees in the official layouts of corpora of transcribed and translated speech."""
+"""Small folder trees in the official layouts of corpora of transcribed and translated speech."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def covost2(root: Path) -> Path:
     return root
 
 
-# ---- MuST-C, English to Chinese: two talks that train, whose list is not in the order of time, and one for each other
+# ---- MuST-C, English to Chinese: two training talks, listed out of time order, and one talk for each other split
 
 TALKS = {"train": (1, 767), "dev": (2,), "tst-COMMON": (3,), "tst-HE": (4,)}
 

@@ -1,4 +1,4 @@
-"""Stores for tests: a real S3 server without real disks, and a disk small enough to fill."""
+"""Stores for tests: an S3 server (moto) that keeps files in memory, and a disk small enough to fill."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CREDENTIALS = {
 
 @contextmanager
 def s3() -> Iterator[Callable[[], str]]:
-    """A server on a free port of this machine; each call gives the URI of a new empty folder in it."""
+    """Start a server on a free port. Each call of the result gives the URI of a new, empty folder on the server."""
     from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # not a line for each request
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # no line for each request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +41,7 @@ def s3() -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of `size` at `folder`; the test is skipped where it cannot be mounted."""
+    """Mount a file system of `size` at `folder`. Skip the test if it cannot be mounted."""
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("a small disk can be mounted by root only")

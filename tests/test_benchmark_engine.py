@@ -1,6 +1,4 @@
-"""The engine's benchmark, at sizes that take seconds: it measures what it says, computes what it says, and writes its
-page.
-"""
+"""The engine's benchmark, at sizes that take seconds, measures and computes what it claims, and writes its page."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ def bench(tmp_path: Path) -> Any:
 
 
 def test_both_sides_train_the_same(tmp_path: Path) -> None:
-    """The same models, clips, classes and sizes of batches; so the same number of steps."""
+    """Both sides have the same models, clips, classes and batch sizes, and so the same number of steps."""
     clips, classes = workloads.pool()
     for model, expected in (("base", 178_083), ("lite", 28_067), ("mutual", 28_067)):
         workload = replace(workloads.KEYWORDS[model], clients=6)
@@ -38,7 +36,7 @@ def test_both_sides_train_the_same(tmp_path: Path) -> None:
         assert local.clip is None and (local.lr, local.epochs) == (workload.lr, workload.epochs)
         rows = (5 * 7 + np.arange(20) * 13) % 2000
         np.testing.assert_array_equal(task.targets(client), classes[rows])
-        # half a unit in the last of float16's eleven digits
+        # half a unit in the last of float16's eleven bits
         found = list(batches(client, local.batch, None))
         np.testing.assert_allclose(
             np.concatenate([batch.features for batch in found]), clips[rows], rtol=2**-11, atol=2**-24
@@ -48,7 +46,7 @@ def test_both_sides_train_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", workloads.RECOGNITION)
 def test_both_sides_recognise_the_same(name: str, tmp_path: Path) -> None:
-    """The same network, utterances, tokens and steps; and the same loss, where no padding and no dropout differ."""
+    """Both sides have the same network, utterances, tokens and steps, and the same loss without padding and dropout."""
     workload = workloads.RECOGNITION[name]
     config, program = runs.build(tmp_path, stores.write(tmp_path / "pool", workload), workload, 1, 1)
     task, local = program.algorithm.task, config.algorithm.settings.client
@@ -77,7 +75,7 @@ def test_both_sides_recognise_the_same(name: str, tmp_path: Path) -> None:
 
 
 def test_a_recogniser_learns_in_bare_speechbrain() -> None:
-    """The steps that the floor counts are steps that learn: the loss on one client falls."""
+    """The steps that the floor counts do learn: the loss on one client falls."""
     workload = workloads.RECOGNITION["crdnn"]
     model, data = workload.net(), [part[:6] for part in workload.data(0)]
     losses = [workloads.train(workload, model, data) for _ in range(4)]
@@ -110,7 +108,7 @@ def test_steps_are_timed_on_both_sides(model: str, tmp_path: Path) -> None:
 def test_quick_ends_with_the_ratio(
     cluster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = study.machine() | {"cores": 2}  # as many actors
+    here = study.machine() | {"cores": 2}  # as many as actors
     monkeypatch.setattr(study, "machine", lambda: here)
     engine.main(["--quick", "--tiny"])
     assert re.fullmatch(
@@ -126,7 +124,7 @@ def test_what_travels_runs_on_actors(cluster: None, bench: Any) -> None:
     assert [row["clients/ok"] for row in toy.rows] == [16, 16, 16] and toy.start_s > 0
     assert toy.rows[-1]["engine/driver_bytes"] == 8 * 4 * 10 * (
         10 * 10 + 10
-    )  # lanes, bytes a number, ten layers of ten by ten
+    )  # lanes, bytes per number, ten layers of ten by ten
     assert min(toy.memory.values()) > 0
 
 
@@ -148,7 +146,7 @@ def test_the_parts_and_their_page(bench: Any, monkeypatch: pytest.MonkeyPatch, t
     assert base["ratio"]["fedray"] == pytest.approx(0.6 / 0.5)
     assert base["overhead_ms"] == pytest.approx(
         (0.6 - 1.0) * 2 * 1000 / 5
-    )  # over the steps side by side; two cores, five clients
+    )  # above the bare steps side by side; two cores, five clients
     assert engine.verdict(base) == "CRNN-Base: seconds a round over the floor: 1.20"
     assert numbers["phases"]["phases_s"] == {"training": 0.6 / 2}
     lane = numbers["phases"]["lane_ms"]
@@ -177,6 +175,5 @@ def test_timers_count_the_innermost(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = timers.around(lambda: None, "inner")
     steps = timers.around(lambda: iter("ab"), "steps")
     timers.around(lambda: (inner(), list(steps())), "outer")()
-    # Every look at the clock is a second after the last: one before and one after each call, and three steps of the
-    # iterator.
+    # The clock advances a second at each reading: one before and one after each call, and three steps of the iterator.
     assert timers.seconds == {lane_profile.REST: 1, "outer": 6, "inner": 1, "steps": 4}

@@ -1,4 +1,4 @@
-"""The tables of FedLoRA's studies: plain means over clients beside the score of all words together."""
+"""The tables of FedLoRA's studies: plain means over clients, and the pooled score of all words."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from benchmarks.studies.fedmlac_own import METHODS, packed, table
 
 
 def result(own: float, seed: int = 0) -> dict[str, Any]:
-    """A run of two clients, whose accuracy is 10 points apart."""
+    """A run of two clients, whose accuracies are 10 points apart."""
     scores = {"ann": own - 5, "bob": own + 5}
     return {
         "seed": seed,

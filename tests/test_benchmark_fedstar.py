@@ -12,7 +12,7 @@ from fedray import experiment
 
 
 def run(right: int, seed: int = 0) -> dict[str, object]:
-    """A run over four rounds that has `right` of 20 clips right, half of them of each speaker."""
+    """A run of four rounds that gets `right` of 20 clips right, half of them from each speaker."""
     best = {"round": 4, "test/accuracy": 5.0 * right}
     counts = study.packed({"s1": (10, right // 2), "s2": (10, right - right // 2)})
     scores = {"dev": [[2, 40.0], [4, 50.0]], "kept": [None, 60.0], "right": [None, 70.0]}
@@ -50,7 +50,7 @@ def test_federations_are_compared_with_central_training() -> None:
 
 @pytest.mark.parametrize("corpus", fedstar_pretraining.CORPORA)
 def test_pre_training_hears_none_of_the_clips_that_are_trained_on(corpus: str) -> None:
-    """Speakers and sources are drawn from the corpus' seed, whatever its kind."""
+    """Pre-training has another corpus seed, from which speakers and sources are drawn, whatever the kind."""
     chosen = fedstar_pretraining.CORPORA[corpus]
     folder = study.ROOT / "configs" / "fedstar"
     trained, _ = experiment.load_as(experiment.pretraining.PretrainingConfig, folder / f"{chosen.pretraining}.yaml")

@@ -1,4 +1,4 @@
-"""The study of Gao et al.'s table 1: every arm is a configuration that loads, and a table of their scores."""
+"""The study of Gao et al.'s table 1: every arm is a configuration that loads, and tables show the arms' scores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
 
 @pytest.mark.parametrize(("corpus", "a_client", "utterances"), [("embedded", 11.6, 4640), ("digits", 12, 1440)])
 def test_central_training_sees_as_much_speech_as_twenty_rounds(corpus: str, a_client: float, utterances: int) -> None:
-    """Half of the utterances are the clients'; a client has `a_client` on average and five epochs."""
+    """Clients hold half of the utterances; a client has `a_client` on average, and trains five epochs per round."""
     seen = 20 * 20 * 5 * a_client
     chosen = CORPORA[corpus]
     for name, of_all in (("central_sgd", 1.0), ("central_second_half_sgd", 0.5)):
@@ -97,7 +97,7 @@ def test_a_study_adds_arms_and_seeds_to_its_page(tmp_path: Path) -> None:
     def play(arm: str, seed: int, folder: Path) -> dict[str, object]:
         return {"seed": seed, "played": folder.name}
 
-    (tmp_path / "silos-0").mkdir()  # a folder counts more than the page
+    (tmp_path / "silos-0").mkdir()  # a folder takes precedence over the page
     found = study.gathered(page, ["silos", "pairs", "one"], chosen, lambda arm, seed: tmp_path / f"{arm}-{seed}", play)
     assert {arm: [(run["seed"], run["played"]) for run in runs] for arm, runs in found.items()} == {
         "silos": [(0, "silos-0"), (1, "silos-1")],
@@ -106,7 +106,7 @@ def test_a_study_adds_arms_and_seeds_to_its_page(tmp_path: Path) -> None:
     }
     assert study.common(found["silos"], found["pairs"]) == [found["silos"][:1], found["pairs"]]
     assert study.seeds(found) == [0, 1]
-    chosen = argparse.Namespace(seeds=[2], arms=["one", "pair"])  # a name stands for itself alone
+    chosen = argparse.Namespace(seeds=[2], arms=["one", "pair"])  # a name matches only itself
     longer = ["one", "one, twice", "pairs"]
     assert [*study.gathered({}, longer, chosen, lambda arm, seed: tmp_path / arm, play)] == ["one", "pairs"]
     here = study.machine()["cpu"]

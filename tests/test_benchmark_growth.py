@@ -1,4 +1,4 @@
-"""The benchmark of growth, at sizes that take a minute: bytes, open files and memory of a run stay flat."""
+"""The growth benchmark, at sizes that take a minute: bytes, open files and memory of a run stay flat."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The comparison with other frameworks: it resumes, refuses numbers that do not fit, and computes what its page says.
 
-The scripts of the other frameworks run where their environment exists (`make bench-peers` makes it).
+The scripts of the other frameworks run only if their environment exists (`make bench-peers` makes it).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = {"fedray": [1.0, 3.0], "floor": [2.0, 2.0], "pfl-research": [4.0, 4.0]
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The frameworks that have run, in order; none of them really runs."""
+    """The frameworks that were asked to run, in order; none of them really runs."""
     order: list[str] = []
 
     def frameworks(bench: object, given: object) -> dict[str, Any]:

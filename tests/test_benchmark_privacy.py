@@ -1,4 +1,4 @@
-"""The study of privacy on the embedded corpus: every arm is a configuration that loads, and a table of their scores."""
+"""The study of privacy on the embedded corpus: every arm is a configuration that loads; tables show the scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of the benchmarks is complete, and its commands exist; no page is without a command."""
+"""The index of the benchmarks is complete, and its commands exist; every page names its command."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
 
 
 def test_scores_of_several_seeds() -> None:
-    """The standard deviation is that of a sample of seeds, and the half time of ten rounds the fifth."""
+    """The standard deviation is that of a sample of seeds; half of ten rounds is round 5."""
     assert study.spread([10.0, 12.0, 17.0]) == "13.0 ± 3.6" and study.spread([10.0]) == "10.0"
     runs = [{"rounds": [(at, 10.0 * at + seed) for at in range(1, 11)]} for seed in (0, 2)]
     assert study.half_and_end(runs) == "51.0 ± 1.4, 101.0 ± 1.4"

@@ -1,4 +1,4 @@
-"""Mistakes of a user: each ends in one message that names the file, the line or the key, and what to do."""
+"""Each mistake of a user ends in one message that names the file, the line or the key, and what to do."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_skip_broken_leaves_out_and_counts(folder: Path) -> None:
         "b0.wav": "cannot be read as audio",
         "s0.wav": "truncated",
     }
-    # Bob had nothing else: a client without data would only fail whenever it is drawn.
+    # Bob had no other audio: a client without data would only fail whenever it is drawn.
     assert list(data.client_ids()) == ["ann", "cid"]
     assert {client: data.load(client).ids for client in data.client_ids()} == {"ann": ["a0.wav"], "cid": ["c0.wav"]}
     assert data.server() is not None and data.server().ids == ["s1.wav"]
@@ -106,7 +106,7 @@ def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> No
 
 
 def trained(folder: Path, tmp_path: Path, **sections: Any) -> LaneResult:
-    """All clients in one lane of FedAvg, as a client actor trains them."""
+    """Train all clients in one lane of FedAvg, as a client actor does."""
     config, data, _ = built(folder, **sections)
     algorithm = experiment.build_algorithm(config, data)
     program = Program(algorithm, data, 0, ClientStore(tmp_path / "states"))
@@ -131,7 +131,7 @@ def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
     assert "in 'no café'; train the tokeniser on transcripts with these characters, normalise" in failure.reason
     assert "the transcripts, or set task.unknown=leave_out" in failure.reason
     assert "client_update" in failure.traceback
-    # The others count as if bob had not been there: his lane trains on after him.
+    # The others count as if bob had not been there: his lane goes on after he fails.
     assert list(result.reports) == ["ann", "cid"] and result.reports["ann"]["examples"] == 2
     kept = trained(folder, tmp_path / "kept", task={"unknown": "leave_out"})
     assert not kept.failures and list(kept.reports) == ["ann", "bob", "cid"]
@@ -209,7 +209,7 @@ def test_a_wrong_option_of_the_corpus_is_named(folder: Path) -> None:
 
 
 def test_a_cohort_larger_than_the_population_is_refused_before_anything_is_computed(folder: Path) -> None:
-    truncate(folder / "a0.wav")  # would be found out by computing features
+    truncate(folder / "a0.wav")  # computing features would find this
     message = refused(folder, cohort={"size": 4})
     assert "cohort.size is 4, but the population has only 3 clients: lower it, or set cohort.fraction" in message
 

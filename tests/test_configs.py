@@ -30,7 +30,7 @@ CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 
 # Read from the source instead, since they must be known before the rest can be checked.
 READ_BEFORE = {"imports"}
-# Settings passed as keyword arguments (`f(**asdict(settings))`): read when the function has a parameter of that name.
+# Settings passed as keyword arguments (`f(**asdict(settings))`): read if the function has a parameter of that name.
 HANDED_ON: dict[type, Callable[..., Any]] = {ServerDataSettings: split_by_speakers}
 HANDED_ON |= {settings_class(model): model.train for model in LANGUAGE_MODELS.values()}
 
@@ -90,7 +90,7 @@ def sections(index: str) -> Iterator[tuple[str, str]]:
 
 
 def settings(cls: type) -> Iterator[type]:
-    """The dataclass and all that its fields can hold, registries included."""
+    """The dataclass and all dataclasses that its fields can hold, those of registries included."""
     yield cls
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md shows works as it stands there."""
+"""The examples in CONTRIBUTING.md run as they are shown, and the files it names exist."""
 
 from __future__ import annotations
 

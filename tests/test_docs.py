@@ -1,4 +1,4 @@
-"""The documentation's links lead somewhere, its code stands in the package, and its commands name files that exist."""
+"""The documentation's links lead somewhere, its walk-through shows the package's code, and the files it names exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_links_and_files_of_a_page_exist(page: Path) -> None:
         link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "#"))
     ]
     assert not [link for link in links if not (page.parent / link).exists()]
-    if page.name != "CHANGELOG.md":  # names what has moved
+    if page.name != "CHANGELOG.md":  # it names files that have moved
         files = re.findall(r"\b(?:configs|sweeps|docs|benchmarks)/[\w/.-]+\.(?:yaml|py|md|png)\b", text)
         assert not [file for file in files if not (ROOT / file).exists()]
 

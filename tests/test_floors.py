@@ -1,5 +1,5 @@
-"""The house has floors: a room imports from rooms below it alone, no files import one another in a circle, and Ray
-stays above.
+"""The package has floors: a room imports only from rooms below it, no files import one another in a circle, and only
+the upper rooms import Ray.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_no_file_is_longer_than_300_lines() -> None:
 
 
 def test_actors_do_not_load_what_few_runs_need() -> None:
-    """Each of thousands of actors pays for it when it starts: SciPy's parts half a second, plots another."""
+    """Each of thousands of actors would pay at its start: half a second for SciPy's parts, another for plots."""
     heavy = ("scipy.stats", "scipy.optimize", "matplotlib", "pandas", "torchaudio", "speechbrain", "ray.tune")
     code = f"import sys, fedray.engine.driver; print(*[name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The notebook runs, with a smaller corpus and a shorter training than it shows, and each cell shows what it should."""
+"""The notebook runs, with a smaller corpus and shorter training than it shows, and each cell shows what it should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install fedray` brings: wheel and sdist are built, and the wheel is used in an empty folder."""
+"""What `pip install fedray` installs: wheel and sdist are built, and the wheel is used in an empty folder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 
 def files(folder: Path) -> set[str]:
-    """The files below a folder but for what Python compiles."""
+    """The files below a folder, without those that Python compiles."""
     found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(folder).as_posix() for path in found}
 
 
 def build(folder: Path, *targets: str) -> Path:
-    """Builds of the project in `folder`; returns where they lie."""
+    """Build the project in `folder`, and return the folder of the builds."""
     out = folder.parent / f"built-{folder.name}"
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(out)]
     done = subprocess.run(
@@ -52,27 +52,27 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path) -> Path:
-    """Built from the sdist, as an installer does that finds no wheel."""
+    """The wheel, built from the sdist, as an installer does if it finds no wheel."""
     (found,) = build(sdist, "wheel").glob("fedray-*.whl")
     return found
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment with the wheel, which sees the dependencies of this one."""
+    """The bin folder of an environment that has the wheel and sees this environment's dependencies."""
     home = tmp_path_factory.mktemp("environment")
     venv.create(home)
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "--disable-pip-version-check"]
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], env=ENVIRONMENT, check=True)
     (packages,) = (home / "lib").glob("python*/site-packages")
-    # A line of a .pth file adds a folder without the .pth files in it: an editable fedray there stays unseen.
+    # A line of a .pth file adds a folder, but not the .pth files in it, so an editable fedray there is not seen.
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
     return home / "bin"
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """An empty folder, where nothing of the clone is found."""
+    """An empty folder, from which nothing in the clone is found."""
     return tmp_path
 
 
@@ -121,7 +121,7 @@ def test_a_configuration_and_one_that_extends_it_load_by_name(installed: Path, h
 @pytest.mark.nightly
 def test_the_base_of_a_sweep_is_found_from_any_folder(installed: Path, here: Path) -> None:
     assert "Swept:\n  regime" in run(installed, here, "fedray", "sweep", "gao_regimes", "--help")
-    # It reads the bases before it refuses the override of a swept key.
+    # The command reads the bases before it refuses the override of a swept key.
     text = run(installed, here, "fedray", "sweep", "fednst_lambda", "algorithm.alpha=x", status=2)
     assert "algorithm.alpha" in text and "there is no file" not in text
 

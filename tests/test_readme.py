@@ -1,4 +1,4 @@
-"""The README's example is run as it stands, on a small corpus instead of the embedded one."""
+"""The README's example runs, on a small corpus instead of the embedded one and with less training."""
 
 from __future__ import annotations
 

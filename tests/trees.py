@@ -1,4 +1,4 @@
-"""Small trees in the official layouts of corpora, and functions that read and write their files."""
+"""Small folder trees in the official layouts of corpora, and functions that read and write their files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(path: Path, text: str) -> Path:
 
 # ---- Speech Commands: 35 words, each by the same five speakers
 
-# Real speakers: DEV is in validation_list.txt, TEST in testing_list.txt, those of TRAIN are in neither.
+# Real speakers: DEV is in validation_list.txt, TEST is in testing_list.txt, and those of TRAIN are in neither.
 DEV, TEST = "a69b9b3e", "bb05582b"
 TRAIN = ("004ae714", "0132a06d", "00f0204f")
 TAKES = {DEV: 1, TEST: 1, TRAIN[0]: 3, TRAIN[1]: 1, TRAIN[2]: 1}  # of every word
@@ -63,7 +63,7 @@ def speech_commands(root: Path) -> Path:
     return root
 
 
-# ---- UrbanSound8K: two recordings a fold, with two cuts each
+# ---- UrbanSound8K: two recordings per fold, with two cuts each
 
 URBAN_HEADER = "slice_file_name,fsID,start,end,salience,fold,classID,class\n"
 
@@ -86,7 +86,7 @@ def urbansound8k(root: Path) -> Path:
     return root
 
 
-# ---- CREMA-D: 91 actors with two recordings each, and a few more of some
+# ---- CREMA-D: 91 actors with two recordings each, and a few more for some
 
 VOTES_HEADER = '"","FileName","VoiceVote","VoiceLevel","FaceVote","FaceLevel","MultiModalVote","MultiModalLevel"\n'
 ACTORS = range(1001, 1092)
@@ -149,7 +149,7 @@ def iemocap(root: Path) -> Path:
     return root
 
 
-# ---- VoxForge: a user's two submissions and an anonymous one for each language, and all wrong kinds in English
+# ---- VoxForge: a user's two submissions and an anonymous one for each language, and every wrong kind in English
 
 README = "user  name: somebody\n\nSpeaker Characteristics:\n\ngender:Female\nAge range : Adult\n"
 PROMPTED = {"a0001": "FIRST SENTENCE", "a0002": "Second one,  here"}
@@ -245,7 +245,7 @@ def fsd50k(root: Path) -> Path:
     write(truth / "eval.csv", "fname,labels,mids\n" + "".join(evaluation))
     write(truth / "vocabulary.csv", "".join(f"{row},{label},{mid}\n" for row, (label, mid) in enumerate(mids.items())))
     for part, names in (("dev", FSD_DEV), ("eval", FSD_EVAL)):
-        split = {name: FSD_DEV[name][1] if part == "dev" else part for name in names}  # an uploader is in one split
+        split = {name: FSD_DEV[name][1] if part == "dev" else part for name in names}  # each uploader is in one split
         clips = {name: {"title": name, "tags": [], "uploader": f"{split[name]}{len(name) % 2}"} for name in names}
         write(home / "FSD50K.metadata" / f"{part}_clips_info_FSD50K.json", json.dumps(clips))
         for name in names:

@@ -1,4 +1,4 @@
-"""A checkpoint of Whisper made at random, as small as they get, with a tokeniser of bytes."""
+"""A tiny Whisper checkpoint with random weights and a byte tokeniser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BINS = 80
 
 
 def write_checkpoint(folder: Path, seconds: float = 3.0, width: int = 16, special: tuple[str, ...] = SPECIAL) -> Path:
-    """The folder, as `save_pretrained` writes it."""
+    """Write the checkpoint to `folder` as `save_pretrained` does, and return the folder."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -139,12 +139,12 @@ def table(found: dict[str, list[dict[str, Any]]], reference: str) -> str:
         missed = sum(ours is None for ours, _ in pairs)
         there = [ours for ours, _ in pairs if ours is not None]
         played = [run for run in runs if not run.get("replayed")]
-        ratio = f"{median(sooner):.2f} x [{min(sooner):.2f}, {max(sooner):.2f}]" if sooner else "never"
+        ratio = f"{median(sooner):.2f} x [{min(sooner):.2f}, {max(sooner):.2f}]" if sooner else "none"
         rows.append(
             {
                 "arm": arm,
                 "hours to the target": study.spread(there) if there else "not reached",
-                "sooner": ratio + (f", {missed} of {len(runs)} not reached" if missed else ""),
+                "speed-up": ratio + (f"; {missed} of {len(runs)} runs miss the target" if missed else ""),
                 "dev": study.spread([run["dev"] for run in played]),
                 "test, greedy": study.spread([run["test"] for run in played]),
                 "test, LM": study.spread([run["test_lm"] for run in played]),
@@ -161,10 +161,10 @@ def modes(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str, 
     found = measured(MODES, SYNCHRONOUS, seeds, draws, runs)
     text = f"""# FedNST on slow and fast phones
 
-The embedded federation of `configs/fednst/embedded.yaml`, 25 rounds of six clients. A phone computes one pass over an
-utterance in 0.6 s (median), log-normal with sigma = 1 over phones, and so does its network. Hours are virtual, until
-dev WER (greedy) is at the best of the synchronous run of the same seed plus {ABOVE} points. "Sooner" compares runs of
-the same seed and the same phones: median, and range over seeds and draws of phones.
+The embedded federation of `configs/fednst/embedded.yaml`, 25 rounds of six clients. A phone takes 0.6 s (median) for
+one pass over an utterance; its computing and its network each vary log-normally over phones, with sigma = 1. Hours are
+virtual, until dev WER (greedy) reaches the best of the synchronous run of the same seed plus {ABOVE} points.
+"Speed-up" compares runs of the same seed on the same phones: median, and range over seeds and draws of phones.
 
 {table(found, SYNCHRONOUS)}
 """
@@ -175,8 +175,8 @@ def oort(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str, A
     found = measured(SELECTIONS, SYNCHRONOUS, seeds, draws, runs)
     text = f"""# Oort's selection against uniform
 
-The same federation and phones, rounds of six clients that are chosen uniformly or by Oort. The target is the best dev
-WER of the uniform run of the same seed, plus {ABOVE} points.
+The federation and the phones of [FedNST on slow and fast phones](devices_modes.md), in rounds of six clients chosen
+uniformly or by Oort. The target is the best dev WER of the uniform run of the same seed, plus {ABOVE} points.
 
 {table(found, SYNCHRONOUS)}
 """
@@ -202,11 +202,11 @@ def dialect(seeds: Sequence[int], draws: Sequence[int], runs: Path) -> tuple[str
             before, after = (study.spread([one["wer"][model][label] for one in played]) for model in ("seed", "best"))
             cells[f"test WER of the {name} dialect"] = f"{before} → {after}"
         rows.append(cells | {"Jain": f"{mean(one['fairness'] for one in played):.2f}"})
-    text = f"""# Slow phones that speak one dialect
+    text = f"""# One dialect on slow phones
 
-`configs/devices/fednst_dialect.yaml`: half of the clients speak Scottish English, on phones that are eight times as
-slow as those of the others (`devices.by: label`). Test WER (greedy) of each dialect's new speakers, from the seed model
-to the best round; mean ± SD over {len(seeds)} seeds.
+`configs/devices/fednst_dialect.yaml`: half of the clients speak Scottish English, on phones eight times as slow as
+those of the others (`devices.by: label`). Test WER (greedy) of new speakers of each dialect, from the seed model to the
+best round; {"one seed" if len(seeds) == 1 else f"mean ± SD over {len(seeds)} seeds"}.
 
 {study.table(rows)}
 """

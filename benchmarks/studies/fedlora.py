@@ -176,10 +176,10 @@ def main() -> None:
         )  # fmt: skip
         error = CORPORA[corpus].score.startswith("wer")
         score = "WER in percent" if error else "BLEU (beam search)"
-        text = f"# FedLoRA and FedMem: {corpus}\n\nTest {score} of each client, alone and with its memory. "
-        text += "Clients choose k, lambda and temperature on dev. Avg is\nthe plain mean over clients, "
-        text += "mean ± SD over seeds; pooled is the score of all\nclients' utterances together, with its 95 % "
-        text += "interval over speakers.\n\n"
+        text = f"# FedLoRA and FedMem: {corpus}\n\nTest {score} for each client, without and with its memory. "
+        text += "Clients choose k, lambda and temperature on dev.\nAvg is the plain mean over clients, mean ± SD over "
+        text += "seeds; pooled is the score of all clients' utterances together,\nwith its 95 % interval over "
+        text += "speakers.\n\n"
         text += page(found, CORPORA[corpus].decoded, error)
         command = study.command(parser, chosen, only=[corpus], arms=study.on_page(METHODS, found))
         study.write(f"fedlora_{corpus}", text, {"found": found}, command, study.seeds(found))

@@ -143,9 +143,9 @@ def scores(found: study.Found) -> str:
         before, after = ([of(each, "best") for each in zip(*pairs, strict=True)]) if pairs else ([], [])
         row["against FedAvg"] = str(change(before, after, "points")) if pairs else ""
         gains = [of(each, model) for each in (ours, theirs) for model in ("before", "best")]
-        row["of its gain (%)"] = str(recovered(*gains) or "") if ours else ""
-        row |= {"MB once": f"{runs[0]['MB once']:.2f}", "MB a round": f"{runs[0]['MB a round']:.2f}"}
-        row["MB to the best round"] = mean(sent(run, run["round"]) for run in runs)
+        row["of FedAvg's gain (%)"] = str(recovered(*gains) or "") if ours else ""
+        row |= {"MB sent once": f"{runs[0]['MB once']:.2f}", "MB a round": f"{runs[0]['MB a round']:.2f}"}
+        row["MB until the best round"] = mean(sent(run, run["round"]) for run in runs)
         row["best rounds"] = study.best_rounds([run["round"] for run in runs], lengths)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
@@ -206,24 +206,30 @@ def main() -> None:
     for corpus in chosen.only:
         study.check_arms(parser, chosen, arms(corpus))
         found, name = played(corpus, chosen), f"fedlora_long_{corpus}"
-        text = f"# FedLoRA to patience: {corpus}\n\nTest WER in percent of the best round by dev, mean over seeds, and "
-        text += "changes in points from the server's model and from\nFedAvg, with the 95 % interval of a paired "
-        text += f"bootstrap over speakers. A run ends {PATIENCE} rounds after its best one. The rate is the\nbest "
-        text += f"by dev of seed {CHOOSES}; beside it, by how much the others were worse there. Runs that began from "
-        text += "other models than FedAvg's have\nno difference from it; each gain counts from its own start."
+        text = f"# FedLoRA with early stopping: {corpus}\n\nTest WER in percent of the best round by dev, mean over "
+        text += "seeds, and changes in points from the server's model and from\nFedAvg, with 95 % intervals from a "
+        text += (
+            f"paired bootstrap over speakers. A run stops after {PATIENCE} rounds without\nimprovement. The rate is "
+        )
+        text += (
+            f"the best by dev of seed {CHOOSES}; the next column shows by how much the other rates were worse\nthere. "
+        )
+        text += "Runs that started from other models than FedAvg's are not compared with it; each run's gain is "
+        text += "measured from its\nown start."
         begun = [arm for arm in arms(corpus) if arm.rpartition(", ")[0] in by_method(found)]
         if missing := undecided(begun, found):
-            text += f" Rates that are still to be run: {'; '.join(missing)}."
+            text += f"\nRates not yet run: {'; '.join(missing)}."
         if CORPORA[corpus].speech:
-            text += "\nIntervals are over recordings, which strings share; the speakers are held fixed."
+            text += "\nOn digits the intervals are over recordings instead, since strings share them; the speakers are "
+            text += "held fixed."
         if CORPORA[corpus].score != "wer":
-            text += "\n\nTest is decoded by beam search, and so is dev where a rate is chosen. Dev by round, which "
-            text += "chooses a run's\nbest round, is decoded greedily by CTC."
+            text += "\n\nTest is decoded by beam search, and so is dev for the choice of the rate. Dev by round, which "
+            text += "chooses a\nrun's best round, is decoded greedily by CTC."
         text += "\n\n"
         text += scores(found)
         if WHOLE in by_method(found):
             text += "\n\n## At equal bytes\n\nDev WER of the best model so far, and the change from FedAvg in points, "
-            text += "mean ± SD over seeds. The frozen model\ncounts, which travels to each client once.\n\n"
+            text += "mean ± SD over seeds. Bytes include the\nfrozen model, which is sent to each client once.\n\n"
             text += equal_bytes(found)
         print(text)
         text += f"\n\n![Dev WER by round and by bytes]({name}.png)"

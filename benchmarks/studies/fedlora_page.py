@@ -86,7 +86,7 @@ def table(found: Found, config: str, error: bool) -> str:
             row["Avg"] = study.spread([mean(client[how] for client in one.values()) for one in scores])
             row["pooled"] = str(rate([together(one["counts"][config], how) for one in results]))
             gains = [mean(sign * (client["alone"] - client["memory"]) for client in one.values()) for one in scores]
-            row["gain of the memory"] = study.spread(gains) if how == "memory" else ""
+            row["gain from the memory"] = study.spread(gains) if how == "memory" else ""
             rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in results)})
     return study.table(rows)
 
@@ -98,25 +98,27 @@ def differences(found: Found, config: str) -> str:
         parts = [one["counts"][config] for one in runs]
         return [study.unpacked(part[client][how]) for part in parts for client in sorted(part)]
 
-    compared = [(f"{method}: the memory", of(runs, "alone"), of(runs, "memory")) for method, runs in found.items()]
+    compared = [
+        (f"{method}: adding the memory", of(runs, "alone"), of(runs, "memory")) for method, runs in found.items()
+    ]
     for other, method in PAIRS:
         before, after = study.common(found.get(other, []), found.get(method, []))
         for how in HOW if before else ():
             both = "" if how == "alone" else ", both with FedMem"
             compared.append((f"{other} -> {method}{both}", of(before, how), of(after, how)))
     rows = [{"change": name, "points": str(change(*both, "points"))} for name, *both in compared]
-    about = "Changes, mean over seeds and clients; 95 % intervals by paired bootstrap over speakers."
+    about = "Changes: mean over seeds and clients, with 95 % intervals from a paired bootstrap over speakers."
     return f"{about}\n\n{study.table(rows)}"
 
 
 def traffic(method: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     tuned, clients, parameters = (results[0][name] for name in ("tuned", "clients", "parameters"))
     formula = mean(cost(one["parameters"], one["tuned"], one["clients"], one["rounds"]) for one in results)
-    row = {"method": method, "tuned": f"{tuned:,}", "of": f"{parameters:,}", "clients": clients}
-    row |= {"rounds": mean(one["rounds"] for one in results), "best": mean(one["best"] for one in results)}
+    row = {"method": method, "parameters tuned": f"{tuned:,}", "of": f"{parameters:,}", "clients": clients}
+    row |= {"rounds": mean(one["rounds"] for one in results), "best round": mean(one["best"] for one in results)}
     sent, a_round = mean(one["sent"] for one in results), mean(one["a round"] for one in results)
     return row | {
         "MB sent": f"{sent / 1e6:.2f}",
-        "by the formula": f"{formula / 1e6:.2f}",
+        "MB by the formula": f"{formula / 1e6:.2f}",
         "MB a round": f"{a_round / 1e6:.3f}",
     }

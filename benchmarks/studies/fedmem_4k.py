@@ -49,8 +49,8 @@ def main() -> None:
         "test WER, alone": personal["test/wer_alone"],
         "test WER, with memory": personal["test/wer"],
     }
-    rows = [{"what": name, "found": value} for name, value in found.items()]
-    text = f"# FedMem's sweep over {clients:,} clients\n\n{study.table(rows)}"
+    rows = [{"measured": name, "value": value} for name, value in found.items()]
+    text = f"# FedMem with {clients:,} clients\n\n{study.table(rows)}"
     study.write("fedmem_4k", text, {"found": found}, "python -m benchmarks.studies.fedmem_4k", [0])
     print(text)
 

@@ -162,25 +162,29 @@ def main() -> None:
     torch.set_num_threads(1)
     ways = {words: decoding(config) for words, config in WAYS.items()}
     rows = [
-        {"keys": words, "pairs": f"{one['pairs']:,.0f}", "index": one["kind"], "made in CPU s": f"{one['build']:.1f}"}
-        | {"utterances a CPU second, alone": one["utterances"] / one["alone"]}
+        {"keys": words, "pairs": f"{one['pairs']:,.0f}", "index": one["kind"], "build (CPU s)": f"{one['build']:.1f}"}
+        | {"utterances per CPU second, without memory": one["utterances"] / one["alone"]}
         | {"with memory": one["utterances"] / one["with_memory"]}
-        | {"lists": one["lists"], "as fast": f"{100 / one['slower']:.1f} %"}
-        | {"WER alone": f"{one['wer_alone']:.1f}", "WER with memory": f"{one['wer_with_memory']:.1f}"}
-        | {"135 settings beside one": f"{one['settings']:.1f} x", "chosen": "; ".join(one["chosen"])}
+        | {"lists searched": one["lists"], "relative speed": f"{100 / one['slower']:.1f} %"}
+        | {"WER without memory": f"{one['wer_alone']:.1f}", "WER with memory": f"{one['wer_with_memory']:.1f}"}
+        | {"time of 135 settings against one": f"{one['settings']:.1f} x", "settings chosen": "; ".join(one["chosen"])}
         for words, one in ways.items()
     ]
     by_number = [
-        {"WER": words} | {column: f"{value:.1f}" for column, value in one["wer"].items()} for words, one in ways.items()
+        {"keys": words} | {column: f"{value:.1f}" for column, value in one["wer"].items()}
+        for words, one in ways.items()
     ]
     million = large(chosen.keys)
-    text = "# FedMem's memory\n\nFour dialects, each client with its own memory at the settings that it chose on its "
-    text += "dev; 16 utterances a batch,\none thread. Pairs and CPU seconds are a client's.\n\n"
+    text = "# FedMem's memory\n\nFour dialects. Each client decodes with its own memory, at the settings that it "
+    text += "chose on its dev, in batches of 16\nutterances on one thread. Pairs and the CPU seconds of the build are "
+    text += "means over clients.\n\n"
     text += f"{study.table(rows)}\n\n"
-    text += f"Test WER in percent of four dialects, lambda {LOUD.share:g}, by number of lists searched:\n\n"
+    text += (
+        f"Test WER in percent, mean over the four dialects at lambda {LOUD.share:g}, by number of lists searched:\n\n"
+    )
     text += f"{study.table(by_number)}\n\n"
-    text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: made in {million['build']:.0f} CPU seconds, "
-    text += f"{million['bytes'] / 1e6:.0f} MB, {million['a second']:,.0f} queries a CPU second "
+    text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: built in {million['build']:.0f} CPU seconds, "
+    text += f"{million['bytes'] / 1e6:.0f} MB, {million['a second']:,.0f} queries per CPU second "
     text += f"(exact search: {million['exactly']:,.0f})."
     study.write("fedmem_memory", text, {"decoding": ways, "large": million}, study.command(parser, chosen), [0])
     print(text)

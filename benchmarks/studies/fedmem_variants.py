@@ -158,14 +158,14 @@ def page(found: study.Found) -> str:
     rows = []
     for name, runs in found.items():
         row = {"memory": name, "WER": str(rate(counts(runs))), "mean over clients": f"{by_client(runs):.1f}"}
-        for title, other in (("change by it", NONE), ("change from the paper's", FIRST)):
+        for title, other in (("change from none", NONE), ("change from the paper's", FIRST)):
             before, after = study.common(found.get(other, []), runs)
             asked = before and name not in (NONE, other)
             row[title] = str(change(counts(before), counts(after), "points")) if asked else ""
         if name != NONE:
             row["pairs"] = f"{mean(pairs for run in runs for pairs in run['pairs']):,.0f}"
-            row["as fast"] = ", ".join(f"{100 / run['slower']:.1f} %" for run in runs)
-            row["chosen"] = "; ".join(dict.fromkeys(one for run in runs for one in run["chosen"]))
+            row["speed"] = ", ".join(f"{100 / run['slower']:.1f} %" for run in runs)
+            row["settings chosen"] = "; ".join(dict.fromkeys(one for run in runs for one in run["chosen"]))
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table([{column: row.get(column, "") for column in rows[-1]} for row in rows])
 
@@ -202,8 +202,9 @@ def main() -> None:
             lambda arm, seed, way=way: chosen.runs / way / f"seed-{seed}" / study.folder_name(arm),
             lambda arm, seed, to, way=way: kept(to, way, arm, seed),
         )  # fmt: skip
-        text = f"# FedMem's variants: {KEYS[way]}\n\nFour dialects, the server's model. 95 % intervals over speakers. "
-        text += f"Pairs are a client's mean. Speed is relative to\nno memory, by seed.\n\n{page(found)}"
+        text = f"# FedMem's variants: {KEYS[way]}\n\nFour dialects, decoded with the server's model. 95 % intervals "
+        text += "are over speakers. Pairs are the mean over clients.\nSpeed is relative to decoding without a memory, "
+        text += f"one value per seed.\n\n{page(found)}"
         command = study.command(parser, chosen, only=[way], arms=study.on_page(arms, found))
         study.write(name, text, {"found": found}, command, study.seeds(found))
         print(text)

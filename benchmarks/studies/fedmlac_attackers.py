@@ -58,11 +58,13 @@ def table(found: Mapping[str, Found], rounds: int) -> str:
             row = {"wrong labels": attack, "rule": rule}
             row["plug-in"] = study.spread([run["best"]["test/accuracy"] for run in runs])
             if FIRST in rules:
-                row[f"beside {FIRST}"] = "" if rule == FIRST else gain(rules[FIRST], runs)
+                row[f"against {FIRST}"] = "" if rule == FIRST else gain(rules[FIRST], runs)
             if NOBODY in found:
-                row["lost to the attack"] = "" if attack == NOBODY else gain(found[NOBODY][rule], runs)
+                row["change under attack"] = "" if attack == NOBODY else gain(found[NOBODY][rule], runs)
             shares = [run["attackers"] for run in runs if run["attackers"] is not None]
-            row["attackers among those left out (%)"] = "" if attack == NOBODY or not shares else f"{mean(shares):.0f}"
+            row["attackers among clients left out (%)"] = (
+                "" if attack == NOBODY or not shares else f"{mean(shares):.0f}"
+            )
             rows.append(
                 row | {"best rounds": study.best_rounds([run["best"]["round"] for run in runs], [rounds] * len(runs))}
             )
@@ -83,7 +85,8 @@ def main() -> None:
     settings += ["evaluation.personal_every=0", "evaluation.personal_final=false"]
     text, numbers = "# FedMLAC's pruning against wrong labels\n\n", {}
     text += f"Embedded keywords, 50 clients, ten a round, {chosen.rounds} rounds. Test accuracy of the plug-in in "
-    text += "percent, mean ± SD over\nseeds; differences in points, 95 % intervals by paired bootstrap over speakers.\n"
+    text += "percent, mean ± SD over\nseeds; differences in points, with 95 % intervals from a paired bootstrap over "
+    text += "speakers.\n"
     for share in chosen.shares:
         found: dict[str, Found] = {attack: {rule: [] for rule in chosen.only} for attack in (NOBODY, *ATTACKS)}
         for seed in chosen.seeds:

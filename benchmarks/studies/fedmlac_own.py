@@ -93,14 +93,14 @@ def table(found: study.Found) -> str:
             row[title] = study.spread([average(one, split) for one in results])
             before, after = study.common(found.get(REFERENCE, []), results)
             change = study.change(counts(before, split), counts(after, split), "points") if before else ""
-            row[f"{title}, beside {REFERENCE}"] = "" if method == REFERENCE else str(change)
+            row[f"{title}, against {REFERENCE}"] = "" if method == REFERENCE else str(change)
         for name, title in ALSO.items():
             there = all(name in one["personal"] for one in results)
             row[title] = study.spread([average(one, name) for one in results]) if there else ""
         # The model as it is broadcast, without training on the client.
         row["shared model, own clips"] = study.spread([one["shared"]["own/accuracy"] for one in results])
         row["shared model, common test"] = study.spread([one["shared"]["test/accuracy"] for one in results])
-        row["own clips of cohorts, half time and end"] = study.half_and_end(results)
+        row["own clips of cohorts, halfway and at the end"] = study.half_and_end(results)
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in results)})
     return study.table(rows)
 
@@ -121,10 +121,10 @@ def main() -> None:
     found = {clients: played(clients, before.get(clients, {}), chosen) for clients in chosen.clients}
     text = f"""# FedMLAC: whom do personal models serve?
 
-Embedded keywords, 50 clients of {chosen.clips} clips, ten of them a round, {chosen.rounds} rounds. Personal accuracy in
-percent after the last round, on the clips that each client holds out ("own clips") and on a common test of new
-speakers: mean over clients, mean ± SD over seeds. Differences to FedAvg after the client's training: points, 95 %
-intervals by paired bootstrap over clients.
+Embedded keywords, 50 clients with {chosen.clips} clips each, ten clients a round, {chosen.rounds} rounds. Personal
+accuracy in percent after the last round, on the clips that each client holds out ("own clips") and on a common test of
+new speakers: mean over clients, mean ± SD over seeds. Differences from FedAvg after the client's training are in
+points, with 95 % intervals from a paired bootstrap over clients.
 """
     text += "".join(f"\n## Clients: {clients}\n\n{table(methods)}\n" for clients, methods in found.items())
     print(text)

@@ -30,6 +30,11 @@ from fedray.engine.resources import share
 from fedray.runs.folder import RunFolder
 
 CONFIG = "configs/fedmlac/embedded.yaml"
+ON_THE_PAGE = {  # name in the JSON file: name on the page
+    "took part": "clients that took part",
+    "state files, those behind the last checkpoint but one too": "state files, with those of the previous checkpoint",
+    "resumed: the same bytes": "resumed to the same bytes",
+}
 
 
 def overrides(clients: int, rounds: int) -> list[str]:
@@ -136,7 +141,7 @@ def main() -> None:
         "resumed: the same bytes": same,
     }
     text = "# Clients that keep their models\n\n" + "\n".join(
-        f"- {name}: {shown(value)}" for name, value in numbers.items()
+        f"- {ON_THE_PAGE.get(name, name)}: {shown(value)}" for name, value in numbers.items()
     )
     study.write("fedmlac_states", text, numbers, study.command(parser, chosen), [0])
     print(text)

@@ -58,12 +58,12 @@ def table(found: study.Found) -> str:
     """A row for each arm."""
     rows = []
     for arm, runs in found.items():
-        row = {"": arm, "rate": f"{rate(arm):g}"}
+        row = {"": arm, "learning rate": f"{rate(arm):g}"}
         row["personal models"] = study.spread([run["personal"]["test/accuracy"] for run in runs])
         row["macro-F1"] = study.spread([run["personal"]["test/macro_f1"] for run in runs])
         row["SD over clients"] = study.spread([run["personal"]["test/accuracy_sd"] for run in runs])
         row["shared model"] = study.spread([run["best"]["test/accuracy"] for run in runs])
-        row["personal on dev, half time and end"] = study.half_and_end(runs)
+        row["personal models on dev, halfway and at the end"] = study.half_and_end(runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
     return study.table(rows)
 
@@ -79,10 +79,10 @@ def main() -> None:
 
     before = study.page_before("fedmlac_wandering", rounds=chosen.rounds).get("found", {})
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
-    text = f"""# Personal models that wander
+    text = f"""# Personal models passed from client to client
 
-Embedded keywords, 50 clients of one speaker, ten of them a round, {chosen.rounds} rounds. Test accuracy in percent on
-new speakers, means over the personal models of all clients that took part, mean ± SD over seeds.
+Embedded keywords, 50 clients of one speaker each, ten clients a round, {chosen.rounds} rounds. Test accuracy in percent
+on new speakers: mean over the personal models of all clients that took part, mean ± SD over seeds.
 
 {table(found)}"""
     print(text)

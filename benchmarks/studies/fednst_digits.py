@@ -167,15 +167,16 @@ def main() -> None:
     splits = [f"{split}: {', '.join(sorted({*SPEAKERS} - {*SERVERS[split]}))}" for split in study.seeds(found)]
     text = f"""# FedNST on real speech: connected digits
 
-Word error rate in percent of the best round by dev: by beam search over 3 to 7 words of the lexicon
-(the label search of FedNST) and greedily, on strings joined from the official test takes 0-4. Three labelled speakers
-train the seed model; twelve clients of the three other speakers have no labels. Clients and test share their speakers,
-so this is adaptation to known speakers. Means over splits, changes with the 95 % interval of a paired bootstrap over
-recordings (the splits' speakers held fixed). The clients' speakers by split: {"; ".join(splits)}.
+Word error rate in percent of the best round by dev, by beam search over 3 to 7 words of the lexicon (FedNST's label
+search) and greedily, on strings joined from the official test takes 0-4. The seed model is trained on three labelled
+speakers; twelve clients have unlabelled speech of the three others. Clients and test have the same speakers, so this is
+adaptation to known speakers. Scores are means over splits; changes have the 95 % interval of a paired bootstrap over
+recordings (with the speakers of each split held fixed). The clients' speakers by split:
+{"; ".join(splits)}.
 
 {table(found, "test", chosen.rounds)}
 
-Forgetting, with the change in points:
+Forgetting: WER on the server's speakers, with the change in points:
 
 {table(found, "test-server", chosen.rounds)}
 """

@@ -83,7 +83,7 @@ def summary(seeds: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
         each = ", ".join(f"{change:+.1f}" for change in found["all"].runs)
         relative.append(
             {
-                "change of greedy test WER": method,
+                "change in greedy test WER": method,
                 "all": str(found["all"]),
                 "each seed": each,
                 "unseen sentences": str(found["unseen"]),
@@ -91,13 +91,13 @@ def summary(seeds: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
         )
     text = f"""# FedNST on the embedded corpus
 
-40 labelled speakers train the seed model; 60 clients with 60 utterances each have no labels. Word error rate in
-percent, mean and standard deviation over {len(seeds)} seeds of corpus and training; the best round by dev; greedy
-unless "LM" (beam 16, 6-gram).
+The seed model is trained on 40 labelled speakers; 60 clients with 60 utterances each have no labels. Word error rate in
+percent of the best round by dev, mean and standard deviation over {len(seeds)} seeds of corpus and training. Decoding
+is greedy unless marked "LM" (beam 16, 6-gram).
 
 {study.table(rows)}
 
-Relative to the seed model, mean over the seeds with the 95 % interval of a paired bootstrap over utterances:
+Changes relative to the seed model: mean over seeds, with the 95 % interval of a paired bootstrap over utterances:
 
 {study.table(relative)}
 

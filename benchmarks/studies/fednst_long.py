@@ -105,10 +105,11 @@ def page(found: Found, rounds: int, seeds: Sequence[int]) -> str:
     start = {score: study.spread([run["seed"][score] for run in runs]) for score in SCORES}
     return f"""# FedNST over {rounds} rounds
 
-The embedded corpus: 40 labelled speakers train the seed model; 60 clients with 60 utterances each have no labels. Word
-error rate in percent on 1,200 utterances by 60 new speakers, mean ± SD over {len(seeds)} seeds of corpus and training,
-by beam search with the language model ("LM", the paper's metric) and greedily. The round is the best by greedy dev WER.
-Changes from the seed model and shares of SFL's gain: 95 % intervals of a paired bootstrap over speakers.
+On the embedded corpus the seed model is trained on 40 labelled speakers; 60 clients with 60 utterances each have no
+labels. Word error rate in percent on 1,200 utterances by 60 new speakers, mean ± SD over {len(seeds)} seeds of corpus
+and training, by beam search with the language model ("LM", the paper's metric) and greedily. The round is the best by
+greedy dev WER. Changes from the seed model and shares of SFL's gain have 95 % intervals from a paired bootstrap over
+speakers.
 
 Seed model: {start["test/wer_lm"]} (LM), {start["test/wer"]} (greedy).
 

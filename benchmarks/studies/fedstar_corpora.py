@@ -62,9 +62,9 @@ def main() -> None:
         parts[title] = played(name, parts.get(title, {}), chosen)
     text = f"""# FedSTAR on other corpora, {chosen.rounds} rounds
 
-Test accuracy in percent, mean ± SD over trials. Gains in points over the same steps without pseudo-labels (beta = 0)
-and over the supervised federation, with the 95 % interval of a paired bootstrap over speakers (digits: over utterances,
-since their speakers train).
+Test accuracy in percent, mean ± SD over trials. Gains are in points, over the same steps without pseudo-labels
+(beta = 0) and over the supervised federation, with the 95 % interval of a paired bootstrap over speakers (for digits
+over utterances, since training and test have the same speakers).
 """
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)

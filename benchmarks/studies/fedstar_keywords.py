@@ -97,7 +97,7 @@ def thresholds(found: dict[str, list[dict[str, Any]]]) -> str:
     rows = []
     for arm, results in found.items():
         row = {"threshold": arm, "test accuracy": study.spread(score(results))}
-        for name, key in (("kept", "train/labels_kept"), ("right", "train/label_accuracy")):
+        for name, key in (("labels kept (%)", "train/labels_kept"), ("labels correct (%)", "train/label_accuracy")):
             for when, part in (("first", slice(None, 5)), ("last", slice(-5, None))):
                 known = [value for one in results for value in one["rounds"][key][part] if value is not None]
                 row[f"{name}, {when} 5 rounds"] = f"{mean(known):.1f}" if known else "none"

@@ -66,7 +66,7 @@ def table(found: study.Found) -> str:
         row = {"arm": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
         for name, other in (("beta = 0", NONE), ("supervised", SUPERVISED)):
             row[f"gain over {name}"] = gain(found.get(other, []), runs) if arm != other else ""
-        for name, key in (("kept", "kept"), ("of these right", "right")):
+        for name, key in (("pseudo-labels kept", "kept"), ("of these correct", "right")):
             last = [value for run in runs for value in run[key][-5:] if value is not None]
             row[f"{name}, last 5 rounds (%)"] = f"{mean(last):.0f}" if last and arm.startswith("FedSTAR") else ""
         row["best rounds"] = best_rounds(runs)
@@ -124,9 +124,9 @@ def main() -> None:
     for count, labels in itertools.product(chosen.clients, chosen.labels):
         title = f"N = {count}, L = {100 * labels:g} %"
         parts[title] = played(count, labels, parts.get(title, {}), chosen)
-    text = f"# FedSTAR over {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains in points "
-    text += "over the same steps without pseudo-labels (beta = 0)\nand over the supervised federation, with the 95 % "
-    text += "interval of a paired bootstrap over speakers.\n"
+    text = f"# FedSTAR over {chosen.rounds} rounds\n\nTest accuracy in percent, mean ± SD over trials. Gains are "
+    text += "in points, over the same steps without pseudo-labels\n(beta = 0) and over the supervised federation, with "
+    text += "the 95 % interval of a paired bootstrap over speakers.\n"
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
     print(text)
     text += "\n![Dev accuracy by round](fedstar_long.png)\n"

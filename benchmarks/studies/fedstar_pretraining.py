@@ -98,7 +98,7 @@ def table(found: study.Found) -> str:
         early = [max(score for at, score in run["dev"] if at <= EARLY) for run in runs]
         row = {"start": arm, f"dev, best of {EARLY} rounds": study.spread(early)}
         row["test accuracy"] = study.spread([run["best"]["test/accuracy"] for run in runs])
-        for title, other in ((f"gain over {RANDOM}", (RANDOM, beta)), ("gain of pseudo-labels", (start, 0))):
+        for title, other in ((f"gain over {RANDOM}", (RANDOM, beta)), ("gain from pseudo-labels", (start, 0))):
             (name,) = (name for name, same in ARMS.items() if same == other)
             row[title] = gain(found.get(name, []), runs) if name != arm else ""
         row["best rounds"] = best_rounds(runs)
@@ -143,13 +143,14 @@ def main() -> None:
             read[name] = {RANDOM: probe(corpus, None), TRAINED: probe(corpus, weights)}
     text = f"""# FedSTAR from random and pre-trained weights, {chosen.rounds} rounds
 
-Test accuracy in percent of the best round by dev, mean ± SD over trials. Gains in points over the other start, and over
-the same steps without pseudo-labels (beta = 0), with the 95 % interval of a paired bootstrap over speakers (of events:
-over sources). Five clients.
+Test accuracy in percent of the best round by dev, mean ± SD over trials. Gains are in points, over the random start and
+over the same steps without pseudo-labels (beta = 0), with the 95 % interval of a paired bootstrap over speakers (for
+events over sources). Five clients.
 """
     text += "".join(f"\n## {title}\n\n{table(found)}\n" for title, found in parts.items())
-    text += "\n## What a start knows\n\nAccuracy in percent, on dev, of a linear classifier on the features of each "
-    text += "start before any federation:\nfor its classes, words or sounds, and for its speakers or sources.\n\n"
+    text += "\n## Linear probes of each start\n\nAccuracy in percent on dev of a linear classifier on the features of "
+    text += "each start, before any federated training:\nfor the classes (words or sounds), and for the speakers or "
+    text += "sources.\n\n"
     text += study.table(
         [{"corpus": name, "start": start} | scores for name, both in read.items() for start, scores in both.items()]
     )

@@ -30,7 +30,7 @@ def table(found: study.Found) -> str:
     """A row per arm: its accuracy, and the change from central training with an interval over speakers."""
     rows = []
     for arm, runs in found.items():
-        row = {"trained": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
+        row = {"training": arm, "test accuracy": study.spread([run["best"]["test/accuracy"] for run in runs])}
         row["change from central"] = gain(found.get(CENTRAL, []), runs) if arm != CENTRAL else ""
         row["best rounds"] = best_rounds(runs)
         rows.append(row | {"seeds": ", ".join(str(run["seed"]) for run in runs)})
@@ -50,8 +50,8 @@ def main() -> None:
     )  # fmt: skip
     text = f"""# FedSTAR, table 3: all clips labelled, {chosen.rounds} rounds
 
-Test accuracy in percent, mean ± SD over trials. Changes in points, with the 95 % interval of a paired bootstrap over
-speakers.
+Test accuracy in percent, mean ± SD over trials. Changes are in points, with the 95 % interval of a paired bootstrap
+over speakers.
 
 {table(found)}
 """

@@ -40,7 +40,7 @@ def main() -> None:
     rows = []
     for name, results in found.items():
         gains = [after - before for after, before in zip(score(results), unused, strict=True)]
-        rows.append({"threshold": name, "gain over none used": study.spread(gains)})
+        rows.append({"threshold": name, "gain over no pseudo-labels": study.spread(gains)})
     text = f"# FedSTAR's threshold over {chosen.rounds} rounds, {chosen.clients} clients\n\n"
     text += "Test accuracy and shares in percent, mean ± SD over trials."
     text += f"\n\n{thresholds(found)}\n\n{study.table(rows)}"

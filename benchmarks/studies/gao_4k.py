@@ -94,8 +94,8 @@ def main() -> None:
             "seconds a round": f"{median(one['seconds']):.1f}",
             "peak memory (GB)": f"{one['peak'] / 1e9:.1f}",
         }
-        | {"clients that count": f"{one['effective']:.1f} of 100", "warm-up's test WER": one["seed"]["test/wer"]}
-        | {f"after {chosen.rounds} rounds, best by dev": one["best"]["test/wer"]}
+        | {"effective clients": f"{one['effective']:.1f} of 100", "test WER after the warm-up": one["seed"]["test/wer"]}
+        | {f"test WER after {chosen.rounds} rounds, best by dev": one["best"]["test/wer"]}
         for words, one in runs.items()
     ]
     cost = [
@@ -103,11 +103,11 @@ def main() -> None:
             "client": name,
             "utterances": one["utterances"],
             "CPU seconds": f"{one['seconds']:.2f}",
-            "share of measuring (%)": 100 * one["share"],
+            "spent on measuring (%)": 100 * one["share"],
         }
         for name, one in spent.items()
     ]
-    text = f"# 4,085 clients, 100 a round\n\n{study.table(rows)}\n\n"
+    text = f"# Gao et al. with 4,085 clients, 100 a round\n\n{study.table(rows)}\n\n"
     text += "The cost of measuring a client's WER on 100 central utterances:\n\n"
     study.write("gao_4k", text + study.table(cost), {"runs": runs, "costs": spent}, study.command(parser, chosen), [0])
     print(text + study.table(cost))

@@ -76,7 +76,7 @@ def page(part: str, found: dict[str, list[dict[str, Any]]]) -> str:
             "test WER": study.spread([one["seed"]["test/wer"] for one in next(iter(found.values()))]),
         }
     ]
-    rows[0] |= {"change": "", "clients that count": "", "seconds a round": ""}
+    rows[0] |= {"change": "", "effective clients": "", "seconds a round": ""}
     for arm, results in found.items():
         changes = [one["best"]["test/wer"] - one["seed"]["test/wer"] for one in results]
         rows.append(
@@ -85,12 +85,12 @@ def page(part: str, found: dict[str, list[dict[str, Any]]]) -> str:
                 "test WER": study.spread([one["best"]["test/wer"] for one in results]),
                 "change": study.spread(changes),
             }
-            | {"clients that count": f"{average(results, 'effective'):.1f} of {average(results, 'cohort'):.0f}"}
+            | {"effective clients": f"{average(results, 'effective'):.1f} of {average(results, 'cohort'):.0f}"}
             | {"seconds a round": f"{average(results, 'seconds'):.1f}"}
         )
-    title = {"wrong": "two of five with wrong transcripts", "regimes": "table 1"}[part]
+    title = {"wrong": "two in five with wrong transcripts", "regimes": "table 1"}[part]
     text = f"# Gao et al. on about 200 embedded clients: {title}\n\n"
-    caption = "Test WER in percent, mean ± SD over seeds; the change is from the warmed-up model."
+    caption = "Test WER in percent, mean ± SD over seeds; changes are from the warmed-up model."
     return f"{text}{caption}\n\n{study.table(rows)}"
 
 

@@ -183,7 +183,7 @@ def page(found: study.Found, rounds: Mapping[str, int]) -> str:
         before, after = of(runs, "before"), of(runs, "best")
         counting = f"{mean(one['effective'] for one in runs):.1f} of {mean(one['cohort'] for one in runs):.0f}"
         row = {"trained on": arm, "test WER": str(rate(after)), "before": str(rate(before))}
-        row |= {"change": str(change(before, after, "points")), "clients that count": counting}
+        row |= {"change": str(change(before, after, "points")), "effective clients": counting}
         row["best rounds"] = study.best_rounds([one["round"] for one in runs], [rounds[arm]] * len(runs))
         row["seconds a round"] = f"{mean(one['seconds'] for one in runs):.1f}"
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in runs)})
@@ -193,7 +193,7 @@ def page(found: study.Found, rounds: Mapping[str, int]) -> str:
         if pairs:
             before, after = zip(*pairs, strict=True)
             row = {"from": worse, "to": better}
-            row["change of the WER"] = str(change(of(before, "best"), of(after, "best"), "points"))
+            row["change in WER"] = str(change(of(before, "best"), of(after, "best"), "points"))
             orders.append(row | {"seeds": ", ".join(str(one["seed"]) for one in before)})
     return text + (f"\n\n## Changes\n\n{study.table(orders)}" if orders else "")
 
@@ -232,11 +232,11 @@ def main() -> None:
     )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
-    text += "and of the model before it. Means over seeds, 95 % intervals by\npaired bootstrap over "
-    text += "recordings" if corpus.digits else "speakers"
-    text += '. Rows that differ in "before" began from other models; changes leave such runs out.'
+    text += 'and of the model that the arm starts from ("before").\nMeans over seeds, with 95 % intervals from a '
+    text += f"paired bootstrap over {'recordings' if corpus.digits else 'speakers'}. "
+    text += 'Rows that differ in "before" started\nfrom different models; changes between arms leave such runs out.'
     if corpus.digits:
-        text += " A speaker is one of 60\nshares of three people's takes; test has the same three people."
+        text += ' A "speaker" is one of 60 shares of three people\'s\ntakes; test has the same three people.'
     text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
     numbers = {"overrides": overrides, "found": found}
     command = study.command(parser, chosen, set=overrides, arms=study.on_page(known, found))

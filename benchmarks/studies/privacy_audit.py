@@ -90,12 +90,12 @@ def table(found: study.Found) -> str:
         rows.append({
             "audit": arm,
             "inside, outside": "; ".join(f"{inside}, {outside}" for inside, outside in sides),
-            "visits of a client": f"{mean(run['visits'] for run in runs):.0f}",
+            "rounds of a client": f"{mean(run['visits'] for run in runs):.0f}",
             "AUROC": f"{area.mean:.2f} [{area.low:.2f}, {area.high:.2f}]",
-            "of each seed": ", ".join(f"{auroc(scores(run, 'inside'), scores(run, 'outside')):.2f}" for run in runs),
+            "AUROC by seed": ", ".join(f"{auroc(scores(run, 'inside'), scores(run, 'outside')):.2f}" for run in runs),
             "found at 1 % false positives (%)": study.spread([100 * run["true_positives"] for run in runs]),
             "epsilon at least": ", ".join(f"{run['epsilon_low']:.1f}" for run in runs),
-            "claimed": "" if claimed is None else f"{claimed:.1f}",
+            "epsilon claimed": "" if claimed is None else f"{claimed:.1f}",
             "dev accuracy (%)": study.spread([run["accuracy"] for run in runs]),
             "seeds": ", ".join(str(run["seed"]) for run in runs),
         })  # fmt: skip
@@ -130,12 +130,12 @@ def main() -> None:
         return Path(chosen.runs / study.folder_name(arm) / f"seed-{seed}")
 
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
-    text = f"""# What released models give away
+    text = f"""# What released models reveal
 
 Audits of FedAvg on keywords, {chosen.rounds} rounds. A fair coin puts each candidate inside the federation or outside,
-and an attacker guesses from the last model. *AUROC*: the probability that a candidate inside has the higher score, mean
-over seeds with the 95 % interval of a bootstrap over candidates; 0.5 is guessing. *Epsilon at least*: the lower bound
-of each seed with 95 % confidence.
+and an attacker guesses which from the last model. *AUROC* is the probability that a candidate inside scores higher than
+one outside, mean over seeds with the 95 % interval of a bootstrap over candidates; 0.5 is guessing. *Epsilon at least*
+is the lower bound of each seed, with 95 % confidence.
 
 {table(found)}
 

@@ -156,7 +156,7 @@ def section(part: str, found: study.Found) -> str:
     for words, (one, other) in pairs(part).items():
         before, after = study.common(found.get(one, []), found.get(other, []))
         if before:
-            rows.append({"change": words, "of test WER": str(study.change(counts(before), counts(after)))})
+            rows.append({"change": words, "in test WER": str(study.change(counts(before), counts(after)))})
             rows[-1]["seeds"] = ", ".join(str(run["seed"]) for run in before)
     text = f"## {TITLES[part]}\n\n{table(found)}"
     return text + (f"\n\n{study.table(rows)}" if rows else "")
@@ -169,9 +169,10 @@ TITLES = {
 }
 ABOUT = """# Privacy on the embedded corpus
 
-100 of 4,000 clients a round, from a seed model; the greedy word error rate on new speakers in the best round by dev,
-the mean over seeds with its 95 % interval (paired bootstrap over speakers). *As if of a million* is the epsilon of
-25,000 of 1,000,000 clients a round, whose noise the mean of 100 gets; *as simulated* that of the 4,000 clients."""
+Training starts from a seed model, with 100 of 4,000 clients a round. Scores are the greedy word error rate on new
+speakers in the best round by dev: the mean over seeds with its 95 % interval (paired bootstrap over speakers). *As if
+of a million*: epsilon is that of 25,000 of 1,000,000 clients a round, and the mean of the 100 gets the noise of the
+larger cohort's mean. *As simulated*: epsilon is that of the 4,000 clients."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

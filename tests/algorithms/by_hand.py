@@ -1,4 +1,4 @@
-"""What the engine does around an algorithm, in this process."""
+"""What the engine does around an algorithm, done by hand in this process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build(settings: Mapping[str, Any]) -> tuple[Algorithm, SpeechData, ServerSta
 
 
 def seed_name(config: Config, algorithm: Algorithm) -> str:
-    """The keys that theta_0 depends on (`init_depends`), and the classes of the algorithm and its model."""
+    """A seed model's name: the keys theta_0 depends on (`init_depends`), and the classes of algorithm and model."""
     classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in (type(algorithm), algorithm.task.model_class)]
     values = plain(config)
     return json.dumps([classes, values["data"], pick(values, algorithm.init_depends)], sort_keys=True)
@@ -44,7 +44,7 @@ def arrived(algorithm: Algorithm, state: ServerState, round: int = 0, data: Any 
 
 
 def play(algorithm: Algorithm, data: SpeechData, state: ServerState, rounds: int) -> tuple[list[float], ServerState]:
-    """Rounds of the first client alone: the losses of its training, and the state after the last round."""
+    """Play rounds of the first client alone: its training losses, and the state after the last round."""
     losses = []
     for round in range(rounds):
         update = algorithm.client_update(client(data), arrived(algorithm, state, round))

@@ -1,4 +1,4 @@
-"""Algorithms are tested without Ray, on corpora that all tests share and none changes."""
+"""Fixtures for testing algorithms without Ray, on corpora that all tests share and none changes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def everywhere(no_ray: None) -> None:
 
 @pytest.fixture(scope="session")
 def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a corpus for recognition."""
+    """The folder of a recognition corpus."""
     return speech.write_corpus(tmp_path_factory.mktemp("tones")).parent
 
 
 @pytest.fixture(scope="session")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a corpus for classification."""
+    """The folder of a classification corpus."""
     return keywords.write_corpus(tmp_path_factory.mktemp("keywords")).parent
 
 

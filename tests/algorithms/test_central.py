@@ -36,7 +36,7 @@ def central(folder: Path, kind: str, **settings: Any) -> tuple[Algorithm, Speech
 def rounds(
     algorithm: Algorithm, data: SpeechData, state: ServerState, count: int
 ) -> tuple[list[float], ServerState, Any]:
-    """Rounds by hand: the losses, the last server state and the last client state."""
+    """Play rounds by hand: the losses, the last server state and the last client state."""
     kept, losses = None, []
     if algorithm.overrides("client_prepare"):
         kept = algorithm.client_prepare(client(data), arrived(algorithm, state))
@@ -47,7 +47,7 @@ def rounds(
     return losses, state, kept
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 @pytest.mark.parametrize(("kind", "golden"), [("sl", [1.100722, 0.749470]), ("nst", [1.836473, 1.526792])])
 def test_golden_losses(folder: Path, kind: str, golden: list[float]) -> None:
     losses, _, _ = rounds(*central(folder, kind), 2)
@@ -63,7 +63,7 @@ def test_every_utterance_is_seen_once_an_epoch(folder: Path) -> None:
     parts = math.ceil(size / 10)
     kept = None
     for t in range(2 * parts):
-        who = replace(client(data, state=kept), seed=t)  # as the engine has it: another seed each round
+        who = replace(client(data, state=kept), seed=t)  # as in the engine, each round has another seed
         kept = algorithm.client_update(who, arrived(algorithm, state, t)).state
     assert [sorted(np.concatenate(seen[start : start + parts])) for start in (0, parts)] == [list(range(size))] * 2
     assert {len(part) for part in seen} <= {size // parts, math.ceil(size / parts)}
@@ -84,7 +84,7 @@ def test_rounds_are_one_course_of_adamw(folder: Path) -> None:
     steps = algorithm.rounds * math.ceil(len(pool) / 4)
     targets = task.targets(pool)
     for t in range(3):
-        who = client(data)  # which seeds dropout and masks anew
+        who = client(data)  # seeds dropout and masks anew
         part = numpy_generator(who.seed, "epoch", t).permutation(len(pool))
         for batch in batches(pool.take(part), 4, np.random.default_rng(who.seed)):
             cosine = 0.5 * (1 + math.cos(math.pi * max(0, done - 3) / (steps - 3)))

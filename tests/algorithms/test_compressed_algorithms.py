@@ -1,4 +1,4 @@
-"""What `upload` and `download` make of the papers' updates: statistics of batch norm, adapters, control variates."""
+"""The papers' updates under `upload` and `download`: statistics of batch norm, control variates, personal models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.algorithms.test_gao import build as build_gao
 def down(
     algorithm: Algorithm, data: SpeechData, state: ServerState, code: Code
 ) -> tuple[Broadcast, Broadcast, Received]:
-    """The broadcast of round 0, as clients decode it, and as they receive it."""
+    """The broadcast of round 0 as the server makes it, as clients decode it, and as an algorithm receives it."""
     sent = algorithm.broadcast(state, 0)
     decoded, _ = deliver(sent, code, algorithm)
     return sent, decoded, arrive(decoded, 0, algorithm.assets(data), "cpu")
@@ -43,7 +43,7 @@ def up(algorithm: Algorithm, data: SpeechData, upload: Upload, received: Receive
 
 @pytest.mark.parametrize("buffers", ["averaged", "frozen"])
 def test_running_statistics_are_not_rounded(folder: Path, buffers: str) -> None:
-    """A variance that a code rounds to 0 or below would make every score NaN."""
+    """Running statistics stay exact: a variance that a code rounds to 0 or below would make every score NaN."""
     algorithm, data, state = build_gao(folder, "by_examples", buffers=buffers, model=CRDNN)
     trainable = algorithm.task.layout.trainable
     sent, decoded, received = down(algorithm, data, state, Int4())
@@ -59,7 +59,7 @@ def test_running_statistics_are_not_rounded(folder: Path, buffers: str) -> None:
 
 
 def test_control_variates_stay_the_mean_of_the_clients_own(words: Path) -> None:
-    """The server's c is what the clients' c_i are on average, but for what the clients have kept of them."""
+    """The server's c is the mean of the clients' c_i less what compression left out and the clients keep."""
     own: dict[str, Any] = {"kind": "scaffold", "client": {"lr": 0.1, "batch": 4}, "pretrain": {"steps": 0}}
     algorithm, data, state = by_hand.build(keywords.settings(words, algorithm=own, strategy="uniform"))
     upload, ids = TopKUpload(0.1), data.client_ids()[:2]

@@ -13,7 +13,7 @@ from tests.algorithms.test_recognition_algorithms import ALIKE, build, labelled
 
 
 def test_each_kept_utterance_has_its_own_label(folder: Path) -> None:
-    """Only the labelled half is sure enough: FedNST's update is FedAvg's of the labelled part, bit for bit."""
+    """If only the labelled half is sure enough, FedNST's update is FedAvg's on that half, bit for bit."""
     for place in range(4):
         deltas = []
         for settings in ALIKE:

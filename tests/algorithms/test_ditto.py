@@ -33,7 +33,7 @@ def build(folder: Path, kind: str = "ditto", **changes: Any) -> tuple[Algorithm,
     return by_hand.build(keywords.settings(folder, model=MODEL, algorithm=algorithm))
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder)
     updates = [algorithm.client_update(client(data, place), arrived(algorithm, state)) for place in range(2)]
@@ -50,7 +50,7 @@ def test_what_travels_is_fedavgs_update(folder: Path) -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_personal_model_is_pulled_towards_the_global_one(folder: Path, kept: bool) -> None:
-    """v <- v - eta (grad F_i(v) + lambda (v - theta_t)) from the client's v, at first from theta_t."""
+    """Steps are v <- v - eta (grad F_i(v) + lambda (v - theta_t)), from the client's v or, at first, from theta_t."""
     algorithm, data, state = build(folder, pull=0.5, personal_epochs=1)
     start = state.params + np.float32(0.01) if kept else state.params
     who, layout = client(data, 0, {"v": start} if kept else None), algorithm.task.layout

@@ -34,7 +34,7 @@ def updates(algorithm: Algorithm, data: SpeechData, state: ServerState, **kept: 
 
 
 def test_the_papers_costs() -> None:
-    """Tables 1, 3 and 4 in GiB, from millions of parameters, clients and rounds."""
+    """The costs are those of tables 1, 3 and 4, in GiB, from millions of parameters, clients and rounds."""
     tables = [
         (140, 140, 4, 82, 344.22),
         (140, 4.5, 4, 74, 12.01),
@@ -120,7 +120,7 @@ def test_a_round_of_products_trains(folder: Path) -> None:
 
 @pytest.mark.parametrize("averaging", ["factors", "product"])
 def test_fewer_bits(folder: Path, tmp_path: Path, averaging: str) -> None:
-    """The code is that of A and B; the server makes the product of what arrives."""
+    """The code encodes A and B. To average products, the server multiplies the factors that arrive."""
     algorithm, data, state = build(folder, averaging=averaging)
     layout, received = algorithm.task.layout, arrived(algorithm, state)
     program = Program(algorithm, data, 1, ClientStore(tmp_path), upload=Int8Upload())

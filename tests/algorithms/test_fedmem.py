@@ -50,7 +50,7 @@ def memory_of(algorithm: Algorithm, data: SpeechData, state: ServerState, **sett
 
 
 def test_what_it_has_heard_it_knows_by_heart(folder: Path) -> None:
-    """The nearest frame of a stored frame is the frame itself, whose label spells the transcript."""
+    """The nearest neighbour of a stored frame is the frame itself, so the stored labels spell the transcript."""
     algorithm, data, state = build(folder)
     received = arrived(algorithm, state)
     mine = data.load(data.client_ids()[0])
@@ -100,7 +100,7 @@ def test_all_settings_from_one_retrieval_are_each_their_own(folder: Path) -> Non
 def test_frames_beyond_doubt_and_behind_the_end_are_not_looked_up(
     folder: Path, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Greedy decoding gives the same tokens as with a look-up of every frame."""
+    """Greedy decoding gives the same tokens as if every frame were looked up."""
     algorithm, data, state = build(folder, pretrain={**FEDMEM["pretrain"], "steps": 60})
     task, dev = algorithm.task, data.evaluation("dev")
     memory = memory_of(algorithm, data, state)
@@ -199,7 +199,7 @@ def with_decoder(
 def test_the_decoder_remembers_what_followed(folder: Path, search: dict[str, Any]) -> None:
     algorithm, data, state = with_decoder(
         folder, search, share=[0.99]
-    )  # at 1 a beam's rivals are impossible, and end it
+    )  # at 1 the other hypotheses of a beam have probability 0, and the search ends
     received = arrived(algorithm, state)
     mine = data.load(data.client_ids()[0])
     update = algorithm.client_update(client(data), received)
@@ -224,7 +224,7 @@ def test_the_decoder_alone_without_a_share(folder: Path) -> None:
 
 
 def test_a_setting_costs_what_the_decoder_says_of_the_transcripts(folder: Path) -> None:
-    """Each setting by itself, from the definition in float64."""
+    """Each setting's cost is the definition's, computed for that setting alone in float64."""
     algorithm, data, state = with_decoder(folder)
     task, dev = algorithm.task, data.evaluation("dev")
     memory = memory_of(algorithm, data, state, keys="states")
@@ -263,7 +263,7 @@ def test_states_need_a_decoder(folder: Path) -> None:
 
 
 def test_a_client_without_dev_costs_nobody_the_results(folder: Path) -> None:
-    """Costs come from dev only, and a client without dev takes no column from the others."""
+    """Costs come from dev only, and a client without dev reports none."""
     algorithm, data, state = build(folder, share=[0.0, 1.0], costs=True)
     mine = data.load(data.client_ids()[0])
     scores = scored(algorithm, data, arrived(algorithm, state), {"dev": mine.take(np.zeros(0, np.int64)), "test": mine})

@@ -87,7 +87,7 @@ def test_all_variants_from_one_retrieval_are_each_their_own(folder: Path) -> Non
 
 
 def test_a_variant_costs_what_its_fused_head_says(folder: Path) -> None:
-    """With states: the likelihood of the transcripts under the head that the search uses."""
+    """A cost, with states, is the transcripts' negative log-likelihood a token under the head that the search uses."""
     from fedray.training.knn.decoding import ModelWithMemory
     from fedray.training.recognisers import teacher_forced
 
@@ -105,7 +105,7 @@ def test_a_variant_costs_what_its_fused_head_says(folder: Path) -> None:
             wanted = after[counted]
             total -= float(fused(states).gather(1, wanted[:, None]).double().sum())
             tokens += len(wanted)
-        if np.isfinite(cost):  # lambda 1 may leave a token no probability
+        if np.isfinite(cost):  # at lambda 1 a token may have probability 0
             assert cost == pytest.approx(total / tokens, rel=1e-3), one
     assert np.isfinite(together).sum() > len(GRID) / 2
 
@@ -142,7 +142,7 @@ def test_the_search_decides_between_the_best_few(folder: Path) -> None:
         found = search_scores(task, received, dev, {"wer": SearchWithMemory(search, memory, one)}, False)
         return float(found.metrics["wer"])
 
-    cheapest = [settings[0], settings[4], settings[5]]  # of each lambda
+    cheapest = [settings[0], settings[4], settings[5]]  # for each lambda
     assert len({wer(one) for one in cheapest}) > 1
     for count in (1, 2, 3):
         chosen = best_by_search(task, received, dev, memory, settings, costs, count, search)
@@ -190,7 +190,7 @@ def test_the_last_search_decides(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_best_tokens_without_a_look_up_are_the_models() -> None:
-    """Of frames of which the model is 0.7 and 0.5 sure, one is looked up where `skip_above` is 0.6."""
+    """Of two frames whose best tokens have probabilities 0.7 and 0.5, `skip_above` of 0.6 looks up only the second."""
     probabilities = torch.tensor([[[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]]])
     settings = [Retrieval(1, 1.0, 1.0, skip_above=0.6), Retrieval(1, 1.0, 1.0)]
     answers = [(kind, torch.tensor([[0.0, 1.0, 0.0]] * 2), torch.ones(2)) for kind in settings]

@@ -45,7 +45,7 @@ def prepared(algorithm: Algorithm, data: SpeechData, state: ServerState, positio
     return client(data, position, first)
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder)
     received = arrived(algorithm, state)
@@ -195,7 +195,7 @@ def test_where_a_client_keeps_none_it_is_the_trained_global_model(folder: Path) 
 
 
 def test_fedprox_by_hand(folder: Path) -> None:
-    """SGD on the loss plus mu / 2 times the squared distance to the broadcast model."""
+    """FedProx is SGD on the loss plus mu / 2 times the squared distance to the broadcast model."""
     settings = keywords.settings(
         folder, algorithm={"kind": "fedprox", "mu": 0.3, "client": LOCAL, "pretrain": {"steps": 0}}
     )

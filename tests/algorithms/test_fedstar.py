@@ -35,14 +35,14 @@ def folder(words: Path) -> Path:
 def build(
     folder: Path, algorithm: dict[str, Any] | None = None, labelled: Any = None, model: Any = None, **changes: Any
 ) -> tuple[Algorithm, SpeechData, ServerState]:
-    """Six speakers of eight clips, three of them labelled."""
+    """FedSTAR with six clients of eight clips, of which three are labelled unless `labelled` says otherwise."""
     settings = keywords.settings(folder, model=model or {"kind": "crnn", "size": "tiny", "dropout": 0.0}, **changes)
     settings["data"]["labelled"] = {"utterances": 0.375} if labelled is None else labelled
     settings["algorithm"] = {"kind": "fedstar", "client": LOCAL, **(algorithm or {})}
     return by_hand.build(settings)
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder, {"threshold": {"first": 0.26}}, model={"kind": "audio_cnn"})
     received = arrived(algorithm, state)
@@ -54,7 +54,7 @@ def test_golden_losses(folder: Path) -> None:
 
 @pytest.mark.parametrize(("labelled_batch", "weights"), [(None, "paper"), (2, "paper"), (None, "authors")])
 def test_one_backward_pass_of_both_losses(folder: Path, labelled_batch: int | None, weights: str) -> None:
-    """Two passes over five unlabelled clips in batches of three, with three labelled clips that repeat."""
+    """A step takes the gradient of both losses: two passes over five unlabelled clips; three labelled clips repeat."""
     settings = {
         "beta": 0.7,
         "temperature": 0.5,
@@ -115,7 +115,7 @@ def test_labelled_clips_are_not_repeated_within_a_step(folder: Path) -> None:
 
 
 def test_pseudo_labels() -> None:
-    """T = 2, and the middle of three logits leads by 4, 2 and 0: p = e^2 / (e^2 + 2), e / (e + 2), 1/3."""
+    """At T = 2, if the middle of three logits leads by 4, 2 and 0, its p is e^2 / (e^2 + 2), e / (e + 2) and 1/3."""
     logits = torch.tensor([[0.0, 4.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]], requires_grad=True)
     sure, less = math.e**2 / (math.e**2 + 2), math.e / (math.e + 2)
     assert pseudo_labels(logits, 2.0, less - 1e-4)[1].tolist() == [True, True, False]
@@ -163,7 +163,7 @@ def test_without_unlabelled_clips_it_is_fedavg(folder: Path) -> None:
 
 
 def test_without_labelled_clips_pseudo_labels_are_all(folder: Path) -> None:
-    """A client without labels and with no pseudo-label above the threshold: only the L2 term changes its weights."""
+    """Without labels, and with no pseudo-label above the threshold, only the L2 term changes a client's weights."""
     algorithm, data, state = build(folder, {"threshold": {"first": 1.0, "last": 1.0}}, labelled={"clients": 0.5})
     received = arrived(algorithm, state)
     none = next(position for position, name in enumerate(data.client_ids()) if not data.load(name).labelled.any())
@@ -199,7 +199,7 @@ def test_the_accuracy_is_of_those_whose_truth_is_known(folder: Path, monkeypatch
 def test_the_saved_model_says_the_same_without_fedray(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Windows are shorter than some clips and longer than others. Features have 16 bits in fedray, 32 in example.py."""
+    """example.py answers as fedray does for windows shorter or longer than clips; its features have 32 bits, not 16."""
     algorithm, data, state = build(folder, model={"kind": "audio_cnn"}, task={"kind": "classification", "window": 0.26})
     algorithm.export(state, tmp_path)
     test = data.evaluation("test")
@@ -214,7 +214,7 @@ def test_the_saved_model_says_the_same_without_fedray(
 
 
 def test_a_random_window_of_each_clip(folder: Path) -> None:
-    """Windows of ten frames: their places follow torch's generator, which is seeded by names."""
+    """Windows have ten frames, at places drawn from torch's generator, which is seeded by names."""
     task = {"kind": "classification", "window": 0.12}
     algorithm, data, state = build(folder, task=task)
     seen: list[Any] = []
@@ -257,7 +257,7 @@ def test_the_supervised_federation_learns_from_the_labelled_part_alone(folder: P
 
 
 def test_it_learns_from_what_nobody_labelled(folder: Path) -> None:
-    """Ten rounds of all six clients, with an eighth of the clips labelled."""
+    """Ten rounds of all six clients, a quarter of the clips labelled, reach 75 % accuracy and better pseudo-labels."""
     settings = {
         "threshold": {"first": 0.4, "last": 0.6},
         "temperature": 1.0,

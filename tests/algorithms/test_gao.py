@@ -38,7 +38,7 @@ def build(folder: Path, strategy: str = "by_wer", **changes: Any) -> tuple[Algor
     return by_hand.build(speech.settings(folder, algorithm={**GAO, **changes}, strategy={"kind": strategy}, **own))
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 @pytest.mark.parametrize(("model", "golden"), [({}, 1.097899), (CRDNN, 1.620149)], ids=["conformer", "crdnn"])
 def test_golden_losses(folder: Path, model: dict[str, Any], golden: float) -> None:
     algorithm, data, state = build(folder, **({"model": model} if model else {}))
@@ -102,7 +102,7 @@ def test_the_server_draws_its_utterances_and_their_order_anew(folder: Path, monk
     algorithm, data, state = build(folder, server={**GAO["server"], "utterances": None})
     tuned = []
     for seed in (3, 3, 4):
-        seed_all(0)  # dropout and masks alike: the order of the batches is the server's
+        seed_all(0)  # same dropout and masks: only the order of batches follows the server's seed
         tuned.append(algorithm.server_finish(Server(data.server(), None, seed), state).params)
     assert (tuned[0] == tuned[1]).all() and (tuned[0] != tuned[2]).any()
 
@@ -128,7 +128,7 @@ def test_the_rate_of_fine_tuning_may_fall_as_the_clients_does(folder: Path) -> N
 
 
 def test_batch_norm_follows_the_rule_for_buffers(folder: Path) -> None:
-    """Averaged: running statistics are part of the update. Frozen: they stay those of the broadcast."""
+    """Averaged running statistics are part of the update. Frozen ones stay those of the broadcast."""
     for buffers in ("averaged", "frozen"):
         algorithm, data, state = build(folder, "by_examples", buffers=buffers, model=CRDNN)
         layout = algorithm.task.flat("cpu").layout
@@ -152,7 +152,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
 
 
 def test_newbob_lowers_the_rate_when_an_epoch_gains_little(folder: Path) -> None:
-    """At a rate that diverges every epoch gains too little; a rate that falls to almost nothing ends the training."""
+    """At 1e-4 every epoch gains too little: a factor of 1e-6 all but ends training, a factor of 1 changes nothing."""
     client_settings = {**GAO["client"], "epochs": 4}
     annealer = build(folder, client={**client_settings, "newbob": 0.5})[0].settings.client.annealer()
     assert [annealer(loss) for loss in (10.0, 9.0, 8.99, 8.0, 8.5)] == [0.2, 0.2, 0.1, 0.1, 0.05]

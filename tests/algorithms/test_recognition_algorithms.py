@@ -29,7 +29,7 @@ from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client
 
 SFL = {"kind": "fedavg", "client": {"lr": 0.2, "batch": 2}, "pretrain": {"steps": 30, "warmup": 5, "batch": 4}}
-ALIKE = [  # on true labels
+ALIKE = [  # alike on true labels
     {**SFL, "schedule": {"kind": "constant"}, "buffers": "frozen", **one}
     for one in ({"kind": "fednst"}, {"kind": "fedavg", "labelled_only": True})
 ]
@@ -39,7 +39,7 @@ def build(folder: Path, **changes: Any) -> tuple[Algorithm, SpeechData, ServerSt
     return by_hand.build(speech.settings(folder, **changes))
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 @pytest.mark.parametrize(("algorithm", "golden"), [({}, 3.502171), (SFL, 1.145518)], ids=["fednst", "fedavg"])
 def test_golden_losses(folder: Path, algorithm: dict[str, Any], golden: float) -> None:
     built, data, state = build(folder, **({"algorithm": algorithm} if algorithm else {}))
@@ -67,7 +67,7 @@ def test_metrics_of_a_clients_training_are_no_dictionary(folder: Path) -> None:
 
 
 def test_compiled_loops_train_as_the_modules_do(folder: Path) -> None:
-    """Without dropout, whose masks differ: 30 steps of pre-training, then three of a client."""
+    """Without dropout, whose masks differ, both give the same update after 30 pre-training and two client steps."""
     found = []
     for kernels in (True, False):
         network = {**speech.settings(folder)["model"], "dropout": 0.0, "kernels": kernels}
@@ -111,7 +111,7 @@ def test_the_servers_rate_may_follow_the_schedule(folder: Path) -> None:
 
 
 def test_an_update_does_not_depend_on_what_the_process_did_before(folder: Path) -> None:
-    """An actor builds its model at its first client, which must not shift the random numbers of dropout and masks."""
+    """An actor builds its model for its first client; this must not shift the random numbers of dropout and masks."""
     algorithm, data, state = build(folder, algorithm=SFL)
     received = arrived(algorithm, state)
     warm = algorithm.client_update(client(data), received)
@@ -176,7 +176,7 @@ def labelled(folder: Path, **shares: float) -> dict[str, Any]:
 
 
 def test_with_all_labelled_it_is_training_on_the_truth(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FedNST's update is FedAvg's, bit for bit, without any decoding."""
+    """If all utterances are labelled, FedNST's update is FedAvg's, bit for bit, without any decoding."""
     deltas = []
     for settings in ALIKE:
         algorithm, data, state = build(folder, data=labelled(folder, utterances=1.0), algorithm=settings)

@@ -39,7 +39,7 @@ def with_variates(state: ServerState) -> tuple[ServerState, dict[str, Any]]:
     return replace(state, extra={**state.extra, "c": c}), {"c": c_i}
 
 
-# Golden losses, recorded when the test was written. A refactor may not change them; other CPUs round differently.
+# Golden losses, recorded when the test was written. A refactor must not change them; other CPUs round differently.
 def test_golden_losses(folder: Path) -> None:
     algorithm, data, state = build(folder)
     state, kept = with_variates(state)
@@ -49,7 +49,7 @@ def test_golden_losses(folder: Path) -> None:
 
 
 def test_steps_are_corrected_and_the_variate_follows(folder: Path) -> None:
-    """8 clips in batches of 3, two epochs: K = 6 steps of y <- y - eta (g - c_i + c)."""
+    """Two epochs of 8 clips in batches of 3 are K = 6 steps of y <- y - eta (g - c_i + c)."""
     algorithm, data, state = build(folder)
     state, kept = with_variates(state)
     who, received = client(data, 0, kept), arrived(algorithm, state)

@@ -1,4 +1,4 @@
-"""The seed model: shards of a batch, and that they add up to training on whole batches."""
+"""The seed model: shards of a batch add up to training on whole batches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shards_of(algorithm: Any, server: Server, settings: PretrainSettings = SETTI
 def test_shards_add_up_to_the_gradient_of_the_batch(folder: Path) -> None:
     algorithm, server = given(speech.settings(folder, **QUIET), dropout=0.0)
     task, params = algorithm.task, seeds.seed_model(algorithm.task, server, replace(SETTINGS, steps=3)).params
-    for shards in shards_of(algorithm, server, replace(SETTINGS, batch=5)):  # shards of two and of three
+    for shards in shards_of(algorithm, server, replace(SETTINGS, batch=5)):  # shards of two and of three utterances
         found = seeds.mean_gradient(shards, [seeds.shard_gradient(task, server, params, shard) for shard in shards])
         positions = np.concatenate([shard.positions for shard in shards])
         model = LocalModel(task, params, "cpu")
@@ -65,7 +65,7 @@ def test_without_randomness_any_number_of_shards_learns_the_same(folder: Path) -
 
 @pytest.mark.parametrize("kind", ["recognition", "classification"])
 def test_who_computes_a_shard_changes_no_bit(folder: Path, words: Path, kind: str) -> None:
-    """With dropout, masks and batch norm, in another order and on a new actor for each step."""
+    """Shards in another order, on a new actor each step, give the same bits, with dropout, masks and batch norm."""
     values = speech.settings(folder) if kind == "recognition" else keywords.settings(words)
     values["data"] = {**values["data"], "server": {"share": 0.34}}
     algorithm, server = given(values)
@@ -90,7 +90,7 @@ def test_a_batch_is_cut_by_length(folder: Path) -> None:
         lengths = server.data.lengths[np.concatenate([shard.positions for shard in shards])]
         assert (np.diff(lengths) >= 0).all() and max(sizes) - min(sizes) <= 1
     everything = numpy_generator(0).permutation(len(server.data))
-    for size, count in ((1, 1), (2, 1), (3, 1), (4, 2), (5, 2)):  # no utterance is alone in its batch norm
+    for size, count in ((1, 1), (2, 1), (3, 1), (4, 2), (5, 2)):  # batch norm needs two utterances a shard
         assert len(seeds.cut(0, everything[:size], server.data, algorithm.task.targets(server.data), 3)) == count
 
 
@@ -103,7 +103,7 @@ def test_every_epoch_has_an_order_of_its_own(folder: Path) -> None:
 
 
 def test_the_running_statistics_of_batch_norm_move(folder: Path) -> None:
-    """To the mean of those after each shard."""
+    """The running statistics become the mean of those after each shard."""
     small = {"kind": "crdnn", "channels": [2, 2], "rnn_neurons": 4, "dnn_neurons": 4, "time_pooling": 2}
     algorithm, server = given(speech.settings(folder, model=small))
     task, (shards,) = algorithm.task, shards_of(algorithm, server, replace(SETTINGS, steps=1))

@@ -1,4 +1,4 @@
-"""Every algorithm that makes sense translates: a round by hand, personal scores, a memory, and Whisper."""
+"""Every algorithm that can translate does: a round by hand, personal scores, a memory, and Whisper."""
 
 from __future__ import annotations
 

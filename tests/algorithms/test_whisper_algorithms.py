@@ -22,7 +22,7 @@ transformers = pytest.importorskip("transformers")
 from tests.whisper import write_checkpoint  # noqa: E402 - it needs transformers
 
 ADAPTERS = {"rank": 4, "alpha": 16, "targets": ["self_attn.*_proj", "fc[12]"]}
-GENERATION = {  # as whisper-small's, with the tokens of tests/whisper.py
+GENERATION = {  # like whisper-small's, with the tokens of tests/whisper.py
     "bos_token_id": 256,
     "eos_token_id": 256,
     "pad_token_id": 256,
@@ -150,7 +150,7 @@ def test_features_and_model_belong_together(folder: Path) -> None:
 
 
 def test_a_memory_leaves_its_tokens_alone(folder: Path) -> None:
-    """Token 0, the blank of CTC models, is a character of Whisper, with and without a memory."""
+    """With and without a memory, Whisper has no CTC head: its token 0 is a character, not a blank."""
     algorithm, data, state = build(
         folder, kind="fedmem", k=[1], share=[0.5], temperature=[1.0], memory={"keys": "states"}
     )

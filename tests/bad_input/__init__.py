@@ -1,1 +1,1 @@
-"""Bad input of every kind: what a user reads. `python -m tests.bad_input` writes docs/bad-input.md."""
+"""Bad input of every kind and what the user reads. `python -m tests.bad_input` writes docs/bad-input.md."""

@@ -1,4 +1,4 @@
-"""Writes docs/bad-input.md."""
+"""Write docs/bad-input.md."""
 
 from tests.bad_input.table import CASES, PAGE, page
 

@@ -1,4 +1,4 @@
-"""Audio that cannot be used: refused by name, or left out by name where the configuration says so."""
+"""Audio that cannot be used is refused by name, or left out by name if the configuration says so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURED = put(
 def wav(
     data: bytes, rate: int = RATE, channels: int = 1, bits: int = 16, form: int = 1, size: int | None = None
 ) -> bytes:
-    """A wav file of these bytes, with this header."""
+    """Return a WAV file with these sample bytes and this header."""
     step = channels * bits // 8
     head = struct.pack("<HHIIHH", form, channels, rate, rate * step, step, bits)
     size = len(data) if size is None else size
@@ -36,7 +36,7 @@ def floats(value: float, seconds: float = 0.2) -> bytes:
 
 
 def flac(samples: int) -> bytes:
-    """A FLAC file whose header promises so many samples."""
+    """Return a FLAC file whose header claims `samples` samples."""
     data = bytearray(sound(form="FLAC"))
     packed = int.from_bytes(data[18:26], "big") >> 36 << 36 | samples
     data[18:26] = packed.to_bytes(8, "big")
@@ -58,16 +58,8 @@ def link_to_itself(folder: Path) -> None:
     (folder / "a0.wav").symlink_to("a0.wav")
 
 
-def table(**fields: str) -> Callable[[Path], object]:
-    """Another value in the row of a0.wav."""
-    text = CLIENTS
-    for old, new in fields.values():
-        text = text.replace(old, new, 1)
-    return put("clients.tsv", text)
-
-
 def broken(name: str, content: bytes | Callable[[Path], object], *says: str, data: bool = True) -> tuple[Case, ...]:
-    """Refused; found by `fedray data` if `data`; left out and named with data.skip_broken."""
+    """Two cases: a0.wav is refused, also by `fedray data` if `data`; with data.skip_broken it is left out and named."""
     make = put("a0.wav", content) if isinstance(content, bytes) else content
     return (
         Case(f"audio: {name}", ("a0.wav", *says), make, data=data),

@@ -28,12 +28,12 @@ ACCEPTED = "this input is accepted: the run would start"
 
 
 def nothing(folder: Path) -> None:
-    """The corpus and the configuration of `corpus.write` as they are."""
+    """Leave the corpus and the configuration of `corpus.write` as they are."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the table. `data`: `fedray data` must find it too, before a run does."""
+    """One row of the table. `data`: `fedray data` must find it too, before a run does."""
 
     name: str
     says: str | tuple[str, ...]  # pieces of the message
@@ -50,14 +50,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answered. `error` is a traceback; "" is what a user must see."""
+    """What a command answered. `error` is the traceback of an uncaught exception and must be empty."""
 
     status: int
     text: str
     error: str = ""
 
     def shown(self, folder: Path) -> str:
-        """The text without what differs from one machine to the next."""
+        """Return the text with the parts replaced that differ between machines."""
         text = self.text.replace(str(folder.resolve()), "DIR").replace(str(folder), "DIR").replace(str(ROOT), "FEDRAY")
         text = re.sub(r"features-[0-9a-f]+\.[0-9a-f]+", "features-HASH", text)
         text = re.sub(r"case-\d{8}-\d{6}(-\w+)?", "case-TIME", text)
@@ -65,7 +65,7 @@ class Answer:
 
 
 def answer(folder: Path, command: str, environment: Mapping[str, str]) -> Answer:
-    """Run a command of fedray in this process, in the folder, without Ray."""
+    """Run a fedray command in this process, in `folder` and without Ray."""
     said = io.StringIO()
     names = {"FEDRAY_CACHE": str(folder / "cache"), "COLUMNS": "400", "RAY_ADDRESS": ""} | dict(environment)
     with (
@@ -77,7 +77,7 @@ def answer(folder: Path, command: str, environment: Mapping[str, str]) -> Answer
     ):
         try:
             status = cli.main(shlex.split(command))
-        except SystemExit as end:  # argparse
+        except SystemExit as end:  # from argparse
             status = end.code if isinstance(end.code, int) else 1
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
@@ -88,12 +88,12 @@ def answer(folder: Path, command: str, environment: Mapping[str, str]) -> Answer
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Work in this process; a run that would start ends with `ACCEPTED`."""
+    """Keep all work in this process; a run that would start ends with `ACCEPTED` instead."""
 
     def start(*_: Any, **__: Any) -> dict[str, Any]:
         raise RunError(ACCEPTED)
 
     parts = {"parallel": serial, "resources": lambda: NODES, "run": start, "device": lambda gpus: "cpu"}
-    parts |= {"beside": lambda work: None}  # what a run does meanwhile
+    parts |= {"beside": lambda work: None}  # skip the background work of a run
     with mock.patch.multiple(session, **parts), mock.patch.object(session.ray, "init"):
         yield

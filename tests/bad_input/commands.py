@@ -1,4 +1,4 @@
-"""The command line and the environment."""
+"""Wrong command lines and environment variables."""
 
 from __future__ import annotations
 

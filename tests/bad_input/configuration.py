@@ -1,4 +1,4 @@
-"""Configuration files that are wrong: their form, their keys, the kinds of their values."""
+"""Configuration files that are wrong in their form, their keys or the types of their values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.bad_input.corpus import CONFIG, append, both, config_with, put
 
 
 def line(name: str, words: str, *says: str) -> Case:
-    """A configuration with a wrong line at its end."""
+    """The case of a configuration that ends with a wrong line."""
     place = f"config.yaml:{config_with(words)[1]}: "
     return Case(name, tuple(place if piece is LAST else piece for piece in says), append(words), DRY)
 

@@ -23,7 +23,7 @@ GIGASPEECH = "GigaSpeech/GigaSpeech.json"
 def tree(
     kind: str, change: Callable[[Path], object] = lambda corpus: None, options: str = ""
 ) -> Callable[[Path], object]:
-    """The small tree of a corpus, which `change` damages, and a configuration for it."""
+    """Write the small tree of a corpus, damage it with `change`, and write a configuration for it."""
 
     def make(folder: Path) -> None:
         place = folder / "corpus"
@@ -40,7 +40,7 @@ def without(name: str) -> Callable[[Path], object]:
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
-    """One occurrence of a text in a file."""
+    """Replace the first occurrence of `old` in a file."""
 
     def change(corpus: Path) -> None:
         text = (corpus / name).read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ AUDIO = ("s0.wav", "a0.wav", "b0.wav")
 
 @functools.cache
 def sound(seconds: float = 0.2, rate: int = RATE, subtype: str = "PCM_16", form: str = "WAV") -> bytes:
-    """White noise as the bytes of a file."""
+    """Return white noise as the bytes of an audio file."""
     file = io.BytesIO()
     samples = 0.1 * np.random.default_rng(0).standard_normal(int(seconds * rate))
     soundfile.write(file, samples, rate, subtype, format=form)
@@ -40,7 +40,7 @@ def sound(seconds: float = 0.2, rate: int = RATE, subtype: str = "PCM_16", form:
 
 
 def write(folder: Path) -> Path:
-    """Three utterances, two clients, a configuration."""
+    """Write a configuration and three utterances: one of the server and one of each of two clients."""
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
     (folder / "server.tsv").write_text(SERVER, encoding="utf-8")
     (folder / "clients.tsv").write_text(CLIENTS, encoding="utf-8")
@@ -50,30 +50,30 @@ def write(folder: Path) -> Path:
 
 
 def put(name: str, content: str | bytes) -> Callable[[Path], object]:
-    """Write a file of the folder, in place of the one that is there."""
+    """Write a file into the folder and replace any that is there."""
     data = content.encode() if isinstance(content, str) else content
     return lambda folder: (folder / name).write_bytes(data)
 
 
 def config_with(line: str) -> tuple[str, int]:
-    """The configuration with this line at its end, in place of the section of the same name; and its number."""
+    """Return the configuration with `line` at its end in place of the section of that name, and the line's number."""
     key = re.escape(line.partition(":")[0])
     before = re.sub(rf"^{key}:.*\n(  .*\n)*", "", CONFIG, flags=re.MULTILINE)
     return f"{before}{line}\n", before.count("\n") + 1
 
 
 def append(line: str) -> Callable[[Path], object]:
-    """Write such a configuration."""
+    """Write the configuration that `config_with` returns."""
     return put("config.yaml", config_with(line)[0])
 
 
 def both(*steps: Callable[[Path], object]) -> Callable[[Path], object]:
-    """One step after the other."""
+    """Take one step after the other."""
     return lambda folder: [step(folder) for step in steps]
 
 
 def lists(corpus: str, file: str, content: str | bytes, options: str = "") -> Callable[[Path], object]:
-    """A list in another format, named as clients in the configuration."""
+    """Write a list in another format, and a configuration that names it as the clients'."""
     text = CONFIG.replace("corpus: tsv", f"corpus: {corpus}").replace("clients.tsv", file)
     text = text.replace("    server: [server.tsv]\n", "").replace("    text_column: text\n", options)
     return both(put(file, content), put("config.yaml", text))

@@ -1,4 +1,4 @@
-"""Devices and clocks that are wrong: their sections, what they do not go with, their files."""
+"""Wrong devices and clocks: their sections, settings that they cannot be combined with, and their files."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def parquet(**columns: list[Any]) -> bytes:
 
 
 def phones(name: str, content: str | bytes, *says: str) -> Case:
-    """A table of devices in a file."""
+    """The case of a wrong table of devices."""
     make: Callable[..., object] = both(put("phones.parquet", content), append(TABLE))
     return Case(f"devices: {name}", ("config.yaml:", "phones.parquet", *says), make, DRY)
 
 
 def windows(name: str, content: bytes, *says: str) -> Case:
-    """A table of the times at which devices are available."""
+    """The case of a wrong table of the times at which devices are available."""
     make: Callable[..., object] = both(put("windows.parquet", content), append(WINDOWS))
     return Case(f"devices: {name}", ("config.yaml:", "windows.parquet", *says), make, DRY)
 
 
 def beside(name: str, override: str, *says: str) -> Case:
-    """Devices beside another section."""
+    """The case of devices combined with settings that exclude them."""
     return Case(f"devices: {name}", says, command=f"{DRY} {GIVEN} {override}")
 
 

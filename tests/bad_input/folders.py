@@ -1,4 +1,4 @@
-"""Run folders, caches, weights and reports that are damaged, or no place for them."""
+"""Damaged run folders, caches and weights, and places where nothing can be written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESULTS = {
 
 
 def run(*without: str, **files: str | bytes) -> Callable[[Path], object]:
-    """A run folder `done`, without some files, with others in their place (`__` stands for a dot)."""
+    """Make a run folder `done` without some files and with others replaced by `files` (`__` stands for a dot)."""
 
     def make(folder: Path) -> None:
         done = folder / "done"
@@ -55,7 +55,7 @@ def weights(name: str, content: bytes, *says: str) -> Case:
 
 
 def damaged(name: str, content: bytes | None = None) -> Callable[[Path], object]:
-    """A run has made features; then a file of each cache is cut in the middle, or replaced."""
+    """Make features with a run, then cut a file of each feature cache in half, or replace its content."""
 
     def make(folder: Path) -> None:
         answer(folder, RUN, {})

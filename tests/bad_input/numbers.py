@@ -1,4 +1,4 @@
-"""Numbers of a configuration that no run can use: of every section, on the command line."""
+"""Numbers that no run can use, for every section of a configuration, given on the command line."""
 
 from __future__ import annotations
 

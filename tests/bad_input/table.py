@@ -10,7 +10,7 @@ from tests.bad_input import audio, commands, configuration, corpora, corpus, dev
 from tests.bad_input.case import ACCEPTED, Answer, Case, answer
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
-SHOWN = 300  # characters of an answer on the page
+SHOWN = 300  # characters of an answer that the page shows
 GROUPS = {
     "Configuration": configuration.CASES,
     "Numbers": numbers.CASES,
@@ -37,7 +37,7 @@ file, which broken.tsv in the run folder names.
 
 @functools.cache
 def played(name: str, command: str) -> tuple[Answer, str]:
-    """The answer to a command of a case, and its text without what differs between machines."""
+    """Return the answer to a command of a case, and its text with the parts replaced that differ between machines."""
     case = BY_NAME[name]
     with tempfile.TemporaryDirectory(prefix="fedray-bad-") as place:
         folder = corpus.write(Path(place))
@@ -47,7 +47,7 @@ def played(name: str, command: str) -> tuple[Answer, str]:
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     lines = [INTRODUCTION]
     for title, cases in GROUPS.items():
         lines.append(f"## {title}\n\n| input | command | what the user reads |\n|---|---|---|")
@@ -60,7 +60,7 @@ def page() -> str:
 
 
 def _message(text: str) -> str:
-    """The message alone: tables and usage may stand before it."""
+    """Return the message alone, without tables or usage before it."""
     if ACCEPTED in text:
         return "(the run goes on without the file)"
     lines = text.splitlines()

@@ -13,12 +13,12 @@ NEMO = '{"audio_filepath": "a0.wav", "duration": 0.2, "text": "one", "speaker": 
 
 
 def table(name: str, content: str | bytes, *says: str) -> Case:
-    """A table of the clients."""
+    """The case of a wrong table of the clients."""
     return Case(f"table: {name}", ("clients.tsv", *says), put("clients.tsv", content), data=True)
 
 
 def options(name: str, words: str, *says: str) -> Case:
-    """Options of the reader `tsv`."""
+    """The case of wrong options of the reader `tsv`."""
     return Case(f"table: {name}", says, put("config.yaml", CONFIG.replace("    text_column: text\n", words)), data=True)
 
 

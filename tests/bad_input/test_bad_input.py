@@ -1,4 +1,4 @@
-"""Every kind of bad input ends in words, and docs/bad-input.md shows them."""
+"""Every kind of bad input ends with a message, and docs/bad-input.md shows them all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.bad_input.table import BY_NAME, CASES, PAGE, page, played
 
 @pytest.fixture(autouse=True)
 def fedray_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages that list corpora list fedray's, and not those of other tests in this process."""
+    """Remove the corpora of other tests in this process, so that messages list only fedray's."""
     for name, reader in list(CORPORA.items()):
         if not reader.__module__.startswith("fedray."):
             monkeypatch.delitem(CORPORA, name)

@@ -1,4 +1,4 @@
-"""What comes from data steers no terminal, is no formula of a spreadsheet, no HTML and no markup of rich."""
+"""Text from data cannot act as a terminal escape, a spreadsheet formula, HTML or markup of rich."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPEAKERS = ('"><img src=x onerror=alert(1)>', "[/red]", "=2", "'; x")
 
 @pytest.mark.parametrize("names", [NAMES[:5], NAMES[5:]], ids=["first", "last"])
 def test_names_in_reports_and_terminals(tmp_path: Path, names: tuple[str, str]) -> None:
-    """A report draws for a second: five names share one."""
+    """Names reach reports and terminals as text. A report takes a second to draw, so five names share one."""
     rows = folders.sentences(0, speakers=SPEAKERS)
     for seed, name in enumerate(names):
         settings = folders.config(seed=seed, name=name, data__options__note="<b>&")

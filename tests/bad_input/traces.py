@@ -1,4 +1,4 @@
-"""Traces of devices that `fedray devices --convert` refuses."""
+"""Device traces that `fedray devices --convert` refuses."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs of the toy, disturbed at random moments in random places until they end: all must have the undisturbed bits."""
+"""Toy runs with faults at random moments in random places: each must end with the bits of the undisturbed run."""

@@ -1,11 +1,12 @@
-"""Chaos for some minutes, or a soak of hours that goes on where it was stopped and writes a page.
+"""Play runs under random faults for some minutes, or as a soak of hours that can be resumed and writes a page.
 
     python -m tests.chaos --minutes 10 --seed 3
     python -m tests.chaos --minutes 120 --keep runs/soak --page
 
 A fault strikes a client actor (killed, stopped for good or for a second, out of memory), the driver, the whole run with
-its Ray, one node of two, Ray's control service, the disk (one call fails, or all from one on), the clock, or the line
-to the bucket. Every fault follows from the seed and the number of the run; when it strikes follows from the machine.
+its Ray, one node of two, Ray's control service, the disk (one call fails, or every call from some point on), the clock,
+or the line to the bucket. The seed and the number of a run seed its random choices; the moments of the faults, and so
+the choices after the first, also depend on the machine.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main() -> int:
 
 
 def soak(scratch: Path, minutes: float, seed: int) -> list[dict[str, Any]]:
-    """Runs until `minutes` of them are done, those of earlier sittings included. AssertionError: one went wrong."""
+    """Play runs until they have taken `minutes`, earlier sittings included. AssertionError if one goes wrong."""
     log = scratch / LOG
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     print(f"chaos for {minutes:g} minutes, seed {seed}, in {scratch}; {len(done)} runs are done", flush=True)
@@ -58,7 +59,7 @@ def soak(scratch: Path, minutes: float, seed: int) -> list[dict[str, Any]]:
         while sum(row["seconds"] for row in done) < 60 * minutes:
             number, began = len(done), time.monotonic()
             dice = random.Random(f"{seed} {number}")
-            shutil.rmtree(scratch / f"run-{number}", ignore_errors=True)  # of a sitting that was cut off
+            shutil.rmtree(scratch / f"run-{number}", ignore_errors=True)  # left by a sitting that was cut off
             kind = dice.randrange(len(WORKLOADS))
             became = trial(f"run-{number}", kind, found, dice)
             done.append({"run": number, "kind": kind, "seconds": time.monotonic() - began, **vars(became)})

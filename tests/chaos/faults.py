@@ -1,4 +1,4 @@
-"""The faults of chaos: each finds its victim among the processes of a run, and says what it did."""
+"""The faults of chaos: each strikes a run, and returns in words what it did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.chaos.stage import Stage
 
 @dataclass(frozen=True)
 class Scene:
-    """A run at work."""
+    """A run in progress."""
 
     run: subprocess.Popen[bytes]
     folder: Path
@@ -27,20 +27,21 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """`strike` says what it did; `blames`: the client at work is left out at the second strike in a round, rightly.
+    """A fault. `strike` causes it, and returns in words what it did.
 
-    `ends`: the run does not go on after it. `needs`: the kind of run that can meet it.
+    `blames`: a client that is in training at two strikes in a round is left out, rightly. `ends`: the run ends with it.
+    `needs`: the kind of run that it can strike.
     """
 
     strike: Callable[[Scene], str]
     blames: bool = False
     ends: bool = False
     needs: str = "any"  # any | two nodes | bucket | disk
-    after: int = 0  # rounds that must be done
+    after: int = 0  # rounds that must be done before it strikes
 
 
 def processes(run: subprocess.Popen[bytes], title: str) -> list[psutil.Process]:
-    """The run's processes whose title contains these words."""
+    """The run's processes whose command line or name contains `title`."""
     found = []
     for process in psutil.Process(run.pid).children(recursive=True):
         try:
@@ -128,7 +129,7 @@ def _cut(scene: Scene) -> str:
 
 FAULTS = {
     "actor": Fault(_kill("ray::ClientActor"), blames=True),
-    "hang": Fault(_stop(None), blames=True, after=3),  # nobody knows before how long such work takes
+    "hang": Fault(_stop(None), blames=True, after=3),  # no deadline before such work has been timed
     "slow": Fault(_stop(1.0)),
     "memory": Fault(_memory, blames=True),
     "driver": Fault(_kill(":Driver"), ends=True),

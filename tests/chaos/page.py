@@ -26,7 +26,7 @@ WORDS = {
 
 
 def write(done: Sequence[Mapping[str, Any]], command: str, seed: int) -> None:
-    """benchmarks/results/soak.md, soak.json and soak.png."""
+    """Write benchmarks/results/soak.md, soak.json and soak.png."""
     total = sum((Counter(row["strikes"]) for row in done), Counter[str]())
     rows = [{"fault": WORDS[name], "times": total[name]} for name in FAULTS]
     hours = sum(row["seconds"] for row in done) / 3600
@@ -48,7 +48,7 @@ def draw(done: Sequence[Mapping[str, Any]]) -> None:
     import matplotlib.pyplot as plt
 
     ends = accumulate(row["seconds"] / 3600 for row in done)
-    measured = [(end, row) for end, row in zip(ends, done, strict=True) if row["driver_mb"]]  # others ended too soon
+    measured = [(end, row) for end, row in zip(ends, done, strict=True) if row["driver_mb"]]  # some ended too soon
     figure, panes = plt.subplots(2, 1, sharex=True, figsize=(7, 4), layout="constrained")
     for pane, key, label in zip(panes, ("driver_mb", "driver_files"), ("memory (MB)", "open files"), strict=True):
         pane.plot([end for end, _ in measured], [row[key] for _, row in measured], ".", markersize=4)

@@ -1,4 +1,4 @@
-"""What a disturbed run needs around it: the shim below its processes, and a bucket behind a line that can be cut."""
+"""The surroundings of a disturbed run: a shim under its processes, and a bucket behind a line that can be cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.stores import CREDENTIALS
 
 
 class Line:
-    """A TCP line to a port of this machine, on a port of its own. While it is cut, nobody gets through."""
+    """A TCP relay from `port` to another port of this machine. While it is cut, nothing gets through."""
 
     def __init__(self, to: int) -> None:
         self._to, self.whole, self._sockets = to, True, set[socket.socket]()
@@ -68,14 +68,14 @@ class Line:
 
 @dataclass
 class Stage:
-    """Starts runs. `line`: to the bucket that some of them write to."""
+    """Starts runs. `line` leads to the bucket that some of them write to."""
 
     scratch: Path
     shim: Shim
     line: Line
 
     def start(self, folder: Path, options: dict[str, Any], log: Path) -> subprocess.Popen[bytes]:
-        """A run in a process group of its own, which obeys the shim."""
+        """Start a run under the shim, in its own process group."""
         command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
         environment = {**os.environ, **self.shim.environment, "RAY_memory_monitor_refresh_ms": "0"}
         environment |= {"AWS_MAX_ATTEMPTS": "1"}
@@ -83,7 +83,7 @@ class Stage:
             return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment)
 
     def bucket(self, name: str) -> str:
-        """The URI of a folder in the bucket, over the line."""
+        """The URI of a folder in the bucket, reached over the line."""
         return f"s3://bucket/{name}?region=us-east-1&endpoint_override=127.0.0.1:{self.line.port}&scheme=http"
 
 

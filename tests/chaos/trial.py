@@ -1,4 +1,4 @@
-"""One disturbed run: it is started again until it has ended, and compared with the undisturbed one."""
+"""One disturbed run: it is restarted until it is finished, and compared with the undisturbed run."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ WORKLOADS: list[dict[str, Any]] = [
     {"private": "skellam"},
 ]
 DEADLINE = {"factor": 5.0, "floor_s": 6.0}
-# At most: starts of a run, strikes of a start, seconds until its end. A node that dies while actors start is waited for
-# (READY_SECONDS of the crew) before the run ends in words.
+# Limits: starts of a run, strikes per start, seconds until a start ends. If a node dies while actors start, the crew
+# waits READY_SECONDS for them before the run ends with an error.
 STARTS, STRIKES, SECONDS = 30, 4, 420.0
 Bits = tuple[bytes, dict[str, bytes]]
 
 
 @dataclass
 class Found:
-    """What became of a disturbed run."""
+    """What happened in a disturbed run."""
 
     strikes: Counter[str] = field(default_factory=Counter)
     starts: int = 0
@@ -65,7 +65,7 @@ def undisturbed(stage: Stage, kind: int) -> RunFolder:
 
 
 def trial(name: str, kind: int, stage: Stage, dice: random.Random) -> Found:
-    """Disturb one run until it has ended. AssertionError if its rows or bits differ, or a client is blamed."""
+    """Disturb one run until it is finished. AssertionError if its rows or bits differ, or a client is blamed."""
     workload, straight, found = WORKLOADS[kind], undisturbed(stage, kind), Found()
     folder, log = stage.scratch / name, stage.scratch / f"{name}.log"
     folder.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def trial(name: str, kind: int, stage: Stage, dice: random.Random) -> Found:
             for _ in moments(process, run, stage.line, dice, found):
                 done = rounds_done(run)
                 if done < fault.after or (fault.blames and killed_in == (killed_in := done)):
-                    continue  # a client at work at two strikes in a round is blamed, rightly
+                    continue  # a client in training at two strikes in a round is blamed, rightly
                 print(f"  {name}: {fault.strike(scene)}", flush=True)
                 found.strikes[chosen] += 1
                 struck += 1
@@ -111,7 +111,7 @@ def trial(name: str, kind: int, stage: Stage, dice: random.Random) -> Found:
 
 
 def possible(fault: Fault, workload: dict[str, Any], place: str) -> bool:
-    """Whether such a run can meet such a fault."""
+    """Whether the fault can strike a run of this workload, stored at `place`."""
     if fault.needs == "two nodes":
         return "placement" not in workload
     return fault.needs == "any" or (fault.needs == "bucket") == place.startswith("s3:")
@@ -120,7 +120,7 @@ def possible(fault: Fault, workload: dict[str, Any], place: str) -> bool:
 def moments(
     process: subprocess.Popen[bytes], run: RunFolder, line: Line, dice: random.Random, found: Found
 ) -> Iterator[None]:
-    """Random moments of a run, until it has ended. Between them the driver is measured."""
+    """Yield at random moments of a run until it ends. Between them, measure the driver."""
     first = True
     while True:
         until = time.monotonic() + (dice.uniform(6, 14) if first else dice.uniform(0.5, 6))
@@ -145,7 +145,7 @@ def measure(process: subprocess.Popen[bytes], found: Found) -> None:
 
 
 def finished(run: RunFolder, line: Line) -> bool:
-    """Whether the run has its results. Nobody knows while the way to the bucket is cut."""
+    """Whether the run has its results. False while the line to the bucket is cut."""
     try:
         return run.exists("results.json")
     except RunError:

@@ -1,4 +1,4 @@
-"""The command line in use: another terminal watches and stops a run, Ctrl-C ends it with all its processes."""
+"""The command line in use: another terminal watches and stops a run, and Ctrl-C ends it with all its processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.engine.runs import same
 from tests.engine.test_attach import prepared
 
 ROUNDS = 3
-SECONDS = 150  # for anything that a run does, on a busy machine
+SECONDS = 150  # the longest wait for anything that a run does, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def gated(config: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 class Terminal:
-    """Commands in a folder, each in its own process group as in a shell; `close` ends what is left of them."""
+    """Starts commands, each in its own process group as in a shell; `close` kills those that are left."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -79,13 +79,13 @@ class Terminal:
         return process.returncode, said
 
     def family(self, process: psutil.Process) -> list[psutil.Process]:
-        """A process and all that it has started; remembered."""
+        """Return a process and all its descendants, and remember them for `close`."""
         found = [process, *process.children(recursive=True)]
         self._left += found
         return found
 
     def close(self) -> None:
-        """Of a test that failed much may be left, a run in the background too."""
+        """Kill what is left: after a failed test, that may include a run in the background."""
         with suppress(FileNotFoundError, psutil.NoSuchProcess):
             self.family(command_of(self.folder / "run"))
         for process in list(self._left):
@@ -111,14 +111,14 @@ def until(happened: Callable[[], Any], what: str) -> None:
 
 
 def second_round(folder: Path) -> None:
-    """It is being played, and waits."""
+    """Wait until the second round has begun and is waiting for the gate."""
     waits = folder / "gate.waits"
     until(waits.exists, "the second round has not begun")
     waits.unlink()
 
 
 def gone(family: list[psutil.Process]) -> None:
-    """They end within a moment of each other."""
+    """Check that all processes of the family end within 10 s."""
     psutil.wait_procs(family, timeout=10)
     assert not [
         process.cmdline() for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
@@ -126,7 +126,7 @@ def gone(family: list[psutil.Process]) -> None:
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:
-    """What a process says up to and with the line that holds the words."""
+    """Return what a process prints, up to and including the line that holds `words`."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:
@@ -143,7 +143,7 @@ def write(folder: Path, config: dict[str, Any]) -> Path:
 
 
 def command_of(run: Path) -> psutil.Process:
-    """The command that started the Ray of a run's driver (command, raylet, driver). NoSuchProcess: they have ended."""
+    """Return the command that started the Ray of a run's driver. Raises NoSuchProcess if they have ended."""
     driver = psutil.Process(json.loads((run / "driver.json").read_text())["pid"])
     raylet, command, *_ = [*driver.parents(), driver, driver]
     if not (
@@ -151,7 +151,7 @@ def command_of(run: Path) -> psutil.Process:
     ):
         raise psutil.NoSuchProcess(
             driver.pid
-        )  # another process has the number now, or another parent: its family is not ours to end
+        )  # another process has this pid now, or another parent: its family is not ours to end
     return command
 
 
@@ -159,12 +159,12 @@ def command_of(run: Path) -> psutil.Process:
 def test_ctrl_c_then_detached_watched_and_stopped(
     terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path
 ) -> None:
-    """Ctrl-C twice ends a run; resumed without a terminal, stopped from another one, and resumed: the same bits."""
+    """A run ended by two Ctrl-C, resumed detached, stopped from elsewhere and resumed again gives the same bits."""
     run = tmp_path / "run"
     process = terminal.start("run", write(tmp_path, config), "--out", run)
     second_round(tmp_path)
     family = terminal.family(psutil.Process(process.pid))
-    os.killpg(process.pid, signal.SIGINT)  # all processes of the terminal get it, Ray's too
+    os.killpg(process.pid, signal.SIGINT)  # all processes of the terminal get it, Ray's included
     assert f"round 1/{ROUNDS}" in read_until(process, "ending after this round; Ctrl-C again ends at once")
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = process.communicate(timeout=SECONDS)
@@ -217,7 +217,7 @@ cluster.shutdown()
 
 @pytest.mark.nightly
 def test_a_run_on_a_cluster_that_lives_on(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
-    """The driver takes over there; when all of that Ray is killed, whoever watches is told so."""
+    """A detached run goes on in the cluster; if all of that Ray is killed, whoever watches the run is told."""
     script = tmp_path / "cluster_of_one.py"
     script.write_text(CLUSTER)
     command = [sys.executable, str(script)]

@@ -1,4 +1,4 @@
-"""`fedray devices`: populations without training, pictures, and traces that become tables."""
+"""`fedray devices` rehearses populations without training, draws pictures and converts traces to tables."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def rehearsed(path: str, *overrides: str) -> Rehearsal:
 
 
 def seconds(found: Rehearsal, client: str, device: dict[str, float], passes: int = 1) -> float:
-    """A trip by hand."""
+    """Compute the seconds of a trip by hand."""
     moved = 8 * found.work.down / device["down"] + 8 * found.work.up / device["up"]
     return device["latency"] + moved + passes * UTTERANCES[client] * device["seconds"]
 
 
 def test_a_rehearsal_by_hand(folder: Path) -> None:
     found = rehearsed(write(folder))
-    assert found.clock.ids == ["ann", "bob", "cid"] and found.work.down - 8 == found.work.up > 0  # a setting
+    assert found.clock.ids == ["ann", "bob", "cid"] and found.work.down - 8 == found.work.up > 0  # 8: a setting
     by_hand = [seconds(found, name, FAST if name == "ann" else SLOW) for name in UTTERANCES]
     assert found.trips == pytest.approx(by_hand)
-    # Everybody is waited for.
+    # A round waits for all clients.
     assert len(found.steps) == 2 and found.steps[1].ended - found.steps[0].ended == round(1e6 * max(by_hand))
     assert all(len(step.arrived) == 3 for step in found.steps) and (found.available == 1).all()
     twice = rehearsed(write(folder), "algorithm.client.epochs=2")
@@ -96,7 +96,7 @@ def test_classes_and_what_they_do(folder: Path) -> None:
     table = devices.class_table(found)
     assert [list(column.cells) for column in table.columns][:2] == [["fast", "slow"], ["1", "2"]]
     assert list(table.columns[-1].cells) == ["100%", "100%"]
-    # The first of three: always the same, and the others are in vain.
+    # The fastest of the three clients is first in every round; the trips of the others are in vain.
     first = int(np.argmin([seconds(found, name, FAST if name == "ann" else SLOW) for name in UTTERANCES]))
     assert {trip.client for step in found.steps for trip in step.arrived} == {first}
     assert "Jain's index of the clients' arrivals: 0.33" in str(devices.part_table(found).caption)

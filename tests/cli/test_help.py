@@ -1,4 +1,4 @@
-"""The command line without a run: help, lists of what comes with fedray, completion."""
+"""The command line without a run: help, lists of the files that come with fedray, completion."""
 
 from __future__ import annotations
 

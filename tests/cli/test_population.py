@@ -1,4 +1,4 @@
-"""`fedray data`: numbers counted by hand on a small corpus, and every problem it is to find."""
+"""`fedray data` shows the numbers counted by hand on a small corpus and finds every problem that it should."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shown(config: dict[str, Any], folder: Path, *overrides: str) -> tuple[str, l
 
 
 def row(text: str, title: str) -> list[str]:
-    """The cells of the table row that begins with the title."""
+    """Return the cells of the table row that begins with `title`."""
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line.startswith("│")]
     (cells,) = [cells for cells in rows if cells[0] == title]
     return cells
@@ -59,7 +59,7 @@ def test_a_sound_corpus_is_counted_and_has_no_problems(folder: Path) -> None:
     assert problem.text.startswith("dev: 1 of 2 transcripts (first d0.wav: 'one four') hold") and not problem.stops
     assert (
         "no transcript of server has: 'f' (U+0066), 'u' (U+0075)." in problem.text
-    )  # of "four": o is in "two", r in "three"
+    )  # of the letters of "four", o is in "two" and r in "three"
     speech, transcripts = text.split("Transcripts")
     assert row(speech, "clients") == ["clients", "9", f"{9 * SECONDS / 3600:.2f}", "3", "0.4 / 0.4 0.4 0.4 / 0.4"]
     # The clients say 6 x 2 + 2 + 1 words, two of them distinct, of the letters o n e t w and the blank.
@@ -67,7 +67,7 @@ def test_a_sound_corpus_is_counted_and_has_no_problems(folder: Path) -> None:
     assert row(transcripts, "dev") == ["dev", "4", "3", "9", "25.0 %"]  # "four" is one of four words
     assert row(transcripts, "server")[-1] == ""
     assert row(text, "number")[1] == "3, divided by speaker"
-    # Sizes 1, 2, 6: the quartiles lie half way. The largest tenth of three clients is one of them.
+    # Sizes 1, 2, 6: the quartiles lie halfway between them. The largest tenth of three clients is one of them.
     assert row(text, "utterances a client*")[1] == "1 / 2 2 4 / 6"
     assert row(text, "held by the largest 10 %")[1] == f"{100 * 6 / 9:.1f} % of the utterances"
     assert row(text, "with less than a batch of 6")[1] == "2 clients"
@@ -78,7 +78,7 @@ def test_a_sound_corpus_is_counted_and_has_no_problems(folder: Path) -> None:
 def test_the_labelled_share_is_told(folder: Path) -> None:
     config = small_corpus.config(folder, "server", "clients", "dev")
     assert "│ labelled" not in shown(config, folder)[0]
-    # A third of 3 clients is one; of 6, 2 and 1 utterances a half is 3, 1 and (to the even number) 0.
+    # A third of 3 clients is one. Half of 6, 2 and 1 utterances is 3, 1 and (rounded to even) 0.
     text, _ = shown(config, folder, "data.labelled.utterances=0.5")
     assert row(text, "labelled")[1] == f"{100 * 4 / 9:.1f} % of their utterances; all of 0 clients"
     text, _ = shown(config, folder, "data.labelled.clients=0.33")
@@ -89,7 +89,7 @@ def test_the_labelled_share_is_told(folder: Path) -> None:
 
 
 def test_label_distance_is_the_mean_total_variation() -> None:
-    # Client 0 has labels 0 0 1, client 1 has 1 1 2 and one without; everybody together 2/6, 3/6, 1/6.
+    # Client 0 has labels 0 0 1, client 1 has 1 1 2 and one row without. The shares of all are 2/6, 3/6, 1/6.
     owners, labels = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 2, -1])
     everywhere = np.array([2, 3, 1]) / 6
     expected = np.mean([0.5 * np.abs(np.array(p) / 3 - everywhere).sum() for p in ([2, 1, 0], [0, 2, 1])])
@@ -138,7 +138,7 @@ def test_of_many_files_a_sample_is_opened(folder: Path, monkeypatch: pytest.Monk
 
 @dataclass(frozen=True)
 class Careless:
-    """A reader of a user's own that checks nothing."""
+    """A user's reader that checks nothing."""
 
     def read(self, root: Path, seed: int, cache: Path, parallel: Any) -> dict[str, Manifest]:
         def manifest(*rows: tuple[str, str, str | None]) -> Manifest:

@@ -1,4 +1,4 @@
-"""`fedray privacy`: tables of epsilon without training, a picture, and what it refuses."""
+"""`fedray privacy` prints tables of epsilon without training, draws a picture and refuses wrong input."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from fedray.config import shipped
 from fedray.config.schema import plain
 
 ROOT = Path(__file__).parents[2]
-RUNS = [name for name in shipped.files("configs") if not name.startswith("fedstar/pretraining")]  # of no federation
-# One of each algorithm, with and without a decoder, and a model that needs weights from elsewhere.
+RUNS = [name for name in shipped.files("configs") if not name.startswith("fedstar/pretraining")]  # no federation
+# One of each algorithm, with and without a decoder, and a model that needs pretrained weights.
 KINDS = [
     "ditto/embedded", "fedavg/keywords", "fedlora/embedded", "fedlora/translation", "fedlora/whisper_small",
     "fedmem/embedded", "fedmem/translation", "fedmem/ablations/attention", "fedmlac/embedded",
@@ -27,7 +27,7 @@ KINDS = [
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules of another test's project are forgotten."""
+    """Forget the modules of another test's project."""
     for module in ("my_algorithm", "test_my_algorithm"):
         monkeypatch.delitem(sys.modules, module, raising=False)
 
@@ -102,14 +102,14 @@ def test_the_test_of_a_project_passes(
     project.write(tmp_path / "mine", name)
     monkeypatch.chdir(tmp_path / "mine")
     monkeypatch.syspath_prepend(tmp_path / "mine")
-    import test_my_algorithm  # of the project
+    import test_my_algorithm  # the test of the project
 
     test_my_algorithm.test_a_run_ends_with_a_score(tmp_path)
 
 
 @pytest.mark.nightly
 def test_a_project_runs_and_sweeps(tmp_path: Path, cache: Path) -> None:
-    """As its README says, on a smaller corpus."""
+    """A project passes its test, runs and sweeps as its README says, on a smaller corpus."""
     project.write(tmp_path / "mine", "fednst/embedded")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ""}
     few = [f"data.options.{part}_speakers=4" for part in ("server", "client", "dev", "test", "test_server")]

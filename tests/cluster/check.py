@@ -1,13 +1,11 @@
-"""A cluster of three hosts for real: `ray up`, `ray submit` of a sweep, a host cut off in the middle of a round, `ray
-down`.
+"""Check a real cluster of three hosts: `ray up`, `ray submit` of a sweep, a host cut off during a round, `ray down`.
 
-make cluster-check                       # as root; Debian's openssh-server, iproute2 and rsync; about ten minutes on
-two cores
+    make cluster-check    # as root, with Debian's openssh-server, iproute2 and rsync; about ten minutes on two cores
 
-What it shows: cluster-local.yaml as it stands starts three hosts (tests/cluster/hosts.py); the smoke sweep of
-fednst_lambda ends with the bits that it has on one host; so does a run whose third host loses its link in a round and
-gets it back; `ray down` leaves workers. Only what a place has of its own is changed in the file: addresses, user and
-key, the shared folder, and how fedray is installed. No part of `make test`.
+It shows that cluster-local.yaml starts three hosts (tests/cluster/hosts.py), and that the smoke sweep of fednst_lambda
+ends with the same bits as on one host. So does a run whose third host loses its link in a round and gets it back. It
+also shows which hosts still run Ray after `ray down`. In the file, only the settings of a site are changed: addresses,
+user and key, the shared folder, how fedray is installed, and each node's cores and memory. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ RUN = "configs/fednst/embedded.yaml"
 SIZES = {"server_speakers": 10, "client_speakers": 12, "client_utterances": 20, "dev_speakers": 4}
 SIZES |= {"test_speakers": 4, "test_server_speakers": 2}
 SMALL = [*(f"data.options.{name}={count}" for name, count in SIZES.items()), "algorithm.pretrain.steps=100"]
-LONG = ["rounds=6", "algorithm.client.epochs=6"]  # of the run that is cut off
+LONG = ["rounds=6", "algorithm.client.epochs=6"]  # for the run whose host is cut off
 MINUTES = 9
 
 
@@ -40,7 +38,7 @@ def say(text: str) -> None:
 
 
 def cluster_file(network: Network, shared: Path) -> Path:
-    """cluster-local.yaml for these hosts."""
+    """Write cluster-local.yaml adapted to these hosts, and return its path."""
     described = yaml.safe_load((ROOT / "cluster-local.yaml").read_text().replace("/shared/", f"{shared}/"))
     head, *workers = network.hosts
     described["provider"] |= {"head_ip": head.address, "worker_ips": [worker.address for worker in workers]}
@@ -56,7 +54,7 @@ def cluster_file(network: Network, shared: Path) -> Path:
 
 
 class Laptop:
-    """From where the cluster is commanded: a home with a token, and no Ray."""
+    """The machine that commands the cluster: a home folder with a token, and no running Ray."""
 
     def __init__(self, folder: Path, file: Path) -> None:
         self.file = file
@@ -101,7 +99,7 @@ class Laptop:
 
 
 def here(*command: str, cache: Path) -> None:
-    """On this machine alone, in a Ray and with a cache of its own."""
+    """Run a command on this machine alone, with its own Ray and the cache in `cache`."""
     environment = {
         name: value for name, value in os.environ.items() if name != "RAY_ADDRESS" and not name.startswith("FEDRAY_")
     }
@@ -114,7 +112,7 @@ def here(*command: str, cache: Path) -> None:
 
 
 def same(one: Path, other: Path) -> int:
-    """How many rounds two runs have, which are the same bits."""
+    """The number of rounds of two runs with the same bits. AssertionError if their bits differ."""
     rounds = len(rows(one))
     assert rounds and rows(one) == rows(other), f"the rows of {one} and {other} differ"
     assert bits(one, rounds) == bits(other, rounds), f"the bits of {one} and {other} differ"
@@ -122,7 +120,7 @@ def same(one: Path, other: Path) -> int:
 
 
 def cut_off(laptop: Laptop, host: Host, run: Path, log: Path) -> None:
-    """Play the run; the host's link is down from the middle of round 2 until two rounds have been played without it."""
+    """Play the run, with the host's link down from the middle of round 2 until two more rounds are done."""
 
     def played() -> int:
         return len(rows(run)) if (run / "metrics.jsonl").exists() else 0
@@ -152,7 +150,7 @@ def cut_off(laptop: Laptop, host: Host, run: Path, log: Path) -> None:
 
 
 def refuse_hidden() -> None:
-    """End where a host could not see this clone or its Python: tests/cluster/hosts.py hides these folders."""
+    """Exit if a host could not see this clone or its Python: tests/cluster/hosts.py hides some folders."""
     for path in (ROOT, Path(sys.prefix)):
         for hidden in HIDDEN:
             if path.is_relative_to(hidden):
@@ -161,7 +159,7 @@ def refuse_hidden() -> None:
 
 def main() -> None:
     refuse_hidden()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the hosts go with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the hosts end too
     with Network(("fedray-head", "fedray-one", "fedray-two")) as network:
         shared, alone = network.folder / "shared", network.folder / "alone"
         shared.mkdir()

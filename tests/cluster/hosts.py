@@ -1,8 +1,7 @@
-"""Hosts in network namespaces of this machine: each with its own address, ssh, processes, home, temporary folder and
-shared memory.
+"""Hosts in network namespaces of this machine: each has its own address, ssh, processes, home, /tmp and shared memory.
 
-As root, with Debian's openssh-server, iproute2 and rsync. All see the same disk, where `Network.folder` is; what
-differs is bound over it.
+They need root, and Debian's openssh-server, iproute2 and rsync. All see the same disk, which holds `Network.folder`;
+each host's own folders are mounted over it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ exec /usr/sbin/sshd -D -e -f {folder}/sshd_config
 
 
 def sh(*command: str | Path) -> str:
-    """What a command says; RuntimeError if it fails."""
+    """The standard output of a command. RuntimeError if it fails."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr}")
@@ -53,7 +52,7 @@ def sh(*command: str | Path) -> str:
 
 
 class Host:
-    """A machine: its link to the bridge is `link`, all its processes descend from `process`."""
+    """A host: `link` connects it to the bridge, and all its processes descend from `process`."""
 
     def __init__(self, name: str, address: str, folder: Path, authorized: Path) -> None:
         self.name, self.address, self.folder, self.link = name, address, folder, f"{name}-0"
@@ -63,7 +62,7 @@ class Host:
         sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key")
         (folder / "sshd_config").write_text(SSHD.format(address=address, folder=folder, authorized=authorized))
         users = Path("/etc/passwd").read_text().splitlines()
-        home = folder.parent / "home"  # the same path on all of them
+        home = folder.parent / "home"  # the same path on all hosts
         home.mkdir(exist_ok=True)
         mine = [f"root:x:0:0:root:{home}:/bin/bash" if user.startswith("root:") else user for user in users]
         (folder / "passwd").write_text("\n".join(mine) + "\n")
@@ -88,7 +87,7 @@ class Host:
             sh("ip", "-n", self.name, *command)
 
     def answers(self, seconds: float = 20) -> None:
-        """Wait until somebody can log in."""
+        """Wait until its ssh port takes connections. RuntimeError after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -108,7 +107,7 @@ class Host:
         sh("ip", "link", "set", self.link, "up")
 
     def processes(self, word: str) -> list[str]:
-        """The command lines of its processes that hold a word: those of this machine in its namespace of processes."""
+        """The command lines with `word` of the host's processes, which are those in its process namespace."""
         mine = os.readlink(f"/proc/{self.process.pid}/ns/pid_for_children")
         found = []
         for path in Path("/proc").glob("[0-9]*"):
@@ -117,17 +116,17 @@ class Host:
                     line := (path / "cmdline").read_text().replace("\0", " ")
                 ):
                     found.append(line)
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
         return found
 
     def close(self) -> None:
-        self.process.kill()  # and with it the first process of the host's own, and all others
+        self.process.kill()  # this ends the first process of the host's namespace, and so all others
         self.process.wait()
 
 
 class Network:
-    """So many hosts, which the key `key` opens; they and the folder are gone at the end."""
+    """A network of hosts that accept the ssh key `key`. On exit, the hosts are ended and `folder` is removed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         if os.geteuid() or (missing := [tool for tool in TOOLS if shutil.which(tool) is None]):
@@ -139,7 +138,7 @@ class Network:
         self.hosts: list[Host] = []
 
     def __enter__(self) -> Network:
-        # Not below /tmp, over which each host has its own.
+        # Not below /tmp: each host mounts its own there.
         self.folder = Path(tempfile.mkdtemp(prefix="fedray-hosts-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.key = self.folder / "key"
@@ -168,5 +167,5 @@ class Network:
         for host in self.hosts:
             host.close()
         for command in (*(("netns", "del", name) for name in self.names), ("link", "del", BRIDGE)):
-            subprocess.run(["ip", *command], capture_output=True)  # what there is of it
+            subprocess.run(["ip", *command], capture_output=True)  # some may not exist
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,6 +1,4 @@
-"""The cluster files: Ray takes them, nothing is open but ssh, every process asks for the token, and no secret stands in
-them.
-"""
+"""The cluster files: Ray accepts them, only ssh is open, every process asks for the token, and they hold no secret."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def described(file: Path) -> dict[str, Any]:
 
 
 def starts(described: dict[str, Any]) -> list[str]:
-    """The commands that start Ray: the head's first."""
+    """The commands that start Ray, the head's first."""
     commands = [*described["head_start_ray_commands"], *described["worker_start_ray_commands"]]
     return [command for command in commands if "ray start" in command]
 

@@ -1,4 +1,4 @@
-"""`make cluster-check` looks before it starts: its hosts have temporary folders of their own."""
+"""`make cluster-check` refuses a clone or a Python in a folder that each of its hosts replaces by its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rayjob.yaml: KubeRay's published schema takes it, and it agrees with cluster.yaml and the project."""
+"""rayjob.yaml: KubeRay's published schema accepts it, and it agrees with cluster.yaml and the project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = (ROOT / "rayjob.yaml").read_text(encoding="utf-8")
 
 @pytest.fixture
 def documents() -> dict[str, dict[str, Any]]:
-    """The objects of the file by their kind."""
+    """The objects of the file, by kind."""
     return {document["kind"]: document for document in yaml.safe_load_all(TEXT)}
 
 
@@ -45,7 +45,7 @@ def schema() -> dict[str, Any]:
 
 
 def strict(schema: Any) -> Any:
-    """The schema without room for unknown keys, which Kubernetes would drop."""
+    """The schema, but refusing unknown keys, which Kubernetes would drop."""
     if isinstance(schema, list):
         return [strict(part) for part in schema]
     if not isinstance(schema, dict):
@@ -63,7 +63,7 @@ def wrong(schema: dict[str, Any], job: dict[str, Any]) -> list[str]:
 
 
 def containers(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The container of each group."""
+    """The container of each group, by the group's name."""
     cluster = job["spec"]["rayClusterSpec"]
     groups = {"head": cluster["headGroupSpec"]} | {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
     return {name: group["template"]["spec"]["containers"][0] for name, group in groups.items()}

@@ -1,4 +1,4 @@
-"""Sections whose kind picks a dataclass, and the plain data that a configuration is written back to."""
+"""Sections whose kind picks a dataclass, and configurations written back as plain data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SHARED: dict[str, type] = {"one": type("One", (), {"Settings": Shared}), "two": 
 
 
 def test_two_kinds_may_share_one_class_of_settings() -> None:
-    """A section keeps the kind it was given: settings alone do not tell."""
+    """A section keeps the kind it was given, which its settings alone do not tell."""
 
     @dataclass(frozen=True)
     class Both:

@@ -27,7 +27,7 @@ class Adam:
 
 
 class Yogi:
-    """A class that keeps its settings in a dataclass of its own, as algorithms do."""
+    """A class with its settings in a nested dataclass, as algorithms have."""
 
     @dataclass(frozen=True)
     class Settings:
@@ -90,7 +90,7 @@ def test_defaults_and_values(tmp_path: Path) -> None:
 
 
 def test_a_section_keeps_the_defaults_of_its_field(tmp_path: Path) -> None:
-    """client.batch has no default of its own, and clip another one than in the field."""
+    """The field's default wins: the class has no default for `batch`, and another one for `clip`."""
     assert settings(tmp_path, "client: {clip: null}").client == Client(6, None)
     assert settings(tmp_path, "client: {}").client == settings(tmp_path, "client:").client == Client(6, 1.0)
     assert settings(tmp_path, "optimizer: {kind: yogi, inner: {}}").optimizer == Choice("yogi", Yogi.Settings())
@@ -125,7 +125,7 @@ def test_a_word_is_a_kind_that_keys_can_be_added_to(tmp_path: Path) -> None:
     assert settings(tmp_path, "second: adam").second == Adam()
     assert settings(tmp_path, "optimizer: adam", "optimizer.lr=3").optimizer == Adam(
         3
-    )  # and not the default kind with that rate
+    )  # not the default kind with that rate
     (tmp_path / "base.yaml").write_text("optimizer: adam")
     assert settings(tmp_path, "extends: base.yaml\noptimizer: {lr: 3}").optimizer == Adam(3)
 
@@ -145,7 +145,7 @@ def test_overrides_beat_files_in_any_order(tmp_path: Path) -> None:
 
 
 def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    """OmegaConf reads more words as numbers than YAML, and `${` as an interpolation."""
+    """Text stays text, although OmegaConf reads more words as numbers than YAML does, and `${` as an interpolation."""
     odd = ["1e3", "5e-4", "1E5", "1.e3", "+1e3", "12:30:45", "0x10", "no", "007"]
     odd += ["~", "${seed}", "a: b", "x #y", "", "ä"]
     values = {"name": "1e3", "list": odd, "section": {"text": "/data/${x}", "number": 1e-3, "nothing": None}}

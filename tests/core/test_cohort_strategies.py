@@ -1,6 +1,4 @@
-"""Strategies that see the whole cohort, against float64 references that have all updates in one matrix, and against
-hostile clients.
-"""
+"""Strategies that see the whole cohort, against float64 references and against hostile clients."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ LARGEST = np.finfo(np.float32).max
 
 
 def cohort(count: int, seed: int = 0) -> tuple[list[str], Vector, dict[str, dict[str, float]]]:
-    """Ids whose order is not that of the lanes, updates of which all have something in common, and reports."""
+    """Client ids in random order, their updates, which share a common part, and their reports."""
     generator = np.random.default_rng([count, seed])
     clients = [f"client {number}" for number in generator.permutation(count)]
     updates = (generator.normal(size=WIDTH) + generator.normal(size=(count, WIDTH))).astype(np.float32)
@@ -37,7 +35,7 @@ def cohort(count: int, seed: int = 0) -> tuple[list[str], Vector, dict[str, dict
 
 
 def attacked(how: str) -> tuple[list[str], Vector, dict[str, dict[str, float]]]:
-    """Ten clients; the one in the middle is not honest, and says that it has a billion examples."""
+    """Ten clients, one of which is hostile and reports a billion examples."""
     clients, updates, reports = cohort(10)
     updates[5] = FAR[how](updates[5])
     return clients, updates, reports | {clients[5]: {"examples": 1e9}}
@@ -63,7 +61,7 @@ def chosen(strategy: Krum, clients: Sequence[str], updates: Vector) -> set[str]:
 
 
 def far_sums(updates: np.ndarray, f: int) -> np.ndarray:
-    """Krum's scores as the paper has them."""
+    """Krum's scores as the paper defines them."""
     distances = np.square(updates[:, None].astype(np.float64) - updates[None]).sum(-1)
     return np.array([sum(sorted(np.delete(row, i))[: len(updates) - f - 2]) for i, row in enumerate(distances)])
 
@@ -106,15 +104,13 @@ def test_krum_is_the_reference(count: int) -> None:
     assert chosen(Krum(), clients, updates) == {order[0]}
     assert chosen(Krum(select=3), clients, updates) == set(order[:3])
     assert chosen(Krum(select=99), clients, updates) == set(clients)
-    cautious = far_sums(updates, min(count * 4 // 10, (count - 3) // 2))  # of even cohorts the rule lowers f
+    cautious = far_sums(updates, min(count * 4 // 10, (count - 3) // 2))  # the limit lowers f in small cohorts
     assert chosen(Krum(byzantine=0.4), clients, updates) == {clients[np.lexsort((clients, cautious.round(6)))[0]]}
 
 
 @pytest.mark.parametrize("how", FAR)
 def test_one_hostile_client_of_ten_gains_no_more_than_the_rule_allows(how: str) -> None:
-    """Median and trimmed mean stay within what the honest sent, Krum takes an honest update, pruning gives the hostile
-    one no weight.
-    """
+    """Median and trimmed mean stay within the honest updates, Krum takes honest ones, pruning drops the hostile one."""
     clients, updates, reports = attacked(how)
     honest = np.delete(updates, 5, axis=0)
     for found in (Median().combine(updates), TrimmedMean().combine(updates)):
@@ -147,7 +143,7 @@ def test_blocks_do_not_show(strategy: Median | TrimmedMean, cut: int) -> None:
         updates *= np.geomspace(1, 1e24, count, dtype=np.float32)[:, None]
         updates[count // 2 :] = -updates[
             : count - count // 2
-        ]  # what is left where all cancel tells the order of additions
+        ]  # all cancel: the rounding errors left depend on the order of additions
         whole = strategy.combine(updates)
         blocks = [strategy.combine(updates[:, start : start + cut]) for start in range(0, WIDTH, cut)]
         assert whole.dtype == np.float32 and np.array_equal(np.concatenate(blocks), whole)
@@ -168,7 +164,7 @@ def test_the_order_of_the_clients_does_not_matter(count: int) -> None:
 
 
 def test_pruning_breaks_ties_by_id() -> None:
-    """r = 1 of four: of the two smallest, which tie, the first id ranks first and is dropped, d is the largest."""
+    """With r = 1 of four, the first id of the two smallest, which tie, is dropped, and so is d, the largest."""
     deviations = {"d": 3.0, "b": 1.0, "c": 2.0, "a": 1.0}
     probes = {client: {"layer": value} for client, value in deviations.items()}
     weights = LayerwisePruning().weigh(probes, {client: {"examples": 5.0} for client in probes})
@@ -184,13 +180,11 @@ def test_krum_breaks_ties_by_id() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_tiny_cohorts(count: int) -> None:
-    """One or two clients are taken as they are; of three, pruning and median keep the middle one, Krum one of the
-    closest pair.
-    """
+    """One or two clients are kept; of three, pruning and median keep the middle one, Krum one of the closest pair."""
     clients, reports = ["z", "y", "x"][:count], {client: {"examples": 2.0} for client in "zyx"}
     updates = np.array([[1.0], [2.0], [9.0]], np.float32)[:count] * np.ones(
         WIDTH, np.float32
-    )  # mean 4 of three: deviations 3, 2, 5
+    )  # three have the mean 4 and the deviations 3, 2, 5
     kept = set(clients) if count < 3 else {"z"}
     assert {
         client for client, weight in pruned(LayerwisePruning(0.4), clients, updates, reports).items() if weight
@@ -201,7 +195,7 @@ def test_tiny_cohorts(count: int) -> None:
 
 
 def test_the_counts_are_those_of_the_decimal_numbers() -> None:
-    """floor(0.29 * 100) is 29, which binary fractions miss."""
+    """floor(0.29 * 100) is 29, although floats give 28."""
     values = np.zeros((100, 1), np.float32)
     values[:29] = 1  # the 29 largest
     assert TrimmedMean(0.29).combine(values) == 0 and TrimmedMean(0.28).combine(values) > 0
@@ -239,7 +233,7 @@ def test_distances_of_blocks_add_up() -> None:
     assert np.array_equal(found, found.T) and not found.diagonal().any()
     blocks = squared_distances(updates[:, :1700]) + squared_distances(updates[:, 1700:])
     assert np.allclose(blocks, found, rtol=1e-12, atol=0)
-    near = np.float32([[1e4], [1e4 + 2**-10]]).repeat(9, axis=1)  # which |a|^2 + |b|^2 - 2ab would make 0 or negative
+    near = np.float32([[1e4], [1e4 + 2**-10]]).repeat(9, axis=1)  # here |a|^2 + |b|^2 - 2ab would be 0 or negative
     assert squared_distances(near)[0, 1] == 9 * 2.0**-20
 
 

@@ -1,4 +1,4 @@
-"""LAMB against the paper's algorithm 2 with torch, a layer at a time."""
+"""LAMB against the paper's algorithm 2, written in torch layer by layer."""
 
 from __future__ import annotations
 

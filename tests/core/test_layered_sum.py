@@ -56,7 +56,7 @@ def test_one_weight_for_all_layers() -> None:
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_weight_one_is_the_plain_mean_bit_for_bit(lanes: int) -> None:
-    """Scaling by powers of two costs no digit."""
+    """Scaling by powers of two is exact."""
     layered, plain = LayeredSum(), WeightedSum()
     for lane in np.array_split(DELTAS, lanes):
         one, other = LayeredSum(), WeightedSum()
@@ -89,7 +89,7 @@ def test_nothing_that_weighs_is_no_mean() -> None:
 
 def test_what_is_given_stays_as_it_is() -> None:
     delta = DELTAS[0].copy()
-    delta.flags.writeable = False  # as it comes over the object store
+    delta.flags.writeable = False  # like an array from the object store
     lane = LayeredSum(LAYERS)
     lane.add(delta, 1.0)
     assert lane.total is not None

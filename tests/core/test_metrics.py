@@ -9,8 +9,9 @@ from fedray.core.metrics import Metrics
 
 
 def test_pooled_not_averaged() -> None:
-    """A federated WER is sum(errors) / sum(words): 3 of 10 words and 1 of 90 are 4 %, where the mean of 30 % and 1.1 %
-    is 15.6 %.
+    """A federated WER is sum(errors) / sum(words).
+
+    3 of 10 words and 1 of 90 are 4 %; the mean of 30 % and 1.1 % would be 15.6 %.
     """
     pooled = Metrics(wer=(300, 10)) + Metrics(wer=(100, 90))
     assert pooled["wer"] == 400 / 100
@@ -49,7 +50,7 @@ def test_prefix_pickle_and_any_name() -> None:
 
 
 def test_a_metric_of_parts_is_the_plain_mean_of_what_each_part_pools() -> None:
-    """Two classes' F1: (2 + 4) / (4 + 6) = 60 % and 2 / 8 = 25 %; a class that nobody has seen does not count."""
+    """Two classes have F1 (2 + 4) / (4 + 6) = 60 % and 2 / 8 = 25 %; a class that nobody has seen does not count."""
     one = Metrics.of({"macro_f1|no": (200, 4), "macro_f1|yes": (0, 3), "macro_f1|up": (0, 0), "loss": (1, 2)})
     other = Metrics.of({"macro_f1|no": (400, 6), "macro_f1|yes": (200, 5), "macro_f1|up": (0, 0)})
     pooled = (one + other).prefixed("dev")

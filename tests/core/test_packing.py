@@ -1,4 +1,4 @@
-"""An update with vectors as one flat vector."""
+"""An update and its vectors, packed into one flat vector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def update(*values: float, **vectors: list[float]) -> Update:
 
 
 def test_what_was_packed_is_unpacked() -> None:
-    """Vectors lie in the order of their names."""
+    """Vectors follow the delta in the order of their names."""
     given = update(1, 2, b=[5], a=[3, 4])
     packing = Packing.of(given)
     flat = packing.pack(given.delta, given)

@@ -17,7 +17,7 @@ def test_in_order_and_one_at_a_time() -> None:
         return -item
 
     results = serial(note, [3, 1, 2])
-    assert seen == [] and next(results) == -3 and seen == [3]  # as they are asked for
+    assert seen == [] and next(results) == -3 and seen == [3]  # an item is computed when it is asked for
     assert list(results) == [-1, -2] and seen == [3, 1, 2]
 
 

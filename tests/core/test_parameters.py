@@ -12,9 +12,7 @@ from fedray.core.parameters import FlatModel, Layout
 
 
 class Speech(nn.Module):
-    """A bit of everything: frozen and trainable parameters, batch norm, a GRU, a table, a counter, a buffer that is not
-    saved.
-    """
+    """A model with frozen and trainable parameters, batch norm, a GRU, a table, a counter and an unsaved buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +99,7 @@ def test_join_and_cut(model: Speech) -> None:
         torch.equal(tensor, state[name]) and tensor.shape == state[name].shape for name, tensor in tensors.items()
     )
     assert np.array_equal(layout.join(tensors), vector)
-    tensors["out.bias"] += 1  # tensors of their own
+    tensors["out.bias"] += 1  # `cut` returns copies
     assert np.array_equal(layout.join(model.state_dict()), vector)
 
 
@@ -125,14 +123,12 @@ def test_the_vector_is_the_memory_of_the_model(model: Speech) -> None:
     flat.load(vector * 2)
     state = model.state_dict()
     assert all(torch.equal(state[entry.name], before[entry.name] * 2) for entry in flat.layout.entries)
-    vector[:] = 0  # a copy
+    vector[:] = 0  # `read` returns a copy
     assert flat.read().any()
 
 
 def test_training_is_that_of_torch(model: Speech) -> None:
-    """One operation on the flat tensors against torch.optim.SGD on an ordinary copy: the same parameters and the same
-    buffers.
-    """
+    """One operation on the flat tensors gives the parameters and buffers of torch.optim.SGD on an ordinary copy."""
     ordinary = copy.deepcopy(model)
     optimizer = torch.optim.SGD([p for p in ordinary.parameters() if p.requires_grad], lr=0.1)
     train(ordinary, optimizer.zero_grad, optimizer.step)
@@ -159,12 +155,10 @@ def test_the_difference_is_what_training_changed(model: Speech) -> None:
     "keep", [lambda name: True, lambda name: "running" not in name], ids=["averaged statistics", "frozen statistics"]
 )
 def test_nothing_of_a_client_stays(model: Speech, keep: Callable[[str], bool]) -> None:
-    """Two clients on one actor: the second finds every buffer, integer ones and unsaved ones included, as the first
-    did.
-    """
+    """The second client on an actor finds every buffer, including integer and unsaved ones, as the first client did."""
     flat = FlatModel(model, keep)
     start = flat.read()
-    model.norm.num_batches_tracked += 5  # say, by a loader; only what follows the construction counts
+    model.norm.num_batches_tracked += 5  # as a loader might; `load` undoes it
     found = []
     for _ in range(2):
         flat.load(start)

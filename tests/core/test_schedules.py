@@ -23,7 +23,7 @@ def test_cumulative_warns_where_nothing_is_left() -> None:
     vanishing = Cumulative(decay_rate=0.5, decay_steps=1000)  # over 1,000 rounds: 0.5 ** (999 * 1000 / 2000) = 1e-150
     with pytest.warns(UserWarning, match="ends at 1e-150 of its start; raise decay_steps"):
         vanishing.check(1000)
-    Cumulative(decay_rate=0.5, decay_steps=1000).check(100)  # no warning: those are errors here
+    Cumulative(decay_rate=0.5, decay_steps=1000).check(100)  # no warning: pytest would raise it as an error
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ from fedray.core.seeds import derive, numpy_generator, seed_all, share, torch_ge
 
 
 def test_a_seed_is_the_hash_of_its_names() -> None:
-    """The rule spelt out, so that no refactor changes every run there is: length, type and name, one
-    after the other.
-    """
+    """The hashed bytes are length, type and value of each name, spelt out so that no refactor changes every run."""
     data = b"".join(len(name).to_bytes(8, "little") + name for name in (b"i7", b"scohort", b"i12"))
     expected = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> 1
     assert derive(7, "cohort", 12) == expected
@@ -38,7 +36,7 @@ def test_generators_follow_their_names() -> None:
 
 
 def test_shares_follow_their_names_and_are_uniform() -> None:
-    """10,000 shares: the mean within five deviations, a tenth of them in each tenth."""
+    """The mean of 10,000 shares and their number in each tenth lie within five standard deviations."""
     shares = np.array([share(0, "x", number) for number in range(10_000)])
     assert share(0, "x", 3) == shares[3] == (derive(0, "x", 3) >> 10) / 2**53 and shares.min() >= 0 and shares.max() < 1
     assert abs(shares.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 10_000)

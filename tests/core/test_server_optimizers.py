@@ -1,6 +1,4 @@
-"""Server optimisers against Reddi et al.'s algorithm 2 in plain float64 loops, and against torch.optim where the
-definitions agree.
-"""
+"""Server optimisers against Reddi et al.'s algorithm 2 in float64 loops, and torch.optim where definitions agree."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ def test_sgd_and_momentum() -> None:
     assert agrees(run(SGD(lr=0.7)), START + 0.7 * deltas.sum(axis=0))
     powers = np.array(
         [sum(0.9**k for k in range(ROUNDS - t)) for t in range(ROUNDS)]
-    )  # how often Delta_t counts in the end
+    )  # the total weight of each Delta_t
     assert agrees(run(Momentum(lr=0.5)), START + 0.5 * powers @ deltas)
 
 
@@ -83,9 +81,7 @@ def test_sgd_and_momentum() -> None:
 def test_as_in_torch_on_the_negative_change(
     optimizer: ServerOptimizer, theirs: Callable[[list], torch.optim.Optimizer]
 ) -> None:
-    """torch's Adam corrects its bias and starts at v = 0, and torch has no Yogi: those agree with the paper's loop
-    alone.
-    """
+    """torch's Adam corrects its bias and starts at v = 0, and torch has no Yogi: only the paper's loop checks these."""
     parameter = torch.nn.Parameter(torch.tensor(START, dtype=torch.float64))
     steps = theirs([parameter])
     for delta in DELTAS:
@@ -96,9 +92,7 @@ def test_as_in_torch_on_the_negative_change(
 
 @pytest.mark.parametrize("kind", SERVER_OPTIMIZERS)
 def test_never_on_buffers(kind: str) -> None:
-    """A server learning rate of 0.5 halves the step of parameters; running means behind them take the cohort's mean as
-    it is.
-    """
+    """A server learning rate of 0.5 scales the step of parameters; running statistics take the cohort's mean."""
     optimizer, trainable = replace(SERVER_OPTIMIZERS[kind](), lr=0.5), SIZE - 10
     state = alone = ServerState(START)
     for delta in DELTAS:
@@ -108,7 +102,7 @@ def test_never_on_buffers(kind: str) -> None:
     for delta in DELTAS:
         plain += delta
     assert np.array_equal(state.params[trainable:], plain[trainable:])
-    assert np.array_equal(alone.params[trainable:], START[trainable:])  # nothing came for them
+    assert np.array_equal(alone.params[trainable:], START[trainable:])  # deltas without buffers leave them
     assert np.array_equal(state.params[:trainable], alone.params[:trainable])
     moments = {name: moment for name, moment in state.extra["optimizer"].items() if name != "rounds"}
     assert all(moment.shape == (trainable,) for moment in moments.values())
@@ -123,7 +117,7 @@ def test_a_state_that_was_saved_goes_on_bit_for_bit(kind: str, tmp_path: Path) -
         following = optimizer.apply(state, delta, SIZE)
         assert (
             np.array_equal(state.params, before) and following.params.dtype == np.float32
-        )  # a new state; the old one stays
+        )  # a new state; the old one is unchanged
         serialize.save({"params": following.params, "extra": following.extra}, tmp_path / "server.pt")
         state = ServerState(**serialize.load(tmp_path / "server.pt"))
     assert np.array_equal(state.params, run(optimizer)) and state.extra["best"] == 3

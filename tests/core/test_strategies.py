@@ -11,9 +11,7 @@ from fedray.core.sums import WeightedSum
 
 
 def weights(strategy: OnePass, reports: list[dict[str, float]]) -> np.ndarray:
-    """The share of each client, as the engine makes it: client i sends the i-th unit vector, so the mean holds the
-    weights.
-    """
+    """The share of each client in the engine's mean: client i sends the i-th unit vector, so the mean is the shares."""
     total = WeightedSum()
     for place, report in enumerate(reports):
         delta = np.zeros(len(reports), np.float32)
@@ -72,7 +70,7 @@ def test_by_wer(temperature: float) -> None:
 @pytest.mark.parametrize("temperature", [1.0, 0.05, 0.01])
 @pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
 def test_the_whole_range_of_reports_equals_a_float64_softmax(order: str, temperature: float) -> None:
-    """WER from 0 to 300 %, losses from 0 to 10,000, whoever comes first."""
+    """WERs are 0 to 300 %, losses 0.001 to 10,000, and clients come in any order."""
     places = {
         "rising": np.arange(400),
         "falling": np.arange(400)[::-1],
@@ -87,12 +85,12 @@ def test_the_whole_range_of_reports_equals_a_float64_softmax(order: str, tempera
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_has_no_weight(value: float) -> None:
-    """NaN, which fails the client; -inf would leave it out without a word."""
+    """The log weight is NaN, which fails the client; -inf would leave it out silently."""
     assert math.isnan(ByLoss().log_weight({"loss": value})) and math.isnan(ByWer().log_weight({"wer": value}))
 
 
 def test_percent_is_a_temperature_of_a_hundredth() -> None:
-    """5 points of WER then weigh e^5 = 148 times."""
+    """A client with 5 points less WER then weighs e^5 = 148 times as much."""
     found = weights(ByWer(0.01), [{"wer": 0.30}, {"wer": 0.35}])
     assert found[0] / found[1] == pytest.approx(math.exp(5), rel=1e-5)
 
@@ -101,14 +99,14 @@ def test_clipping_bounds_the_norm() -> None:
     delta = np.array([3, 4], np.float32)  # norm 5
     assert ByExamples().clip(delta) is delta and ByExamples(clip_norm=5.0).clip(delta) is delta
     assert np.allclose(ByLoss(clip_norm=1.0).clip(delta), [0.6, 0.8], rtol=1e-6)
-    large = np.full(4, 1e30, np.float32)  # whose squares float32 cannot hold
+    large = np.full(4, 1e30, np.float32)  # its squares overflow float32
     assert np.allclose(ByExamples(clip_norm=2.0).clip(large), 1, rtol=1e-6)
     assert not ByExamples(clip_norm=1.0).clip(np.zeros(2, np.float32)).any()
     assert delta.tolist() == [3, 4]
 
 
 def test_running_statistics_are_not_clipped() -> None:
-    """They follow the weights, and may be much larger."""
+    """Running statistics follow the parameters in the delta, and may be much larger."""
     delta = np.array([3, 4, 1000], np.float32)
     assert np.allclose(ByExamples(clip_norm=1.0).clip(delta, 2), [0.6, 0.8, 1000], rtol=1e-6)
     assert ByExamples(clip_norm=5.0).clip(delta, 2) is delta

@@ -60,7 +60,7 @@ def test_equal_weights_are_a_plain_mean_bit_for_bit() -> None:
 
 def test_what_is_given_stays_as_it_is() -> None:
     delta: Vector = np.ones(3, np.float32)
-    delta.flags.writeable = False  # as it comes over the object store
+    delta.flags.writeable = False  # like an array from the object store
     total = WeightedSum()
     for log_weight in (0.0, 1.0, 100.0):
         total.add(delta, log_weight)

@@ -12,7 +12,7 @@ EACH = 20
 
 
 def manifest_of(order: np.ndarray | None = None) -> Manifest:
-    """10 speakers of 20 utterances, 200 distinct texts, 4 labels."""
+    """Return 10 speakers of 20 utterances, with 200 distinct texts and 4 labels."""
     rows = [
         {
             "utterance": f"s{s}-{u}",
@@ -36,7 +36,7 @@ def test_noise_has_the_ratio_that_was_asked_for(snr_db: float) -> None:
     assert 10 * torch.log10(clean.square().sum() / noise.square().sum()).item() == pytest.approx(snr_db, abs=0.01)
     spectrum = torch.fft.rfft(noise).abs().square()
     low, high = spectrum[1:4000].mean(), spectrum[4000:-1].mean()
-    assert (low / high).item() == pytest.approx(1.0, abs=0.1)  # white: 4,000 bins a half, so 2 % of spread
+    assert (low / high).item() == pytest.approx(1.0, abs=0.1)  # white: each half has 4,000 bins, a spread of 2 %
 
 
 def test_noise_follows_seed_and_utterance() -> None:
@@ -99,14 +99,14 @@ def test_wrong_labels_are_spread_over_all_others() -> None:
 
 
 def test_labels_that_nobody_reads_stay_the_truth() -> None:
-    """Pseudo-labels of unlabelled rows are scored by them."""
+    """Labels of unlabelled rows are not damaged: pseudo-labels are scored against them."""
     read = np.arange(len(manifest_of())) % 3 == 0
     result = corrupt_labels(manifest_of(), CorruptionSettings(label_errors=1.0), 0, "label", read=read)
     assert (result.changed == read).all()
 
 
 def confusions(settings: CorruptionSettings, order: np.ndarray | None = None) -> dict[tuple[str, str], set[str]]:
-    """(speaker, true label) -> the wrong labels in its place."""
+    """Return (speaker, true label) -> the wrong labels that replace it."""
     manifest = manifest_of(order)
     wrong = corrupt_labels(manifest, settings, 0, "label")
     columns = (manifest.column("speaker"), manifest.column("label"), wrong.manifest.column("label"), wrong.changed)
@@ -119,7 +119,7 @@ def confusions(settings: CorruptionSettings, order: np.ndarray | None = None) ->
 
 
 def test_a_client_may_confuse_few_labels() -> None:
-    """With three wrong labels to choose from: one where two thirds are left out, other ones on other clients."""
+    """With two of three wrong labels left out, a client confuses a label with one; clients differ in which."""
     sparse = confusions(CorruptionSettings(label_errors=1.0, sparsity=0.67))
     assert len(sparse) == 40 and all(len(others) == 1 for others in sparse.values())
     assert len({min(others) for (_, label), others in sparse.items() if label == "label0"}) == 3

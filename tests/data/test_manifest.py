@@ -84,7 +84,7 @@ def test_fingerprint_follows_rows_and_files_only(tmp_path: Path) -> None:
         for values in zip(*map(manifest.column, manifest.table.column_names), strict=True)
     ]
     assert Manifest.from_rows(rows, "again").fingerprint() == first
-    rows[0]["text"] = ""  # not the same as none
+    rows[0]["text"] = ""  # an empty text is not a missing one
     empty = Manifest.from_rows(rows, "again").fingerprint()
     rows[0]["text"] = None
     assert len({first, empty, Manifest.from_rows(rows, "again").fingerprint()}) == 3

@@ -1,4 +1,4 @@
-"""The page of findings agrees with itself: its overview counts the verdicts, and details belong to rows."""
+"""The page of findings agrees with itself: its overview counts the verdicts, and each detail belongs to a row."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Each paper's page has the algorithm, as its file has it, how to run it, and what came of it."""
+"""Each paper's page has the algorithm as in its source file, how to run it, and the results."""
 
 from __future__ import annotations
 

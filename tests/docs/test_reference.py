@@ -37,7 +37,7 @@ def test_every_key_is_on_a_page_under_its_dotted_name() -> None:
 
 
 def dotted(cls: type, prefix: str) -> set[str]:
-    """The dotted names of all keys of a section, of whatever kind."""
+    """Return the dotted names of all keys of a section, including those of sections below it."""
     found = set()
     for key in settings.keys(cls):
         found.add(f"{prefix}{key.name}")

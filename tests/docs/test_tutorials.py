@@ -1,7 +1,7 @@
 """The tutorials run from top to bottom, as a reader would type them in a clone.
 
-A fenced block with a title is a file, `python` is executed, each line of `sh` is a command. `console` and `text` are
-shown only.
+A fenced block with a title is a file, `python` is executed, and each line of `sh` is a command. `console` and `text`
+are shown only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
-# half a minute and more
+# These take half a minute or more.
 NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy")
 MARKS = {"your-data": [pytest.mark.long]} | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 PAGES = [
@@ -46,7 +46,7 @@ def test_a_tutorial_runs(cluster: None, page: Path, tmp_path: Path, monkeypatch:
 
 
 def play(command: str, monkeypatch: pytest.MonkeyPatch) -> object:
-    """The exit status of a command line, played in this process."""
+    """Run a command line in this process and return its exit status."""
     program, *arguments = shlex.split(command, comments=True)
     if program == "fedray":
         return cli.main(arguments)

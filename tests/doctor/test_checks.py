@@ -1,4 +1,4 @@
-"""The checks of `fedray doctor`: each problem that they name."""
+"""The checks of `fedray doctor` name each problem."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_address_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, listen
         monkeypatch.setenv("RAY_ADDRESS", address)
         text, stops = only(checks.environment())
         assert text.startswith(f"RAY_ADDRESS is {address}, but no Ray answers there: start it") and stops
-    assert not checks.answers(f"127.0.0.1:{listening.getsockname()[1]}", seconds=0.2)  # takes the call and says nothing
+    assert not checks.answers(f"127.0.0.1:{listening.getsockname()[1]}", seconds=0.2)  # accepts, but sends nothing
     assert checks.answers("auto") and checks.answers("local")
 
 
@@ -68,14 +68,14 @@ def test_the_port_of_ray_answers(cluster: None) -> None:
     address = ray.get_runtime_context().gcs_address
     assert checks.answers(address)
     host, port = address.rsplit(":", 1)
-    assert not checks.answers(f"{host}:{int(port) + 65536}")  # glibc takes it modulo 65,536
+    assert not checks.answers(f"{host}:{int(port) + 65536}")  # glibc takes ports modulo 65,536
 
 
-KEY = "0123456789abcdef0123"  # of an entry of the cache
+KEY = "0123456789abcdef0123"  # the key of a cache entry
 
 
 def test_the_cache_is_counted(tmp_path: Path) -> None:
-    """Two corpora of 1.5 MB in all, a theta_0 of 0.2 MB; locks and half-built folders are not entries."""
+    """Two corpora of 1.5 MB in all and a theta_0 of 0.2 MB are counted; locks and half-built folders are not."""
     for name, length in (
         (f"corpora/embedded-a-{KEY}/x.wav", 1_000_000),
         (f"corpora/embedded-b-{KEY}/deep/y.wav", 500_000),
@@ -155,11 +155,11 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
     assert checks.container(tmp_path, "0::/\n", 8e9) == (None, None)
     write("cpu.max", "max 100000\n")
     write("pod/cpu.max", "150000 100000\n")  # 1.5 cores for the pod ...
-    write("pod/one/cpu.max", "250000 100000\n")  # ... are less than the 2.5 of what is in it
+    write("pod/one/cpu.max", "250000 100000\n")  # ... are less than the 2.5 of its container
     write("pod/one/memory.max", "4000000000\n")
     assert checks.container(tmp_path, "0::/pod/one\n", 8e9) == (1.5, 4e9)
-    assert checks.container(tmp_path, "0::/pod/one\n", 3e9) == (1.5, None)  # more than there is
-    write("cpu/cpu.cfs_quota_us", "50000\n")  # version 1; a container sees its group as the root
+    assert checks.container(tmp_path, "0::/pod/one\n", 3e9) == (1.5, None)  # the limit is above the machine's memory
+    write("cpu/cpu.cfs_quota_us", "50000\n")  # cgroups v1; a container sees its group as the root
     write("cpu/cpu.cfs_period_us", "100000\n")
     write("memory/memory.limit_in_bytes", "2000000000\n")
     assert checks.container(tmp_path, "5:cpu,cpuacct:/not/seen\n4:memory:/not/seen\n", 8e9) == (0.5, 2e9)
@@ -169,7 +169,7 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_device_is_tried_and_one_that_fails_stops_a_run() -> None:
-    """On the processor, and on a GPU that is not there."""
+    """The CPU passes, a GPU that does not exist gives problems that stop a run, and a trial must end in time."""
     found = checks.Findings()
     checks.try_device(found, "cpu")
     assert [label.strip() for label, _ in found.lines] == ["free memory", "matrix product", "CTC loss", "GRU"]

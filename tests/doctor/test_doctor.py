@@ -29,7 +29,7 @@ def only(found: Findings) -> tuple[str, bool]:
 
 
 class Linear(nn.Module):
-    """As small as can be, with the signature of CRNN."""
+    """The smallest model with the signature of CRNN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def number(pattern: str, text: str) -> float:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page in seconds. The model travels by value: actors cannot import tests."""
+    """Make the page take seconds. The model is shipped by value, since actors cannot import tests."""
     session.ship(sys.modules[__name__])
     monkeypatch.setattr(speed, "TRAIN_SECONDS", 0.2)
     monkeypatch.setattr(speed, "START_SECONDS", 60.0)
@@ -65,32 +65,32 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sound_machine(cluster: None, cache: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "START_SECONDS", 240.0)  # actors start slowly beside other tests
+    monkeypatch.setattr(speed, "START_SECONDS", 240.0)  # actors start slowly next to other tests
     monkeypatch.setattr(speed, "EngineSettings", lambda: EngineSettings(actors=2))
     before = ray.available_resources()["CPU"]
     status, text = page()
     assert status == 0 and "stops a run" not in text
     titles = ["Machine", "GPUs", "Versions", "Environment", "Cache", "What runs here"]
     assert [line for line in text.splitlines() if line in titles] == titles
-    assert "a run gets        2 client actors with 1 core each, no GPU" in text  # of the fixture's four
+    assert "a run gets        2 client actors with 1 core each, no GPU" in text  # of the fixture's 4
     assert "1 node with 4 cores and 0 GPUs, was running already" in text and ray.is_initialized()
     assert f"torch             {torch.__version__.partition('+')[0]}" in text and str(cache) in text
     alone, together = (
         number(r"one actor alone +([\d,.]+) clients", text),
         number(r"all at once +([\d,.]+) clients", text),
     )
-    # Both speeds are printed to 0.1 client per second: on a starved machine, that alone moves the ratio by points.
+    # Speeds are printed to 0.1 client per second, which on a starved machine moves the ratio by percentage points.
     least, most = 50 * (together - 0.05) / (alone + 0.05), 50 * (together + 0.05) / (alone - 0.05)
     assert least - 0.5 <= number(r"at once .*: (\d+) % of 2 x", text) <= most + 0.5
     assert 30e6 < 1e6 * number(r"memory +([\d.]+) MB per actor", text) < 2e9
-    deadline = time.monotonic() + 30  # Ray takes a moment to book them back
+    deadline = time.monotonic() + 30  # Ray takes a moment to release the cores
     while ray.available_resources().get("CPU", 0) < before:
         assert time.monotonic() < deadline, "actors are left over"
         time.sleep(0.1)
 
 
 def test_speeds_add_up_to_rounds() -> None:
-    """50 clients a second alone, 80 by two at once: 80 % of 100; 100 clients in 1.25 s, 100,000 in 1,250 s."""
+    """50 clients per second alone, 80 on two actors: 80 % of 100. 100 clients take 1.25 s, 100,000 take 1,250 s."""
     lines = dict(speed.speeds(50.0, 80.0, 2))
     assert lines["one actor alone"].startswith("50.0 clients per second")
     assert lines["all at once"] == "80.0 clients per second: 80 % of 2 x 50.0"

@@ -1,4 +1,4 @@
-"""`fedray doctor --estimate`: an estimate by hand, and one of a real run, equal in all that no clock measures."""
+"""`fedray doctor --estimate`: compared with an estimate by hand, and with a real run in all that no clock measures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MEASURED = Measured(
 
 
 class Part(SimpleNamespace):
-    """Ten utterances of three frames."""
+    """Ten utterances of three frames each."""
 
     lengths, features = np.full(10, 3), SimpleNamespace(bins=2)
 
@@ -90,15 +90,15 @@ def by_hand(**engine: Any) -> estimate.Estimate:
 
 
 def test_by_hand() -> None:
-    """Two actors play the server's 0.2 s, then 8 utterances, on the other 6; 4 on whoever is free first."""
+    """One actor plays the server's 0.2 s, then clients with 6 and 4 utterances; the other, the client with 8."""
     found = by_hand()
     train = 3 * max(0.2 + 6 * 0.5 + 4 * 0.5, 8 * 0.5)
-    first = max(0.2 + 6 * 0.75 + 4 * 0.5, 8 * 0.75)  # of round 1, with the labels of b and c: those of a are there
+    first = max(0.2 + 6 * 0.75 + 4 * 0.5, 8 * 0.75)  # of round 1, with labels for b and c; a has its labels
     shard = 10 * 0.03 / 3
     assert found.seconds == pytest.approx(
         {
             "start": 5.0,
-            "seed model": 2.5,  # two shards a step, on two actors
+            "seed model": 2.5,  # two shards per step, on two actors
             "labels": first - train / 3,
             "rounds": train + 3 * 0.125,
             "scores": 3
@@ -130,7 +130,7 @@ def test_jobs_start_in_their_order_on_whoever_is_free() -> None:
 
 @pytest.mark.nightly
 def test_an_estimate_is_what_the_run_then_takes(cluster: None, cache: Path, tmp_path: Path) -> None:
-    """Traffic and client states to the byte; the measurements leave no files; a cached seed model costs nothing."""
+    """Traffic is right to the byte, client states to 2 %; measuring caches only features; cached work costs nothing."""
     speech.write_corpus(tmp_path)
     settings = speech.settings(tmp_path, rounds=3, evaluation={"every": 2, "shards": 2}, engine={"actors": 2})
     config, source = experiment.load(settings)

@@ -1,6 +1,6 @@
-"""A toy run in a Ray of its own, of one node or two: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`.
+"""A toy run on its own Ray of one or two nodes: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`.
 
-Killed by tests.
+Tests start it, and some kill it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUICK_TO_NOTICE = {
 
 
 class Moody(toys.Toy):
-    """A client finds no memory where the file `no-memory` lies, which it removes; the node named in `slow` is slow."""
+    """A client that finds the file `no-memory` removes it and runs out of memory; the node named in `slow` is slow."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         folder = Path(self.settings.folder)
@@ -47,7 +47,7 @@ class Moody(toys.Toy):
 
 @contextmanager
 def cluster(nodes: int, lose_after: int, folder: Path | str) -> Iterator[None]:
-    """A Ray with room for one actor a node; the second node goes when `lose_after` rounds are done (0: it stays)."""
+    """A Ray with room for one actor per node; the second node is removed after `lose_after` rounds (0: it stays)."""
     room = {"num_cpus": 1, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args={**room, "num_cpus": 2, "_system_config": QUICK_TO_NOTICE})
     others = [made.add_node(**room) for _ in range(nodes - 1)]

@@ -1,8 +1,8 @@
 """Runs whose driver and client actors are objects of this process.
 
 Ray takes seconds of CPU to start an actor, and most tests of the engine are not about processes. Jobs, their inputs and
-their results pass Ray's object store as ever, and each actor has its own state of the global random generators, as each
-process has: a result that depends on it differs with the number of actors.
+their results pass through Ray's object store as usual. Each actor keeps its own state of the global random generators,
+as a process does, so a result that depends on this state differs with the number of actors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedray.engine.telemetry.progress import Display
 
 
 def run(assignment: Assignment) -> dict[str, Any]:
-    """As `session.run`, without GPUs. Its events are shown once it has ended."""
+    """As `session.run`, but without GPUs. The run's events are shown once it has ended."""
     assert not assignment.share.gpus
     deterministic = torch.are_deterministic_algorithms_enabled()
     driver = Driver(assignment, detached=False)
@@ -55,7 +55,7 @@ class Generators:
 
     @staticmethod
     def _swap(state: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """The state of this process' generators, which then have `state`."""
+        """Return the state of this process' generators, and set it to `state` if given."""
         before = random.getstate(), np.random.get_state(), torch.get_rng_state()
         if state is not None:
             for restore, value in zip((random.setstate, np.random.set_state, torch.set_rng_state), state, strict=True):
@@ -72,7 +72,7 @@ class Generators:
 
 
 class Handle:
-    """Stands for Ray's handle of an actor, and like that travels by reference."""
+    """A stand-in for Ray's handle of an actor; like a real handle, it is pickled by reference."""
 
     def __init__(self, actor: Any, generators: Generators | None = None) -> None:
         self._actor, self._generators = actor, generators
@@ -94,7 +94,7 @@ def handle(number: int) -> Handle:
 
 
 class Method:
-    """Stands for a method of such a handle."""
+    """A stand-in for a method of an actor handle."""
 
     def __init__(self, function: Callable[..., Any], returns: int = 1) -> None:
         self._function, self._returns = function, returns
@@ -103,11 +103,11 @@ class Method:
         return Method(self._function, num_returns)
 
     def remote(self, *arguments: Any) -> Any:
-        """Call the method at once. Its errors are not kept for `ray.get`."""
+        """Call the method at once. Errors are raised here, not by `ray.get`."""
         result = self._function(*map(copied, arguments))
         return ray.put(result) if self._returns == 1 else tuple(map(ray.put, result))
 
 
 def copied(value: Any) -> Any:
-    """What an actor gets of a value, or of a reference to one."""
+    """The copy that an actor would receive of a value, or of the value behind a reference."""
     return ray.get(value if isinstance(value, ray.ObjectRef) else ray.put(value))

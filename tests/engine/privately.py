@@ -1,4 +1,4 @@
-"""Options of a private run of the toy, by kind."""
+"""Options for private runs of the toy, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests compare two runs by."""
+"""Comparisons of two runs by rows and bits, and a first round computed by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedray.runs.folder import RunFolder
 
 
 def rows(folder: Path | RunFolder) -> list[dict[str, Any]]:
-    """The rows without what depends on the clock: times, and the actors that were killed because they hung."""
+    """The rows without the keys that depend on the clock: times, and the number of actors killed because they hung."""
     return [
         {k: v for k, v in row.items() if not k.startswith("time/") and k != "engine/killed"}
         for row in (folder if isinstance(folder, RunFolder) else RunFolder(folder)).rows("metrics.jsonl")

@@ -1,6 +1,4 @@
-"""What has become of a run, told from its folder; a driver is found, watched and stopped by whoever
-did not start it.
-"""
+"""A run's folder tells what has become of it; whoever did not start a driver can find, watch and stop it."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ RESULTS = SCORES | {"rounds": 4, "traffic/total_bytes": 0, "clients/failed": 0, 
 
 
 def prepared(root: Path, *rounds: int, **files: Any) -> RunFolder:
-    """A run folder with checkpoints of these rounds, as far as anybody looks who does not open them."""
+    """A run folder with checkpoints of these rounds, good enough for readers that do not open them."""
     folder = RunFolder(root)
     folder.write_text("config.yaml", "name: x\n")
     for round in rounds:
@@ -70,7 +68,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
 
 
 def test_nobody_is_found_where_no_driver_is(tmp_path: Path) -> None:
-    """No driver.json; one whose Ray is gone (somebody had this port, nobody has it now)."""
+    """No driver is found without driver.json, nor with one whose Ray is gone (its port is closed)."""
     assert attach.find(prepared(tmp_path)) is None
     with socket.socket() as once:
         once.bind(("127.0.0.1", 0))
@@ -81,7 +79,7 @@ def test_nobody_is_found_where_no_driver_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_does_not_lead_to_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever connects to a Ray runs what it says, and a run folder may come from anybody."""
+    """A process that connects to a Ray runs code sent by that Ray, and a run folder may come from anybody."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     for address in ("203.0.113.7:6379", "example.org:6379", "auto", ""):
         folder = prepared(tmp_path, driver_json={"address": address, "host": "elsewhere"})
@@ -156,7 +154,7 @@ def appears(path: Path) -> None:
 
 
 class Waiting(toys.Toy):
-    """In the second round it waits for the file `go`."""
+    """A toy whose clients wait for the file `go` in the second round."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         if received.round == 1:
@@ -167,7 +165,7 @@ class Waiting(toys.Toy):
 
 @pytest.mark.long
 def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
-    """A detached driver, found by its folder: what it says is seen, and it stops after its round."""
+    """A detached driver is found by its folder; its messages are shown, and it stops after its round."""
     session.ship(sys.modules[__name__])
     assignment = toys.assignment(tmp_path / "run", algorithm=Waiting, settings=toys.ToySettings(folder=str(tmp_path)))
     assignment = replace(assignment, texts={"config.yaml": "name: toy\n"})
@@ -189,7 +187,7 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
     ray.kill(
         ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE)
-    )  # it stays for a while
+    )  # it outlives its run for a while
 
 
 @pytest.mark.long
@@ -206,12 +204,12 @@ def test_a_run_that_waits_for_a_core_says_so(
 
 class Held:
     def ping(self) -> None:
-        """An actor of somebody else."""
+        """Answer, as the actor of another user."""
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Ctrl-C as Python handles it: a shell that starts the tests in the background has it ignored."""
+    """Handle Ctrl-C as Python does: a shell that starts the tests in the background makes them ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -274,8 +272,8 @@ time.sleep(1)
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_command_is_left_when_its_run_is_under_way(tmp_path: Path, status: int) -> None:
-    """Not before, though an earlier driver that was killed has left its address; a command that ends before that gives
-    its status.
+    """The command is not left earlier, although a killed driver's address is there. A command that ends before its run
+    is under way gives its status.
     """
     folder = prepared(tmp_path, driver_json={"pid": 1})
     said: list[str] = []

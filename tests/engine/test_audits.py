@@ -35,7 +35,7 @@ ROUNDS, CLIENTS, SEED, DELTA = 4, 6, 7, 1e-3
 AUDIT = Directions(clients=120)
 INSIDE = AUDIT.inside(SEED)
 CLIP = ClipSettings(norm=1.0)
-NOISE = 2.0  # one round as a Gaussian mechanism has mu = 1 / 2, four rounds have mu = 1
+NOISE = 2.0  # as a Gaussian mechanism, one round has mu = 1 / 2 and four rounds have mu = 1
 LogWeight = Callable[[Mapping[str, float]], float]
 UNIFORM: LogWeight = Uniform().log_weight
 
@@ -48,7 +48,7 @@ def mechanism(settings: Private) -> Mechanism:
 
 
 def audited(settings: Private, log_weight: LogWeight = UNIFORM) -> dict[str, Any]:
-    """The findings of a run in which everybody is in every round. The clients send random updates."""
+    """The findings of a run in which every client is in every round. The clients send random updates."""
     private = PrivateRounds(mechanism(settings), Toy.layers(Toy), SEED)  # type: ignore[arg-type]
     progress, broadcast = Progress(ServerState(np.zeros(SIZE, np.float32))), Broadcast(np.zeros(SIZE, np.float32))
     for round in range(ROUNDS):
@@ -85,7 +85,7 @@ def test_an_honest_mechanism_is_not_refuted(settings: Private) -> None:
     found = audited(settings)
     assert not found["refuted"] and found["inside"] == len(INSIDE)
     if not isinstance(settings, Local):
-        # The root of the rounds over the noise. Skellam noise is enough where half of the clients answer.
+        # The root of the rounds over the noise. Skellam noise suffices even if only half of the clients answer.
         mu = 0.5**0.5 if isinstance(settings, Skellam) else 1.0
         assert found["mu"] == pytest.approx(mu, abs=0.12)
         assert found["auroc"] == pytest.approx(norm.cdf(mu / 2**0.5), abs=0.03)
@@ -102,8 +102,8 @@ def unclipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clipping, "clip", lambda self, delta, bounds: (delta, np.zeros(len(bounds), bool)))
 
 
-# Local noise is that of every client: to the observer of the sum far more than is claimed. Skellam's account is of a
-# client replaced by another, which moves the sum by twice the bound.
+# With local noise, every client adds its own: an observer of the sum faces far more than is claimed. Skellam's account
+# is for a client replaced by another, which moves the sum by twice the bound.
 @pytest.mark.parametrize(("settings", "part"), list(zip(HONEST, (4, 4, 8, 64), strict=True)),
                          ids=["gaussian", "layers", "skellam", "local"])  # fmt: skip
 def test_a_part_of_the_noise_is_refuted(settings: Private, part: int, monkeypatch: pytest.MonkeyPatch) -> None:

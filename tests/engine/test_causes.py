@@ -63,7 +63,7 @@ def test_which_errors_end_an_actor(error: Exception, cause: Cause | None) -> Non
 
 
 def test_where_a_client_failed_is_a_line_of_the_users_code() -> None:
-    """Not the line of the library in which the error arose."""
+    """A failure names the line of the user's code, not the line of the library that raised the error."""
     try:
         np.concatenate([])
     except ValueError as error:
@@ -96,7 +96,7 @@ MEMORY, CRASH, HANG, GPU_MEMORY = (
     ([CRASH, CRASH], "killed its actor 2 times (out of memory, or a crash in native code): left out of this round"),
     ([HANG, HANG], "had its actor hang 2 times, beyond engine.deadline: left out of this round"),
     ([MEMORY, MEMORY], None),
-    ([GPU_MEMORY, GPU_MEMORY],  # alone it has the same share
+    ([GPU_MEMORY, GPU_MEMORY],  # alone, it would have the same share
      "ran out of GPU memory 2 times, within the share of engine.gpus_per_client: left out of this round"),
     ([MEMORY, MEMORY, Death(Cause.MEMORY, "", alone=True)],
      "ran out of memory 3 times, at last while no other client trained: left out of this round"),
@@ -126,7 +126,7 @@ def test_the_marker_names_the_client_at_work_and_nobody_before_the_first(cluster
 
 
 def test_a_client_of_a_group_is_left_out_when_it_was_alone(cluster: None, tmp_path: Path) -> None:
-    """Side by side nobody knows whose model killed the actor: the lane is trained one client after the other first."""
+    """If clients train together, nobody knows whose model killed the actor: the lane is first retried one by one."""
     lane = Lane(3, 0, (("a", None), ("b", None)), marker=tmp_path / "lane_3", together=2)
     for together in (2, 1, 1):
         with lane.marking() as mark:

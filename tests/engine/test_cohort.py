@@ -45,8 +45,8 @@ def test_without_replacement_and_of_the_size(settings: CohortSettings) -> None:
 
 
 def test_uniform_frequencies() -> None:
-    """Each of 200 clients is in a cohort of 20 with probability 0.1: over 2,000 rounds 200 times, with a deviation of
-    13.4.
+    """Each of 200 clients is in a cohort of 20 with probability 0.1: over 2,000 rounds, 200 times with a standard
+    deviation of 13.4.
     """
     counts = Counter(client for round in range(2000) for client in sample(IDS, CohortSettings(size=20), one, 0, round))
     assert len(counts) == 200
@@ -54,9 +54,9 @@ def test_uniform_frequencies() -> None:
 
 
 def test_weighted_frequencies() -> None:
-    """One client a round: the frequencies are the shares of the costs.
+    """With one client per round, the frequencies are the shares of the costs.
 
-    3,000 rounds, so 5 deviations are 5 sqrt(p (1 - p) / 3000).
+    Over 3,000 rounds, 5 standard deviations are 5 sqrt(p (1 - p) / 3000).
     """
     ids, costs = ["a", "b", "c", "d"], {"a": 1.0, "b": 2.0, "c": 7.0, "d": 0.0}
     settings = CohortSettings(size=1, sampling="weighted")
@@ -82,8 +82,8 @@ def test_fraction_is_rounded_and_at_least_one() -> None:
 
 
 def test_availability() -> None:
-    """Half of 200 clients are there, so 150 are too many: about 100 come, other ones each round, and everybody in the
-    end.
+    """Half of 200 clients are available, so a cohort of 150 has only about 100: others in each round, and everybody in
+    the end.
     """
     settings = CohortSettings(size=150, availability=0.5)
     cohorts = [set(sample(IDS, settings, one, 0, round)) for round in range(20)]
@@ -98,7 +98,7 @@ def test_dropout_is_each_clients_own() -> None:
     drops = np.array([[drops_out(client, settings, 0, round) for client in IDS] for round in range(10)])
     assert abs(drops.mean() - 0.3) < 5 * np.sqrt(0.3 * 0.7 / drops.size)
     assert (drops[0] != drops[1]).any() and drops.any(axis=0).mean() > 0.9
-    assert drops[3, 7] == drops_out(IDS[7], settings, 0, 3)  # whoever else is asked
+    assert drops[3, 7] == drops_out(IDS[7], settings, 0, 3)  # independent of who else is asked
     assert not any(drops_out(client, CohortSettings(size=1), 0, 0) for client in IDS)
 
 

@@ -1,4 +1,4 @@
-"""Compressed rounds of the toy: by hand, counted to the byte, with the same bits for any actors and after a resume."""
+"""Compressed rounds of the toy: by hand, counted to the byte, the same bits for any actors and after a resume."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tensors(Beside):
 
 
 class Cancels(Toy):
-    """Clients take away what they got."""
+    """Clients subtract the model that they received."""
 
     def init(self, server: Server) -> ServerState:
         return ServerState(numpy_generator("theta_0").standard_normal(SIZE).astype(np.float32))
@@ -76,7 +76,7 @@ SPARSE: dict[str, Any] = {
 
 
 def states(folder: Path, round: int) -> dict[str, State]:
-    """The clients' states that a checkpoint names."""
+    """The client states that a checkpoint names."""
     opened = RunFolder(folder)
     store = assignment(folder).program.states
     found = {name: record.state for name, record in opened.load(round).clients.items()}
@@ -139,7 +139,7 @@ def test_a_round_by_hand(tmp_path: Path, upload: Upload) -> None:
 
 
 def test_clients_train_from_the_decoded_model_and_the_server_keeps_the_exact_one(tmp_path: Path) -> None:
-    """theta - Q(theta) is left when clients take away what they got: the server never loses what the code lost."""
+    """If clients subtract what they received, theta - Q(theta) is left: the server keeps what the code lost."""
     play(tmp_path, algorithm=Cancels, rounds=1, download=Int4())
     program, folder = assignment(tmp_path, algorithm=Cancels).program, RunFolder(tmp_path)
     theta_0 = folder.load(0).state
@@ -150,7 +150,7 @@ def test_clients_train_from_the_decoded_model_and_the_server_keeps_the_exact_one
 
 
 def distance(program: Program, params: Vector) -> float:
-    """The toy's score on dev, which is of the exact model; a part of dev is compared with the first parameters."""
+    """The toy's score on dev of the exact model; each part of dev is compared with as many of the first parameters."""
     parts = [program.data.evaluation("dev", shard, 3) for shard in range(3)]
     return sum(float(np.square(part - params[: len(part)]).sum()) for part in parts) / SIZE
 
@@ -175,7 +175,7 @@ def test_an_update_that_does_not_count_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("changes", [{"placement": "dedicated"}, {"evaluation": {"personal_final": True}}], ids=str)
 def test_other_ways_to_play(straight: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
-    """An actor a client keeps its state in memory; personal models are scored without what fedray keeps."""
+    """An actor per client, which keeps the state in memory, or personal scores do not change the bits."""
     play(tmp_path, **SPARSE, **changes)
     same(tmp_path, straight, 3)
 

@@ -1,4 +1,4 @@
-"""Why actors end, and what the pool does then: hangs, memory, GPUs, hiccups of the network, lost objects."""
+"""Why actors end, and what the pool does then: hangs, memory, GPUs, network hiccups, lost objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedray.engine.settings import DeadlineSettings
 
 class Worker:
     def ping(self, folder: str | None) -> tuple[str, str, int, int]:
-        assert issubclass(Errand, Job)  # imported now: no job waits for that
+        assert issubclass(Errand, Job)  # imported here, so that no job waits for it
         return ray.get_runtime_context().get_node_id(), "cpu", os.getpid(), nodes.oom_kills()
 
     def run(self, job: Job[Any], *inputs: Any) -> Any:
@@ -41,7 +41,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Errand(Job[int]):
-    """Returns its number. In `folder` it counts its attempts, of which the first `bad` go wrong."""
+    """A job that returns its number. It counts its attempts in `folder`; the first `bad` of them go wrong."""
 
     number: int
     folder: str
@@ -105,7 +105,7 @@ def hasty(said: list[str], floor: float = 2.0) -> Hangs:
 def test_an_actor_that_hangs_beyond_the_deadline_is_killed_and_its_job_done_again(tmp_path: Path, trouble: str) -> None:
     said: list[str] = []
     with pool(2, said, hangs=hasty(said)) as mine:
-        assert mine.run({0: Errand(0, str(tmp_path))}) == {0: 0}  # what is usual
+        assert mine.run({0: Errand(0, str(tmp_path))}) == {0: 0}  # sets the usual time
         before = {actor.number: actor.pid for actor in mine.crew.actors.values()}
         jobs = {n: Errand(n, str(tmp_path), trouble * (n == 1)) for n in range(1, 4)}
         assert mine.run(jobs) == {1: 1, 2: 2, 3: 3}
@@ -122,7 +122,7 @@ def test_an_actor_that_hangs_beyond_the_deadline_is_killed_and_its_job_done_agai
 
 @pytest.mark.nightly
 def test_a_pause_of_the_driver_is_no_silence_of_an_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after Ctrl-Z: the clock has gone on, and nobody hangs."""
+    """The clock has gone on, as after Ctrl-Z, but no actor hangs."""
     said: list[str] = []
     now, ahead = time.perf_counter, [0.0]
     monkeypatch.setattr(pools, "time", SimpleNamespace(perf_counter=lambda: now() + ahead[0], sleep=time.sleep))
@@ -140,7 +140,7 @@ def test_a_pause_of_the_driver_is_no_silence_of_an_actor(tmp_path: Path, monkeyp
 
 @pytest.mark.nightly
 def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
-    """One death is an accident. After the second, one actor less; the last one stays."""
+    """One death counts as an accident. After the second there is one actor fewer, but the last one stays."""
     said: list[str] = []
     with pool(2, said) as mine:
         jobs = {n: Errand(n, str(tmp_path), "memory" * (n == 1), bad=2) for n in range(4)}
@@ -189,7 +189,7 @@ def test_an_actor_with_a_broken_gpu_context_ends(tmp_path: Path) -> None:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, *calls: int) -> None:
-    """Has these results, counted from 0, raise an error when the pool fetches them."""
+    """Make the pool's fetches with these numbers, counted from 0, raise `error`."""
     count = iter(range(1000))
 
     def get(reference: Any) -> Any:
@@ -201,7 +201,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, *calls: int) -> N
 
 
 def test_a_hiccup_of_the_network_is_no_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result is fetched in vain (0), the answer to the first ping too (1)."""
+    """Fetching the result fails (0), and so does fetching the answer to the first ping (1); the actor stays."""
     said: list[str] = []
     with pool(1, said) as mine:
         failing(monkeypatch, ActorUnavailableError("the connection broke", b"0" * 16), 0, 1)

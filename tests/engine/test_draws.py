@@ -1,4 +1,4 @@
-"""Who drops out, and the seeds of clients and server: new in each round, and for each client."""
+"""Dropouts and seeds are new in each round, and for each client and the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine import toys
 
 
 class Drawing(toys.Toy):
-    """The seeds and the round that it is given, of its clients and of the server."""
+    """A toy that records the rounds and seeds given to its clients and its server."""
 
     seen: list[tuple[str, int, int]] = []
 

@@ -1,5 +1,5 @@
 """The engine's promises on a toy algorithm: the same bits for any number of actors, after a crash and after a resume;
-nothing swallowed.
+no failure goes unreported.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_a_resumed_run_is_the_straight_run(straight: Path, tmp_path: Path) -> No
 
 
 def test_a_round_is_what_the_definition_says(tmp_path: Path) -> None:
-    """Round 0 by hand: weights are equal (two examples each), the server's change is added."""
+    """Round 0 equals a computation by hand: weights are equal (two examples each), the server's change is added."""
     deltas, learnt, before = first_round(toys.assignment(tmp_path))
     toys.play(tmp_path, rounds=1)
     expected = before + np.mean(np.array(list(deltas.values()), np.float64), axis=0) + learnt
@@ -81,9 +81,8 @@ def test_rows_and_results(straight: Path) -> None:
     }
     assert needed | {"time/round_s"} <= set(table[0])
     assert [row["lr/client"] for row in table] == [0.5, 0.25, 0.5 / 3, 0.125]
-    # Up: 1,000 float32 and two scalars a client. Down: the parameters and one setting; at its first cohort a client
-    # gets the assets too,
-    # and the parameters of round 0, which in round 0 it has already.
+    # Up: 1,000 float32 and two scalars per client. Down: the parameters and one setting. In its first cohort, a client
+    # also gets the assets, and the parameters of round 0 if this is a later round.
     assert all(row["traffic/up_bytes"] == 6 * (4000 + 16) for row in table)
     assert table[0]["traffic/down_bytes"] == 6 * 4008 + 6 * 24
     assert [row["traffic/down_bytes"] - 6 * 4008 for row in table[1:]] == [
@@ -162,8 +161,8 @@ def test_a_client_that_kills_its_actor_twice_is_left_out(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Path) -> None:
-    """A state that was written by a round that did not count, under a number that did, goes on resume; the one that is
-    named stays.
+    """A client that failed may leave a state with the number of a round that counts. A resume removes it; the state
+    that the checkpoint names stays.
     """
     toys.play(tmp_path, rounds=2)
     named = {(client, r.version) for client, r in RunFolder(tmp_path).load(2).clients.items()}
@@ -175,7 +174,7 @@ def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Pat
 
 @pytest.mark.long
 def test_checkpoints_now_and_then_lose_nothing(straight: Path, tmp_path: Path) -> None:
-    """checkpoint_every 3: what follows the last checkpoint is done again, to the same bits."""
+    """With checkpoint_every 3, the rounds after the last checkpoint are played again, to the same bits."""
     toys.play(tmp_path, rounds=2, checkpoint_every=3)
     toys.play(tmp_path, rounds=4, checkpoint_every=3)
     assert rows(tmp_path) == rows(straight)
@@ -198,7 +197,7 @@ def test_a_second_run_in_the_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_an_idle_phase_prepares_everybody(straight: Path, tmp_path: Path) -> None:
-    """prepare: all gives the states that a first cohort gives."""
+    """`prepare: all` gives the same states as preparing each client at its first cohort."""
     toys.play(tmp_path, prepare="all")
     assert RunFolder(tmp_path).load(0).clients.keys() == set(toys.ToyData().client_ids())
     prepared = {k: v for k, v in rows(tmp_path)[-1].items() if k.startswith(("train/", "dev/"))}
@@ -213,7 +212,7 @@ def test_gpus_that_ray_counts_and_torch_does_not_see_are_refused() -> None:
 
 
 class Unprepared(toys.Toy):
-    """One client cannot make its first state."""
+    """One client cannot prepare its first state."""
 
     def client_prepare(self, client: Client, received: Received) -> State:
         if client.id == "client-03":
@@ -222,7 +221,7 @@ class Unprepared(toys.Toy):
 
 
 def test_an_idle_phase_counts_what_it_sends_and_who_fails(tmp_path: Path) -> None:
-    """Eleven clients get the parameters, a setting and the assets before round 1. A failure there is one of the run."""
+    """Eleven clients get the parameters, a setting and the assets before round 1. A failure there counts too."""
     results = toys.play(tmp_path, rounds=1, prepare="all", algorithm=Unprepared, failures_allowed=0.5)
     before = RunFolder(tmp_path).load(0).totals
     (row,) = RunFolder(tmp_path).rows("metrics.jsonl")

@@ -1,6 +1,4 @@
-"""Faults: what the user is told, what stays on disk, and that the run goes on to the bits of one that nothing happened
-to.
-"""
+"""Faults: what the user is told, what stays on disk, and that the run resumes to the bits of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class OneWithoutData(toys.ToyData):
 
 
 class NeverStarts(toys.Toy):
-    """Fails where an actor is made, and counts how often one was."""
+    """Fails when an actor is made, and counts these attempts."""
 
     def layers(self) -> tuple[Layer, ...]:
         with (Path(self.settings.folder) / "starts").open("a") as file:
@@ -45,7 +43,7 @@ class NeverStarts(toys.Toy):
 
 
 class Overflowing(toys.Toy):
-    """Of the troubled, the first sends an infinite number, the others two that cancel out."""
+    """The first troubled client sends an infinite number, the others two with opposite signs."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         update = super().client_update(client, received)
@@ -56,8 +54,8 @@ class Overflowing(toys.Toy):
 
 
 class Filling(toys.Toy):
-    """Fills the disk of `settings.folder` in round 3: at the clients', or at the server's, after all
-    clients have been.
+    """Fills the disk of `settings.folder` in round 3: while a client trains, or in the server's update after all
+    clients.
     """
 
     def client_update(self, client: Client, received: Received) -> Update:
@@ -77,7 +75,7 @@ class Filling(toys.Toy):
 
 
 class FillingUnjudged(Filling):
-    """No round is its best, so that a checkpoint is written only when it is its turn."""
+    """Has no scores and so no best round: checkpoints are written only every `checkpoint_every` rounds."""
 
     def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
         return Evaluation(Metrics())
@@ -116,7 +114,7 @@ def test_no_replacements_left(straight: Path, tmp_path: Path) -> None:
 
 
 def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> None:
-    """Three of six: they are counted and named, and the round is the mean of the other three, computed by hand."""
+    """Three of six clients are counted and named; the round is the mean of the other three, computed by hand."""
     deltas, learnt, before = first_round(toys.assignment(tmp_path / "hand"))
     first, second, empty = troubled = tuple(sorted(deltas)[:3])
     options: dict[str, Any] = {
@@ -140,8 +138,8 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
-    """While a checkpoint is written, then while a client's state is: the run's error, no client's; with room again it
-    goes on.
+    """A disk that fills while a checkpoint or a client's state is written ends the run and blames no client; with room
+    again, the run resumes.
     """
     with small_disk(tmp_path / "disk", "2m") as disk:
         folder = RunFolder(disk / "run")
@@ -166,7 +164,7 @@ def test_a_disk_that_is_full(straight: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.xfail(strict=True, reason="what TensorBoard's writer raises is passed on as it is: no file, no remedy")
 def test_a_disk_that_is_full_between_checkpoints(tmp_path: Path) -> None:
-    """The events of TensorBoard are the first that find no room."""
+    """TensorBoard's events are the first to find no room."""
     with small_disk(tmp_path / "disk", "2m") as disk:
         settings = toys.ToySettings(trouble="server", folder=str(disk))
         with pytest.raises(StorageError, match=r"tensorboard.*: cannot be written: No space"):

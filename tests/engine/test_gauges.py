@@ -1,4 +1,4 @@
-"""What a run tells Ray's metrics agents, and that the Grafana dashboard shows nothing else."""
+"""The gauges that a run gives to Ray's metrics agents; the Grafana dashboard shows these, and otherwise only Ray's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Values = dict[tuple[str, ...], float]
 
 
 class Recorded:
-    """In the place of Ray's gauges: what was set last."""
+    """A stand-in for Ray's gauges, which keeps the values set last."""
 
     values: Values = {}
 
@@ -120,7 +120,7 @@ def test_a_run_without_devices_has_no_virtual_time_and_a_round_without_arrivals_
 
 
 def test_what_was_set_is_said_again(recorded: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round may be longer than Ray remembers."""
+    """Gauges are set again and again, since a round may be longer than Ray remembers them."""
     monkeypatch.setattr(gauges, "REPEAT_SECONDS", 0.01)
     Gauges("run").begin(2, 5)
     recorded.clear()
@@ -145,7 +145,7 @@ def test_what_goes_wrong_is_said_once_and_costs_no_run(monkeypatch: pytest.Monke
 def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
     told, idle = Gauges("cost"), [0.5] * 20
     told.round(ROW, after(), "dev/wer", idle, 0)
-    started = time.process_time()  # of a machine that has other work too
+    started = time.process_time()  # CPU time, since the machine has other work too
     for _ in range(100):
         told.round(ROW, after(), "dev/wer", idle, 0)
     assert time.process_time() - started < 0.1
@@ -153,7 +153,7 @@ def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
 
 @pytest.mark.long
 def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> None:
-    """Without a dashboard too; and what the driver set goes with the driver. The toy has no devices, and no privacy."""
+    """The agent exports a run's gauges without Ray's dashboard too. The toy has no devices and no privacy."""
     expected = GAUGES.keys() - VIRTUAL.keys() - PRIVATE.keys()
     address = next(
         f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}" for node in ray.nodes() if node["Alive"]

@@ -1,6 +1,6 @@
-"""Ray's head process is killed (SIGKILL): the run ends in words, and can go on in another Ray.
+"""If Ray's head process is killed (SIGKILL), the run ends with a message and can be resumed on another Ray.
 
-`python -m tests.engine.test_gcs FOLDER` is the run, in a Ray of its own.
+`python -m tests.engine.test_gcs FOLDER` plays the run, on its own Ray.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import same
 
-ROUNDS = 400  # more than a run plays until Ray gives up
+ROUNDS = 400  # more than a run can play before Ray gives up
 
 
 @pytest.mark.nightly

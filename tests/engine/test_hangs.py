@@ -1,5 +1,5 @@
-"""Processes that are stopped (SIGSTOP) in earnest: who hangs is named, `fedray stop` ends the run all the same, and it
-can go on.
+"""Processes that really are stopped (SIGSTOP): who hangs is named, `fedray stop` still ends the run, and the run can
+be resumed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SECONDS = 90  # for anything that a run does, on a busy machine
 
 
 class Stopping(toys.Toy):
-    """In the second round a troubled client stops its process, once, or waits for the file `go`; or the server does
-    (`server`).
+    """In the second round a troubled client stops its process once (`stop`) or waits for the file `go` (`wait`), or
+    the server waits for that file (`server`).
     """
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
@@ -77,14 +77,14 @@ def given(folder: Path, trouble: str) -> Assignment:
 
 @contextmanager
 def detached(assignment: Assignment) -> Iterator[attach.Attached]:
-    """A run that is under way; whatever becomes of it, nothing of it stays."""
+    """Start a detached run. On exit, kill its driver and the troubled client's process, whatever became of them."""
     session.detach(assignment)
     found = attach.find(RunFolder(assignment.folder))
     assert found is not None
     try:
         yield found
     finally:
-        with suppress(ValueError):  # it has ended
+        with suppress(ValueError):  # the run has ended
             ray.kill(ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE))
         told = Path(assignment.folder).parent / "pid"
         with suppress(ProcessLookupError, FileNotFoundError):
@@ -165,7 +165,7 @@ def test_a_driver_that_does_not_answer_is_killed(
 def test_a_driver_that_answers_and_does_not_end_is_killed(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the server does itself cannot be interrupted."""
+    """The driver cannot interrupt the server's own work."""
     monkeypatch.setattr(attach, "NOW_SECONDS", 2.0)
     run = tmp_path / "run"
     with detached(given(tmp_path, "server")):
@@ -179,7 +179,7 @@ def test_a_driver_that_answers_and_does_not_end_is_killed(
 
 @pytest.mark.parametrize("error", [GetTimeoutError("late"), ActorUnavailableError("silent", b"0" * 16)])
 def test_no_answer_is_not_taken_for_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Ray, too, may lose patience with a process that does not move."""
+    """Ray, too, may give up on a process that does not answer."""
 
     def get(reference: object, timeout: float) -> None:
         raise error

@@ -1,4 +1,4 @@
-"""Blocks of updates that lie on several actors."""
+"""Blocks of updates that several actors hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Span(Job[Any]):
 
 
 class ShrinkingPool:
-    """A pool that has an actor less after each wave of jobs that read."""
+    """A pool that loses an actor after each wave of jobs that read."""
 
     def __init__(self, size: int) -> None:
         self.size, self.read = size, list[tuple[int, int]]()
@@ -44,6 +44,6 @@ def test_no_block_is_left_out_where_actors_die_between_waves() -> None:
 
 
 def test_weights_of_any_unit_count_as_so_many_clients() -> None:
-    """(sum w)^2 / sum w^2 in each layer, the mean over layers; a layer that nobody has a weight in counts none."""
+    """Weights count as (sum w)^2 / sum w^2 clients, averaged over layers; a layer without weights counts as 0."""
     table = np.array([[3.0, 2.0, 0.0], [1.0, 2.0, 0.0]])
     assert effective(table) == effective(10 * table) == pytest.approx((16 / 10 + 2 + 0) / 3)

@@ -1,4 +1,4 @@
-"""Updates that wait for the whole cohort on the local disk: few open files, and a full disk is no client's fault."""
+"""Updates held on the local disk for the whole cohort take few open files, and a full disk is no client's fault."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_lane_that_cannot_note_its_client_says_so(tmp_path: Path) -> None:
 
 
 class Cramped(toys.Toy):
-    """Its actors' files cannot grow beyond one and a half updates."""
+    """A toy whose actors' files cannot grow beyond one and a half updates."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Whole runs with clients that hang, or run out of memory: the same bits, or a counted failure."""
+"""Whole runs with clients that hang, run out of memory or break a GPU: the same bits, or a counted failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HASTY = {"deadline": DeadlineSettings(factor=3.0, floor_s=4.0), "hang_warning_s"
 
 
 class Troubled(toys.Toy):
-    """From the second round on, a troubled client stops its process or has no memory, `once` or always."""
+    """From the second round on, a troubled client hangs, has no memory or breaks a GPU, `once` a round or always."""
 
     def make_trouble(self, client: Client, received: Received) -> None:
         what, _, once = self.settings.trouble.partition(" ")

@@ -1,4 +1,4 @@
-"""Inputs and results that are lost outside training: what needs them is done again, with inputs put anew."""
+"""If inputs or results are lost, the work that needs them is done again, with inputs put again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.engine import toys
 
 
 class Finishing(toys.Toy):
-    """A toy whose server does something after the aggregation."""
+    """A toy whose server changes the model after the aggregation."""
 
     def server_finish(self, server: Server, state: ServerState) -> ServerState:
         return ServerState(state.params + np.float32(1), state.extra)
@@ -33,7 +33,7 @@ class Finishing(toys.Toy):
 
 @pytest.fixture(scope="module")
 def played(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rounds, list[str]]]:
-    """Rounds on a real actor in this process, so that this process owns their inputs, and the warnings."""
+    """Rounds that this process plays on a Ray actor, so that it owns their inputs; and the list of warnings."""
     session.ship(toys)
     session.ship(sys.modules[__name__])
     folder = tmp_path_factory.mktemp("rounds")
@@ -55,7 +55,7 @@ def played(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def lost(played: object) -> Any:
-    """A reference to an object that has gone with the process that owned it."""
+    """A reference to an object that was lost with the process that owned it."""
     owner = ray.remote(num_cpus=0)(Owner).remote()
     (reference,) = ray.get(owner.put.remote())
     ray.kill(owner)

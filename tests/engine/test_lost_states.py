@@ -1,4 +1,4 @@
-"""A client's state that is lost or damaged ends the run in words: it is no failure of the client."""
+"""A client's state that is lost or damaged ends the run with a message: it is no failure of the client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.runs import same
 from tests.runs.test_retention import without_hashes
 
 pytestmark = pytest.mark.usefixtures("cluster")
-ALL = {"cohort": 12}  # everybody in every round
+ALL = {"cohort": 12}  # every client in every round
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""Ray's memory monitor ends an actor in earnest: `python -m tests.engine.test_memory FOLDER` is the run, in a Ray of
-its own.
+"""Ray's memory monitor really ends an actor.
+
+`python -m tests.engine.test_memory FOLDER` plays the run, on its own Ray.
 """
 
 from __future__ import annotations
@@ -22,13 +23,11 @@ from fedray.engine import session
 from tests.engine import toys
 from tests.engine.runs import same
 
-LEAST = (
-    8e9  # bytes that must be free: Ray watches the whole machine, and what else runs here must not be what is too much
-)
+LEAST = 8e9  # bytes that must be free: Ray watches the whole machine, and no other process may be what exhausts it
 
 
 class Hungry(toys.Toy):
-    """A troubled client takes memory until it is ended for it, once."""
+    """A troubled client takes memory until its actor is ended for it, once."""
 
     def make_trouble(self, client: Client, received: Received) -> None:
         fed = Path(self.settings.folder) / "fed"

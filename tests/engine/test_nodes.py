@@ -1,5 +1,5 @@
-"""Two nodes: the same bits as one, also when one of them is lost in the middle of a round; a folder that they do not
-share is refused.
+"""Two nodes give the same bits as one, even if one of them is lost during a round; a slow node is named, and files of
+the cache are made on the driver's node.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def elsewhere(folder: Path, **options: Any) -> dict[str, Any]:
-    """A run in a Ray of its own; what it says at the end."""
+    """Play a run on its own Ray, and return the numbers of nodes, in all and alive, that it prints at the end."""
     return run_elsewhere(folder, **options)[0]
 
 
 def run_elsewhere(folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
-    """A run in a Ray of its own; what it says at the end, and its messages."""
+    """Play a run on its own Ray, and return the node counts that it prints at the end, and its messages."""
     command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""The best round by dev, and a run that ends because dev gets no better."""
+"""The best round by dev, and runs that end because the dev score stops improving."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
 pytestmark = pytest.mark.usefixtures("cluster")
-AWAY = toys.ToySettings(lr=-0.5)  # further from the point in every round, so that the first is the best
+AWAY = toys.ToySettings(lr=-0.5)  # further from the target in every round, so that the first is the best
 
 
 class Scripted(toys.Toy):

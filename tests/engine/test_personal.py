@@ -1,5 +1,5 @@
-"""The clients' own models: scored in rounds and at the end, for any number of actors, every client with one vote;
-failures named.
+"""Personal models are scored in rounds and at the end, with the same results for any number of actors and every client
+weighted alike; failures are named.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 def test_rounds_that_are_scored(straight: Path) -> None:
-    """Every second one, and the last; on a part of dev. Toys count their rounds in their state."""
+    """Every second round and the last are scored, on a part of dev. Toys count their rounds in their state."""
     rows = RunFolder(straight).rows("metrics.jsonl")
     assert [row["personal/distance"] is not None for row in rows] == [False, True, True]
     assert 1 < rows[1]["personal/rounds"] <= 2 and rows[1]["time/personal_actors_s"] > 0
 
 
 def test_the_end(straight: Path) -> None:
-    """All that ever took part, on both splits; results.json has plain means and spreads over the clients."""
+    """All clients that ever took part are scored on both splits; results.json has plain means and deviations."""
     clients = RunFolder(straight).load_clients(3)
     took_part = sorted(client for client, record in clients.items() if record.rounds)
     own = json.loads((straight / "results.json").read_text())["personal"]
@@ -73,7 +73,7 @@ def test_any_number_of_actors_gives_the_same(straight: Path, tmp_path: Path) -> 
 
 
 class Kept(toys.Toy):
-    """Clients keep the state that was prepared for them; scores say which state and how much time they had."""
+    """Clients keep their prepared state; the scores are that state's number and the share of work they had time for."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         assert client.state is not None
@@ -97,14 +97,14 @@ def test_a_client_that_keeps_its_old_state_is_scored_with_it(tmp_path: Path) -> 
 
 
 class Owning(toys.ToyData):
-    """Each client's part of dev is its own: its number, four times."""
+    """Each client has its own part of dev: its number, four times."""
 
     def client_part(self, client: str, split: str) -> np.ndarray | None:  # type: ignore[override]
         return np.full(4, int(client[-2:]), np.float32) if split == "dev" else None
 
 
 class Means(toys.Toy):
-    """Scores say what the personal model was scored on."""
+    """The score is the mean of the data that the personal model was scored on."""
 
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, np.ndarray], final: bool
@@ -113,7 +113,7 @@ class Means(toys.Toy):
 
 
 def test_a_client_is_scored_on_the_part_of_a_split_that_is_its_own(tmp_path: Path) -> None:
-    """In a round and at the end; where it has none, on what all share."""
+    """A client is scored on its own part, in rounds and at the end; if it has none, on the shared data."""
     asked = {"personal_every": 1, "personal_final": True}
     toys.play(tmp_path, rounds=1, data=Owning(4), cohort=4, algorithm=Means, evaluation=asked)
     (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
@@ -138,9 +138,7 @@ def test_a_client_whose_model_cannot_be_scored_leaves_nothing_in_its_round(tmp_p
 
 @pytest.mark.long
 def test_a_model_that_cannot_be_scored_is_named(tmp_path: Path) -> None:
-    """In a round it is a failed client; at the end it is left out, with its traceback in failures.jsonl, or too many
-    end the run.
-    """
+    """At the end, the client is left out, with its traceback in failures.jsonl; too many such failures end the run."""
     settings = toys.ToySettings(trouble="own", troubled=("client-03",))
     toys.play(tmp_path / "one", rounds=2, cohort=12, evaluation={"personal_final": True}, settings=settings)
     own = json.loads((tmp_path / "one" / "results.json").read_text())["personal"]

@@ -1,4 +1,4 @@
-"""The pool with actors of a few lines."""
+"""The pool, with actors of a few lines of code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVICTED = (
 
 class Worker:
     def ping(self, folder: str | None) -> tuple[str, str, int, int]:
-        assert issubclass(Double, Job)  # imported now: no job waits for that
+        assert issubclass(Double, Job)  # imported here, so that no job waits for it
         return ray.get_runtime_context().get_node_id(), "cpu", os.getpid(), 0
 
     def run(self, job: Job[Any], *inputs: Any) -> Any:
@@ -74,7 +74,7 @@ def make(slot: int) -> Any:
 
 
 def evicting(monkeypatch: pytest.MonkeyPatch, *calls: int) -> None:
-    """Has these calls of `ray.get` by the pool, counted from 0, say that the actor was evicted."""
+    """Make these calls of `ray.get` by the pool, counted from 0, fail as if the actor had been evicted."""
     count = iter(range(1000))
 
     def get(reference: Any) -> Any:
@@ -95,7 +95,7 @@ def started(cluster: None) -> Callable[..., Pool]:
 def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At work (call 1), and while its replacement starts (call 2): two deaths, the first of which cost a job."""
+    """An actor dies at work (call 1), its replacement while starting (call 2): two deaths; the first costs a job."""
     evicting(monkeypatch, 1, 2)
     said: list[str] = []
     pool = started(warn=said.append)
@@ -126,7 +126,7 @@ def test_without_replacements_it_ends_the_run(
 def test_where_memory_does_not_suffice_for_all_fewer_start(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both answers of a pool of two (0, 1): the first is replaced, the second is not."""
+    """Both actors of a pool of two die as they start (calls 0 and 1): the first is replaced, the second is not."""
     evicting(monkeypatch, 0, 1)
     said: list[str] = []
     pool = started(size=2, warn=said.append)
@@ -138,7 +138,7 @@ def test_where_memory_does_not_suffice_for_all_fewer_start(
 
 @pytest.mark.long
 def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Pool]) -> None:
-    """Ten times the patience as long as nothing is known; it answers after all."""
+    """Until a job has ended, an actor has ten times the patience. The silent one answers after all."""
     said: list[str] = []
     pool = started(hangs=Hangs(0.2, said.append, "; ask it to end"))
     for seconds in (0.6, 0.0):

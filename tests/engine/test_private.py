@@ -1,4 +1,4 @@
-"""Private rounds of the toy: the same bits for any actors and after a resume, bounds, noise without clients."""
+"""Private rounds of the toy: the same bits with any actors and after a resume, bounds, and noise without clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_five_actors_of_which_one_is_killed_give_the_same_bits(tmp_path: Path) -> None:
-    """By SIGKILL, in the middle of a client: its lane is trained again, and the noise is drawn once."""
+    """An actor exits while it trains a client: its lane is trained again, and the noise is drawn once."""
     play(tmp_path / "one", **private())
     trouble = ToySettings(trouble="die once", troubled=("client-01", "client-02"), folder=str(tmp_path))
     run(tmp_path / "five", actors=5, settings=trouble, **private())
@@ -61,7 +61,7 @@ def test_the_mean_is_that_of_clipped_updates_with_the_noise_of_the_round(tmp_pat
 
 
 def test_whole_numbers_are_read_as_they_were_written_where_clients_have_left(tmp_path: Path) -> None:
-    """Skellam: their scale is that of the cohort that was drawn, whoever answers."""
+    """With Skellam noise, the scale of the numbers is that of the cohort as drawn, whoever answers."""
     mechanism = Mechanism(Skellam(delta=1e-3, noise=0.01, bits=24, clip=ClipSettings(norm=5.0)), 0.01, 6)
     cohort = CohortSettings(size=6, dropout=0.4)
     options = private("skellam") | {"privacy": mechanism, "cohort": cohort}
@@ -84,7 +84,7 @@ def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:
 
 
 def test_no_noise_is_repeated_by_resumes(tmp_path: Path) -> None:
-    """Rounds in which nobody answers change the model by little more than noise."""
+    """Rounds in which nobody answers change the model by little more than noise, so their changes do not correlate."""
     options = private() | {"cohort": CohortSettings(size=4, sampling="poisson", dropout=0.999)}
     models = [np.zeros(SIZE)]
     for round in range(1, 5):
@@ -95,7 +95,7 @@ def test_no_noise_is_repeated_by_resumes(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_its_noise_and_its_bounds(tmp_path: Path) -> None:
-    """Also if another version of the accountant finds another multiplier."""
+    """A resumed run keeps both even if another version of the accountant finds another noise multiplier."""
     options = private()
     play(tmp_path, rounds=1, **options)
     play(tmp_path, rounds=2, **options | {"privacy": replace(options["privacy"], noise=5.0)})

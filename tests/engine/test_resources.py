@@ -12,7 +12,7 @@ from fedray.engine.settings import EngineSettings
 
 
 def machines(*sizes: tuple[float, ...], actors: int | None = None) -> list[Node]:
-    """Nodes of (cores, GPUs); the driver is on the first. `actors`: how many the memory of each holds."""
+    """Nodes of (cores, GPUs), the driver on the first. `actors`: how many fit in the memory of each node."""
     memory = None if actors is None else actors * ACTOR_BYTES
     return [Node(size[0], size[1] if len(size) > 1 else 0, memory, index == 0) for index, size in enumerate(sizes)]
 
@@ -22,7 +22,7 @@ def dedicated(**settings: Any) -> EngineSettings:
 
 
 def packed(share: Share, nodes: list[Node]) -> int:
-    """How many actors fit when each is put on a node of its own choice, one by one, GPU by GPU."""
+    """How many of the share's actors fit if they are placed one by one, node by node and GPU by GPU."""
     count = 0
     for node in nodes:
         cpus, free = node.cpus - DRIVER_CPUS * node.driver, [1.0] * int(node.gpus)
@@ -44,7 +44,7 @@ def packed(share: Share, nodes: list[Node]) -> int:
 @pytest.mark.parametrize(
     ("settings", "cpus", "gpus", "expected"),
     [
-        ({}, 4, 0, Share(4, 0.9975, 0)),  # 3.99 / 4, floored to what Ray counts in
+        ({}, 4, 0, Share(4, 0.9975, 0)),  # 3.99 / 4, floored to Ray's step
         ({}, 1, 0, Share(1, 0.99, 0)),
         ({}, 0.5, 0, Share(1, 0.49, 0)),
         ({"actors": 2}, 8, 0, Share(2, 3, 0)),
@@ -56,7 +56,7 @@ def packed(share: Share, nodes: list[Node]) -> int:
         ({}, 16, 2, Share(8, 1, 0.25)),
         ({"gpus_per_client": 0.0}, 16, 1, Share(16, 0.9993, 0)),
         ({"gpus_per_client": 1.0}, 16, 2, Share(2, 7, 1)),
-        ({"gpus_per_client": 0.6}, 16, 2, Share(2, 7, 0.6)),  # a share lies on one GPU: 2 x 0.4 are left over
+        ({"gpus_per_client": 0.6}, 16, 2, Share(2, 7, 0.6)),  # a share is on one GPU: 2 x 0.4 are left over
         ({"gpus_per_client": 0.1}, 16, 1, Share(10, 1, 0.1)),
         ({"gpus_per_client": 0.25, "cpus_per_client": 4.0}, 16, 2, Share(3, 4, 0.25)),
         ({"actors": 3, "cpus_per_client": 1.0, "gpus_per_client": 0.25}, 4, 1, Share(3, 1, 0.25)),
@@ -72,7 +72,7 @@ def test_shares(settings: dict, cpus: float, gpus: float, expected: Share) -> No
 @pytest.mark.parametrize(
     ("settings", "sizes", "expected"),
     [
-        ({}, [(4,), (2,)], Share(6, 0.9975, 0)),  # 4 of 3.99 / 4 beside the driver, 2 of 2 / 2
+        ({}, [(4,), (2,)], Share(6, 0.9975, 0)),  # 4 of 3.99 / 4 next to the driver, 2 of 2 / 2
         ({}, [(2,), (4,)], Share(6, 0.995, 0)),  # the driver's node sets the share: 1.99 / 2
         ({"actors": 3}, [(4,), (2,)], Share(3, 1, 0)),  # 3.99 / 2 = 1.995 and 2 / 1, in whole cores
         ({"actors": 3}, [(4.01,), (2,)], Share(3, 2, 0)),
@@ -80,7 +80,7 @@ def test_shares(settings: dict, cpus: float, gpus: float, expected: Share) -> No
         ({"actors": 5}, [(1,), (1,)], Share(5, 0.3333, 0)),  # 3 on the other node: 1 / 3; 2 of 0.99 / 2 here
         ({"cpus_per_client": 2.0}, [(4,), (3,), (1,)], Share(2, 2, 0)),  # 3.99, 3 and 1 hold one, one and none
         ({"cpus_per_client": 0.0}, [(0.5,), (3,)], Share(3, 0, 0)),
-        ({}, [(8, 0), (8, 1)], Share(4, 2, 0.25)),  # actors lie beside the GPU
+        ({}, [(8, 0), (8, 1)], Share(4, 2, 0.25)),  # actors are on the node with the GPU
         ({}, [(4, 1), (8, 2)], Share(12, 0.9975, 0.25)),  # 3.99 / 4; 8 / 8
         ({"actors": 3, "gpus_per_client": 0.5}, [(8, 1), (2, 1)], Share(3, 2, 0.5)),  # two of 3.99 here, one of 2 there
         ({"gpus_per_client": 0.5, "cpus_per_client": 2.0}, [(8, 0), (3, 2)], Share(1, 2, 0.5)),

@@ -1,4 +1,4 @@
-"""Temporary files of a run lie in a folder that only its user can enter."""
+"""A run's temporary files are in a folder that only its user can enter."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_somebody_else_put_there_is_refused(root: Path, monkeypatch: pytest
 
 
 def test_files_of_a_killed_process_go_with_the_next_one(root: Path) -> None:
-    """Whatever its number is: a lock tells that its owner has ended. What a live process holds stays."""
+    """A lock, not the process number, tells that the owner has ended. The files of a live process stay."""
     hold = "import sys; from pathlib import Path; import numpy as np; from fedray.engine.holding import Holder; "
     hold += "h = Holder(Path(sys.argv[1]), 0); h.open(0, 0)('a', np.ones(9, np.float32)); print('held', flush=True); "
     hold += "sys.stdin.read()"

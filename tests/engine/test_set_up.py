@@ -1,4 +1,4 @@
-"""How a client process sets itself up: freed memory stays with it."""
+"""A client process sets itself up to keep the memory that it frees."""
 
 from __future__ import annotations
 

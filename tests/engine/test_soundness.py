@@ -1,4 +1,4 @@
-"""What an algorithm returns is checked: an update's type and size, and the server's state."""
+"""The values that an algorithm returns are checked: an update's type and size, and the server's state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE = np.ones(1, np.float32)
 
 
 class Wrong(toys.Toy):
-    """All clients, the server in round 1, or the server's update are wrong, as `settings.trouble` says."""
+    """All clients, the server's training, or the server's update in round 2 go wrong, as `settings.trouble` says."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         update = super().client_update(client, received)

@@ -1,4 +1,4 @@
-"""The parts of `init` on all client actors: the same bits for any number of them, and when one dies."""
+"""Parts of `init` are computed on all client actors: the same bits for any number of actors, and if one dies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS, PARTS = 8, 3
 
 
 class Spreading(toys.Toy):
-    """Its init takes steps of three parts. `settings.troubled` names the parts that make trouble, `step-number`."""
+    """Its init takes steps of three parts. `settings.troubled` names the parts that make trouble, as `step-number`."""
 
     def init(self, server: Server) -> ServerState:
         params = np.zeros(toys.SIZE, np.float32)
@@ -98,7 +98,7 @@ def test_actors_of_ray_give_the_same_bits(alone: bytes, tmp_path: Path, on_ray: 
 def test_a_killed_actor_is_replaced_and_its_parts_are_computed_again(
     alone: bytes, tmp_path: Path, on_ray: None
 ) -> None:
-    """Part 0 goes to the actor that helps."""
+    """The actor that helps is killed, since part 0 goes to it."""
     assert theta_0(spreading(tmp_path, 2, trouble="die once", troubled=("3-0",))) == alone
     assert (tmp_path / "dead").exists()
 
@@ -115,7 +115,7 @@ def test_an_error_in_a_part_ends_the_run_in_its_words(tmp_path: Path) -> None:
 
 
 class Desk:
-    """Stands for the driver."""
+    """A stand-in for the driver."""
 
     def __init__(self, actors: dict[int, Any]) -> None:
         self.actors, self.lost = actors, dict[int, Death]()
@@ -129,7 +129,7 @@ class Desk:
 
 
 class Slow:
-    """Is silent at its second call."""
+    """An actor that is silent in its second call."""
 
     def __init__(self) -> None:
         self.calls = 0

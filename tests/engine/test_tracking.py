@@ -1,4 +1,4 @@
-"""Runs in MLflow and in Weights & Biases: what they hold, that a resumed run is one run, and that none harms a run."""
+"""MLflow and Weights & Biases record a run in full and a resumed run as one run, and neither harms a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.engine import in_process, toys
 from tests.engine.runs import bits, rows
 
 CARD = Card("toy", {"algorithm.kind": "toy", "rounds": 4, "cohort.of": [1, 2], "a|b": None}, {"seed": "7"})
-# MLflow's own, about SQLAlchemy.
+# MLflow itself warns about SQLAlchemy.
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ignore")]
 
 
@@ -33,7 +33,7 @@ def play(folder: Path, tracker: Any, rounds: int = 4) -> dict[str, Any]:
 
 
 def scalars(folder: Path) -> dict[int, dict[str, float]]:
-    """What a tracker gets of each round."""
+    """The values that a tracker receives for each round."""
     table = RunFolder(folder).rows("metrics.jsonl")
     return {row.pop("round"): tracking.finite(row) for row in table}
 
@@ -147,7 +147,7 @@ class TestMLflow:
 
 class TestWandB:
     def records(self, folder: Path) -> Iterator[Any]:
-        """The records of all parts of an offline run: a log in blocks of 32 KiB, after 7 bytes."""
+        """The records of all parts of an offline run. Each part is a log in blocks of 32 KiB, after 7 bytes."""
         from wandb.proto.wandb_internal_pb2 import Record
 
         for path in sorted((folder / "wandb").glob("offline-run-*/run-*.wandb")):
@@ -158,7 +158,7 @@ class TestWandB:
                 size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
                 text += data[at + 7 : at + 7 + size]
                 at += 7 + size
-                if kind in (1, 4):  # whole, or the last piece
+                if kind in (1, 4):  # a whole record, or the last piece of one
                     yield Record.FromString(text)
                     text = b""
 

@@ -1,6 +1,4 @@
-"""Vectors that travel beside the parameters: the mean by hand, the same bits for any placement, and
-every byte counted.
-"""
+"""Vectors sent along with the parameters: the mean by hand, the same bits for any placement, every byte counted."""
 
 from __future__ import annotations
 
@@ -30,14 +28,14 @@ def straight(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Path:
 
 
 def sent(assignment: Any, round: int, total: np.ndarray) -> np.ndarray:
-    """The mean of what the cohort of a round sends beside delta, in float64."""
+    """The mean of the vectors `sum` that a round's cohort sends along with delta, in float64."""
     data = assignment.program.data
     cohort = sample(data.client_ids(), assignment.plan.cohort, data.cost, assignment.program.seed, round)
     return np.mean([data.load(client)[:10].astype(np.float64) + 0.1 * total for client in cohort], axis=0)
 
 
 def test_the_means_are_those_by_hand(straight: Path, tmp_path: Path) -> None:
-    """Three of four clients answer: the server adds 3/4 of each mean."""
+    """Three of four clients answer, so the server adds 3/4 of each mean."""
     assignment, total = toys.assignment(tmp_path, **OPTIONS), np.zeros(10)
     for round in range(2):
         total = total + 0.75 * sent(assignment, round, total)
@@ -54,9 +52,9 @@ def test_the_parameters_are_those_without_vectors(straight: Path, tmp_path: Path
 
 
 def test_every_byte_is_counted(straight: Path) -> None:
-    """Up: 1,000 + 11 float32 and two scalars a client.
+    """Up: 1,000 + 11 float32 and two scalars per client.
 
-    Down: the same numbers and one setting; what an unprepared client gets besides.
+    Down: the same numbers and one setting; for an unprepared client also the assets, and round 0's numbers if later.
     """
     table = RunFolder(straight).rows("metrics.jsonl")
     down = 4 * 1011 + 8
@@ -90,7 +88,7 @@ def test_strategies_that_see_the_whole_cohort_weigh_vectors_too(tmp_path: Path, 
     mean = found["sum"] / np.float32(0.75)
     if kind == "median":
         np.testing.assert_allclose(mean, np.median(values, axis=0), rtol=1e-6)
-    else:  # one of three stays: Krum's choice, or the middle one by the deviation of the vector
+    else:  # one of three stays: Krum's choice, or the one whose vector has the middle deviation
         assert np.isclose(mean, values, rtol=1e-6).all(axis=1).sum() == 1
     np.testing.assert_array_equal(found["count"], [0.75])
 

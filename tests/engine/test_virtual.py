@@ -1,4 +1,4 @@
-"""Rounds of the toy under a virtual clock: as without one, by hand, and with the same bits for any actors."""
+"""Rounds of the toy under a virtual clock: compared with no clock, by hand, and with the same bits for any actors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.engine.runs import bits, rows, same
 from tests.engine.toys import SIZE, Beside, Toy, ToyData, ToySettings, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
-SEED = 7  # of the toy's program
+SEED = 7  # the seed of the toy's program
 DATA = ToyData()
 
 
@@ -45,7 +45,7 @@ class EqualData(ToyData):
 
 
 class Quadratic(Toy):
-    """Half a step towards the client's point; nothing is random, and the server trains nothing."""
+    """Clients go half the way to their point; nothing is random, and the server does not train."""
 
     def init(self, server: Server) -> ServerState:
         return ServerState(np.zeros(SIZE, np.float32))
@@ -61,7 +61,7 @@ class Quadratic(Toy):
 
 
 class Backbone(Quadratic):
-    """Only the first half of the parameters changes; the rest travels to a client once."""
+    """Only the first half of the parameters changes; the rest is sent to a client once."""
 
     def broadcast(self, state: ServerState, round: int) -> Broadcast:
         return Broadcast(state.params, {"lr/client": 1.0}, constant=SIZE // 2)
@@ -76,7 +76,7 @@ class Backbone(Quadratic):
 
 
 def test_what_never_changes_is_counted_once_for_each_client(tmp_path: Path) -> None:
-    """Two of three clients a round. A new one also gets what never changes, and in order to prepare the 24 bytes of
+    """Two of three clients take part per round. A new one also gets the constant half and, to prepare, the 24 bytes of
     the assets, with the first model if this is not the first round.
     """
     play(tmp_path, algorithm=Backbone, rounds=3, data=ToyData(3), cohort=2)
@@ -144,7 +144,7 @@ def test_several_actors_and_a_resume_give_the_same_bits(buffered: Path, tmp_path
 
 @pytest.mark.long
 def test_trips_of_a_round_that_does_not_count_are_played_again(buffered: Path, tmp_path: Path) -> None:
-    """A crash between the rows of a round and its checkpoint."""
+    """A run resumes after a crash between writing a round's rows and its checkpoint."""
     play(tmp_path, **OPTIONS | {"rounds": 4, "checkpoint_every": 3, "evaluation": {"every": 9}})
     RunFolder(tmp_path).checkpoints.prune({0, 3})
     play(tmp_path, **OPTIONS)
@@ -162,7 +162,7 @@ def test_pruning_under_a_buffer_with_a_killed_actor(tmp_path: Path) -> None:
 
 
 def test_fedbuff_by_hand(tmp_path: Path) -> None:
-    """A step: theta + sum of s(tau) Delta over the buffer, divided by K. Delta starts from the model tau steps ago."""
+    """A step adds the sum of s(tau) Delta over the buffer, divided by K. Delta starts from the model tau steps ago."""
     steps, made = 8, clock(FEDBUFF, **ROUGH)
     play(tmp_path, algorithm=Quadratic, rounds=steps, clock=made)
     theta, seen, state = [np.zeros(SIZE, np.float32)], set[int](), made.start()
@@ -185,7 +185,7 @@ def test_fedbuff_by_hand(tmp_path: Path) -> None:
 
 
 def test_staleness_of_twice_as_many_clients_as_the_buffer_holds(tmp_path: Path) -> None:
-    """Equal devices, 2 K at work: the second half of the first trips waits for step 0, and is a step behind in step 1.
+    """With 2 K equal devices, half of the first trips wait for step 0 to end, and are a step behind in step 1.
 
     From then on two groups of K take turns, a server's step apart, and each is one step behind.
     """
@@ -194,13 +194,13 @@ def test_staleness_of_twice_as_many_clients_as_the_buffer_holds(tmp_path: Path) 
     play(tmp_path, clock=made, data=EqualData(), rounds=5, algorithm=Quadratic)
     assert [row["virtual/staleness"] for row in rows(tmp_path)] == [0.0, 1.0, 1.0, 1.0, 1.0]
     expected = [trips * trip + steps * server for trips, steps in ((1, 1), (1, 2), (2, 2), (2, 3), (3, 3))]
-    # A first trip moves theta_0 and the assets too.
+    # A client's first trip also transfers theta_0 and the assets.
     assert [3600 * row["virtual/hours"] for row in rows(tmp_path)] == pytest.approx(expected, rel=0.03)
     assert [row["clients/cohort"] for row in rows(tmp_path)] == [3] * 5
 
 
 def test_a_round_without_a_quorum_changes_nothing_but_the_time(tmp_path: Path) -> None:
-    """A deadline that lets nobody arrive: a trip takes a second at least."""
+    """Nobody meets the deadline, since a trip takes at least a second."""
     play(tmp_path, clock=clock(RoundsClock(deadline=0.5, quorum=0.5)), rounds=2)
     table, folder = rows(tmp_path), RunFolder(tmp_path)
     assert folder.load(2).state.params.tobytes() == folder.load(0).state.params.tobytes()
@@ -211,7 +211,7 @@ def test_a_round_without_a_quorum_changes_nothing_but_the_time(tmp_path: Path) -
 
 
 def test_who_arrives_and_what_it_costs(tmp_path: Path) -> None:
-    """Over-selection: of eight clients the six fastest are trained; all eight have got the model and spent energy."""
+    """With over-selection, the six fastest of eight clients are trained; all eight get the model and spend energy."""
     play(tmp_path, clock=clock(RoundsClock(over=8 / 6), spread=1.0, watts=3.6, radio=0.0), rounds=2)
     trips, table = RunFolder(tmp_path).rows("trips.jsonl"), rows(tmp_path)
     for number in (1, 2):
@@ -248,7 +248,7 @@ def test_only_the_models_of_clients_under_way_are_kept(buffered: Path) -> None:
 
 
 def test_what_travels_beside_a_late_update_counts_whole(tmp_path: Path) -> None:
-    """Staleness scales delta alone: a client keeps c_i as it sent it, and c stays their mean (SCAFFOLD)."""
+    """Staleness scales only delta: a client keeps c_i as it sent it, and c stays their mean (SCAFFOLD)."""
     made = clock(FEDBUFF, spread=1.0)
     play(tmp_path, clock=made, rounds=5, algorithm=Beside)
     assert max(row["virtual/staleness"] for row in rows(tmp_path)) > 0
@@ -276,7 +276,7 @@ def test_a_lost_model_ends_the_resume_in_words(tmp_path: Path) -> None:
 
 
 def test_nobody_is_there_for_days(tmp_path: Path) -> None:
-    """All devices can take part for a minute of the first day; a round takes two seconds."""
+    """All devices are available for one minute, on the first day; a round takes two seconds."""
     once = np.zeros(12, np.int64), np.full(12, 60 * SECOND)
     windows = Windows(np.arange(12), np.arange(13), *once)
     made = clock(RoundsClock())

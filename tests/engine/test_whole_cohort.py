@@ -1,4 +1,4 @@
-"""Strategies that see the whole cohort, through the engine: for any placement, and after a death between the phases."""
+"""Strategies that see the whole cohort, in the engine: with any placement, and with a death between the phases."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def median(deltas: np.ndarray) -> np.ndarray:
 
 
 def trimmed(deltas: np.ndarray) -> np.ndarray:
-    """One of six on either side."""
+    """The mean without the smallest and the largest of six values."""
     return np.sort(deltas, axis=0)[1:-1].mean(axis=0)
 
 
 def krum(deltas: np.ndarray) -> np.ndarray:
-    """Six clients, one of them suspected: the three nearest count."""
+    """Krum's choice among six clients, one of them suspected: the distances to the three nearest count."""
     distances = np.square(deltas[:, None] - deltas[None]).sum(-1)
     scores = [np.sort(np.delete(row, i))[:3].sum() for i, row in enumerate(distances)]
     return deltas[int(np.argmin(scores))]
 
 
 def pruned(deltas: np.ndarray) -> np.ndarray:
-    """In each layer without the farthest and the nearest of six."""
+    """The mean of each layer without the farthest and the nearest of six clients."""
     result = np.zeros(deltas.shape[1])
     for layer in (FIRST, SECOND):
         order = np.argsort(np.linalg.norm((deltas - deltas.mean(0))[:, layer], axis=1))
@@ -61,7 +61,7 @@ def strategy(kind: str) -> Strategy:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory, cluster: None) -> Callable[[str], Path]:
-    """Two rounds with a kind of strategy, on one actor."""
+    """A function from a kind of strategy to the folder of two rounds with it, played on one actor."""
 
     @cache
     def folder(kind: str) -> Path:
@@ -103,7 +103,7 @@ def test_actors_of_ray_with_all_on_disk_give_the_same_bits(played: Callable[[str
 
 @pytest.mark.parametrize("kind", ["median", "krum"])
 def test_the_bits_of_any_blocks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of a cohort's parameters: one of all 1,000, and seven."""
+    """One block of all 1,000 parameters and seven smaller blocks give the same bits."""
     toys.play(tmp_path / "whole", strategy=strategy(kind), rounds=2)
     monkeypatch.setattr(held, "BLOCK_BYTES", 0)
     monkeypatch.setattr(held, "LEAST_BLOCK", 150)
@@ -135,7 +135,7 @@ def test_an_actor_that_dies_between_the_phases_changes_no_bit(played: Callable[[
 
 @pytest.mark.nightly
 def test_dedicated_actors_give_the_same_bits_also_when_one_is_killed(tmp_path: Path) -> None:
-    """An actor a client: a dead one is replaced, what others hold stays."""
+    """With an actor per client, a dead one is replaced, and the others keep what they hold."""
     options: dict[str, Any] = {
         "strategy": strategy("layerwise_pruning"),
         "rounds": 2,

@@ -49,7 +49,7 @@ SIZE = 1000
 
 @dataclass(frozen=True)
 class ToyData:
-    """Client i wants the parameters to be its own point."""
+    """Each client has its own point, which it wants the parameters to reach."""
 
     clients: int = 12
 
@@ -81,11 +81,11 @@ class ToySettings:
     trouble: str = ""  # raise | nan | infinite loss | die once | die | own
     troubled: tuple[str, ...] = ()
     seconds: float = 0.0  # how long a client takes
-    folder: str = ""  # where inits are counted and deaths are remembered
+    folder: str = ""  # where inits are counted and deaths are recorded
 
 
 class Toy(Algorithm):
-    """Steps towards the client's point, with noise from every global generator; counts its rounds in its state."""
+    """Clients step towards their point, with noise from the global generators; their states count their rounds."""
 
     Settings = ToySettings
     settings: ToySettings
@@ -158,7 +158,7 @@ class Toy(Algorithm):
             Layer("first", 0, 300),
             Layer("second", 300, 700),
             Layer("first", 700, SIZE),
-        )  # a layer may lie in two stretches
+        )  # a layer may consist of two stretches
 
     def assets(self, data: Any) -> dict[str, Any]:
         return {"table": np.ones(3)}
@@ -169,7 +169,7 @@ class Toy(Algorithm):
 
 
 class Idle(Toy):
-    """The troubled clients have trained on nothing, and say so."""
+    """The troubled clients report that they trained on no examples."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         update = super().client_update(client, received)
@@ -178,7 +178,7 @@ class Idle(Toy):
 
 
 class Beside(Toy):
-    """The toy with two vectors that travel both ways: a sum of all that clients sent, and how many clients sent
+    """The toy with two vectors that travel both ways: the sum of what clients sent, and how many clients sent
     something.
     """
 
@@ -208,7 +208,7 @@ class Beside(Toy):
 
 
 class Silent(Toy):
-    """Clients send no parameters, only vectors or not even these."""
+    """Clients send no parameters: only vectors, or not even those."""
 
     def client_update(self, client: Client, received: Received) -> Update:
         update = super().client_update(client, received)
@@ -265,7 +265,7 @@ def run(folder: Path | str, **options: Any) -> dict[str, Any]:
 
 
 def play(folder: Path | str, **options: Any) -> dict[str, Any]:
-    """As `run`, for a fraction of the time: see `in_process`."""
+    """As `run`, but in this process and a fraction of the time: see `in_process`."""
     given = assignment(folder, **options)
     assert "die" not in given.program.algorithm.settings.trouble, "this process would die"
     return in_process.run(given)

@@ -1,4 +1,4 @@
-"""The corpus of tones that several files play."""
+"""The corpus of tones that several test files use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits through the front door: candidates are scored with the same bits; what makes no sense is refused."""
+"""End-to-end audits: scores have the same bits for any number of actors; audits that make no sense are refused."""
 
 from __future__ import annotations
 

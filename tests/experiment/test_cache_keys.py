@@ -1,4 +1,4 @@
-"""A cached seed model or pseudo-label is used again where nothing that it depends on differs, and nowhere else."""
+"""A cached seed model or pseudo-label is reused if, and only if, nothing that it depends on differs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(folder: Path, *overrides: str, gpu: bool = False) -> tuple[Path | None, Path | None]:
-    """Where theta_0 and the clients' pseudo-labels are cached."""
+    """The cache entries of theta_0 and of the clients' pseudo-labels."""
     config, source = experiment.load(speech.settings(folder, cohort={"size": 1}), overrides)
     data, _ = experiment.build_data(config, source)
     return caches(config, experiment.build_algorithm(config, data), data, gpu)
@@ -57,7 +57,7 @@ def test_given_weights_and_gpus_count(folder: Path, tmp_path: Path) -> None:
     algorithm = experiment.build_algorithm(config, experiment.build_data(config, source)[0])
     torch.save(algorithm.task.flat("cpu").model.state_dict(), tmp_path / "given.pt")
     keys = {found(folder), found(folder, gpu=True), found(folder, f"model.init={tmp_path / 'given.pt'}")}
-    os.utime(tmp_path / "given.pt", (1, 1))  # another file of this name
+    os.utime(tmp_path / "given.pt", (1, 1))  # as another file of this name would have
     assert len(keys | {found(folder, f"model.init={tmp_path / 'given.pt'}")}) == 4
 
 
@@ -68,7 +68,7 @@ def test_without_a_server_tokens_come_from_the_clients(folder: Path) -> None:
 
 
 def test_an_algorithm_with_a_start_of_its_own_shares_none(folder: Path) -> None:
-    """Its class counts; one that only trains in another way has the seed model of the others."""
+    """A class with its own `init` has its own key; a subclass without one has the key of its parent."""
 
     class Own(FedNST):
         def init(self, server: Server) -> ServerState:

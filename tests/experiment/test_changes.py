@@ -1,4 +1,4 @@
-"""A run that is resumed in a changed world: every difference is named, and the run goes on only if that is accepted."""
+"""A run resumed in a changed environment: each difference is named, and the run goes on only if it is accepted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
 
 @pytest.fixture
 def cut(straight: Path, tmp_path: Path) -> Path:
-    """The run as a kill after its first round leaves it."""
+    """The run folder as a kill after the first round leaves it."""
     folder = tmp_path / "cut"
     shutil.copytree(straight, folder)
     shutil.rmtree(folder / "checkpoints" / "round_000002")
@@ -41,7 +41,7 @@ def cut(straight: Path, tmp_path: Path) -> Path:
 
 
 def edit(folder: Path, **changes: Any) -> None:
-    """Write other values into run.json, as another machine or other packages would have."""
+    """Write the values of another machine or of other packages into run.json."""
     described = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(described | changes))
 
@@ -84,7 +84,7 @@ def test_a_changed_module_is_named() -> None:
 
 def test_a_corpus_that_moved_can_be_accepted(straight: Path, cut: Path, corpus: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
-    shutil.copytree(corpus, moved, copy_function=shutil.copyfile)  # other modification times
+    shutil.copytree(corpus, moved, copy_function=shutil.copyfile)  # changes the modification times
     with pytest.raises(ValueError, match=r"(?s)the corpus: its files are in another folder or .*--accept-changes"):
         fedray.resume(cut, [f"data.root={moved}"])
     fedray.resume(cut, [f"data.root={moved}"], accept_changes=True)

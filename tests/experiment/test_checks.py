@@ -1,4 +1,4 @@
-"""What can be judged without data is refused before a corpus is read, and before Ray is started."""
+"""Errors that need no data are found before a corpus is read, and before Ray is started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLIPS = {"algorithm": {"kind": "fedavg"}, "task": {"kind": "classification"}, "m
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever reads a corpus or connects to Ray fails the test."""
+    """Fail the test if it reads a corpus or connects to Ray."""
 
     def fail(*_: Any, **__: Any) -> Any:
         pytest.fail("a corpus was read, or Ray was started")
@@ -41,7 +41,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path, values: dict[str, Any], **more: Any) -> Path:
-    """A configuration file for a corpus that is there in name alone."""
+    """Write a configuration file for a corpus that exists in name only."""
     data = {"corpus": "tsv", "root": str(folder), "options": {"clients": ["clients.tsv"], "text_column": "text"}}
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump({"data": data, "cohort": {"size": 2}, **values, **more}), encoding="utf-8")
@@ -239,7 +239,7 @@ def test_pre_training_too(tmp_path: Path) -> None:
 
 
 def old_run(folder: Path) -> Path:
-    """A run folder of the version before the scores of clients' models were called personal."""
+    """Write a run folder of a version that called the scores of clients' models own, not personal."""
     values = speech.settings(folder)
     values["evaluation"] = {"shards": 2} | {old.partition(".")[2]: None for old in RENAMED}
     run = folder / "run"

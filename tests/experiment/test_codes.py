@@ -1,4 +1,4 @@
-"""What does not go together with `upload` and `download` is refused in words, before any data is read."""
+"""Settings that conflict with `upload` and `download` are refused with a message before any data is read."""
 
 from __future__ import annotations
 

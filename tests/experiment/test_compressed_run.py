@@ -1,4 +1,4 @@
-"""Whole runs of a recogniser with compressed updates and models, through the front door."""
+"""End-to-end runs of a recogniser with compressed updates and models."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_every_byte_is_counted(straight: fedray.Result, corpus: Path) -> None:
     size = algorithm.task.layout.trainable
     up, down = Link(config.upload.code, algorithm.tensors()), Link(config.download, algorithm.tensors())
     table = rows(straight.folder)
-    clients, scalars = 3, 8 * 2  # examples and loss
+    clients, scalars = 3, 8 * 2  # bytes of examples and loss
     assert [row["traffic/up_bytes"] for row in table] == [clients * (up.size(size) + scalars)] * ROUNDS
     assert up.size(size) < 4 * size / 20
-    assert table[0]["traffic/down_bytes"] >= clients * (down.size(size) + 8)  # and the language model, once
+    assert table[0]["traffic/down_bytes"] >= clients * (down.size(size) + 8)  # plus the language model, once
 
 
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(

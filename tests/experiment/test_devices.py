@@ -1,4 +1,4 @@
-"""The sections `devices` and `clock`: what they become for a federation, and what they are refused beside."""
+"""The sections `devices` and `clock`: what they build for a federation, and which settings they conflict with."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_windows_of_the_devices_of_a_table(folder: Path) -> None:
     given = {"kind": "table", "file": write(folder, "phones.parquet", **TABLE), "availability": availability}
     devices = build_devices(*built(folder, given))
     assert isinstance(devices.availability, Windows)
-    for client, seconds in enumerate(speeds(devices)):  # device a computes for 1 s, and is available from 1 s on, ...
+    for client, seconds in enumerate(speeds(devices)):  # device a computes for 1 s and is available from 1 s on, ...
         at = round(seconds * SECOND)
         assert devices.availability.until(client, at - 1) is None
         assert devices.availability.until(client, at + 40 * SECOND) == 49 * SECOND
@@ -205,7 +205,7 @@ def test_nightly(folder: Path) -> None:
 
 
 def test_stale_running_statistics_are_not_averaged(folder: Path) -> None:
-    """Several stale updates make a variance negative."""
+    """A buffered clock refuses running statistics, since several stale updates can make a variance negative."""
     config, data = built(folder, CLASSES, clock={"kind": "buffered", "concurrency": 1, "buffer": 1})
     crdnn = replace(config, model=Choice("crdnn", CRDNNSettings(channels=(4,), rnn_neurons=8, dnn_neurons=16)))
     with pytest.raises(ValueError, match="clock.kind=buffered cannot average the running statistics of batch norm"):

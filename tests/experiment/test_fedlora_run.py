@@ -1,6 +1,4 @@
-"""Whole runs of FedLoRA through the front door: the bytes that travel, and the same bits for any number of actors and
-after a resume.
-"""
+"""End-to-end runs of FedLoRA: the bytes that travel, and the same bits for any number of actors and after a resume."""
 
 from __future__ import annotations
 
@@ -43,11 +41,11 @@ def test_the_bytes_are_those_of_the_adapters_and_once_of_the_model(straight: fed
     weights = torch.load(straight.folder / "model" / "model.pt", weights_only=True)
     model = 4 * sum(
         tensor.numel() for name, tensor in weights.items() if not name.endswith(".pe")
-    )  # a table that each can make itself
+    )  # a table that each client can compute
     adapters = RunFolder(straight.folder).load(ROUNDS).state.params.nbytes - model
-    clients, scalars = 3, 8 * 2  # examples and loss
+    clients, scalars = 3, 8 * 2  # bytes of examples and loss
     assert [row["traffic/up_bytes"] for row in played] == [clients * (adapters + scalars)] * ROUNDS
-    met = pq.read_table(straight.folder / "clients.parquet").num_rows  # four, of whom each round has three
+    met = pq.read_table(straight.folder / "clients.parquet").num_rows  # four clients, of which each round has three
     assert straight.results["traffic/down_bytes"] == ROUNDS * clients * adapters + met * model
     assert adapters < 0.25 * model
     formula = met * model + 2 * ROUNDS * clients * adapters
@@ -61,7 +59,7 @@ def test_the_bytes_are_those_of_the_adapters_and_once_of_the_model(straight: fed
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
-    """The folder as a kill behind round 2 leaves it: the clients' optimisers go on where they were."""
+    """Resumed from the folder that a kill after round 2 leaves, the clients' optimisers go on from their states."""
     two = fedray.run(
         settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
     ).folder

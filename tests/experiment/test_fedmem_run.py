@@ -1,6 +1,4 @@
-"""A whole run of FedMem through the front door: memories on disk, own models scored on their own part, the same after a
-resume.
-"""
+"""An end-to-end run of FedMem: memories on disk, each client scored on its own part, and the same after a resume."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("in_process")
 
 
 def settings(folder: Path) -> dict[str, Any]:
-    """Clients are the first letters of what is said."""
+    """Settings that make a client of each first letter of the transcripts."""
     wanted = speech.settings(folder, algorithm={**FEDMEM, "k": [1, 4], "share": [0.0, 0.5]}, rounds=1)
     wanted["data"]["options"]["label_column"] = "letter"
     wanted["data"]["clients"] = {"by": "label"}

@@ -1,6 +1,4 @@
-"""Whole runs of FedMLAC through the front door: models of two sizes that stay with their clients, pruned by layers, all
-of them scored.
-"""
+"""End-to-end runs of FedMLAC: layer-wise pruning, and scores of personal models of two sizes, which do not travel."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 def test_rows_and_own_models(straight: fedray.Result) -> None:
-    """Personal models are scored each round on a part of dev, at the end on dev and test; each client has one vote."""
+    """Personal models are scored on a part of dev each round, on dev and test at the end; each client counts once."""
     played, own = RunFolder(straight.folder).rows("metrics.jsonl"), straight.results["personal"]
     assert all(
         0 <= row["personal/accuracy"] <= 100 and row["personal/macro_f1"] >= 0 and row["train/personal_loss"] > 0
@@ -65,7 +63,7 @@ def test_rows_and_own_models(straight: fedray.Result) -> None:
 
 
 def test_what_clients_hold_out_is_a_test_of_their_own(corpus: Path, tmp_path: Path) -> None:
-    """Beside the common ones, for personal models and for the shared one; also while rounds are played."""
+    """Personal models and the shared one are also scored on the clients' held-out data, each round and at the end."""
     given = settings(corpus)
     given["data"]["own_share"] = 0.25
     given["algorithm"]["also_score"] = ["both"]
@@ -84,7 +82,7 @@ def test_the_plug_in_travels_and_the_personal_models_stay(straight: fedray.Resul
     folder = RunFolder(straight.folder)
     plugin = 4 * folder.load(ROUNDS).state.params.size
     for row in folder.rows("metrics.jsonl"):
-        # a first state costs no traffic
+        # sending a first state costs nothing
         assert (row["traffic/up_bytes"], row["traffic/down_bytes"]) == (4 * (plugin + 16), 4 * (plugin + 8))
     states = [serialize.load(path) for path in (straight.folder / "states").rglob("*.pt")]
     assert {state["size"] for state in states} == {"tiny", "lite"}

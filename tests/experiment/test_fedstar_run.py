@@ -1,6 +1,4 @@
-"""Whole runs of FedSTAR through the front door: from pre-trained weights, on clients of uneven size that have few
-labels.
-"""
+"""End-to-end runs of FedSTAR from pre-trained weights, on clients of uneven size that have few labels."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ def test_each_round_says_what_was_kept_and_how_much_of_it_was_right(straight: fe
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, weights: Path, tmp_path: Path
 ) -> None:
-    """The folder as a kill behind round 2 leaves it: the threshold's schedule needs the run's real length."""
+    """A run of full length is cut after round 2, since the threshold's schedule depends on the number of rounds."""
     engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
     two = fedray.run(settings(corpus, weights, engine=engine), out=tmp_path / "two").folder
     same(two, straight.folder, ROUNDS)

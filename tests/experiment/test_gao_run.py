@@ -1,7 +1,4 @@
-"""Whole runs of Gao et al.
-
-through the front door: a CRDNN, clients weighted by their WER, fine-tuning on the server after each round.
-"""
+"""End-to-end runs of Gao et al.: a CRDNN, clients weighted by their WER, and fine-tuning on the server each round."""
 
 from __future__ import annotations
 
@@ -50,9 +47,7 @@ def test_each_round_says_the_wer_on_the_central_set_and_who_counts(straight: fed
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
-    """The folder as a kill behind round 2 leaves it; what the server learns behind a round is in that round's
-    checkpoint.
-    """
+    """A checkpoint includes the server's fine-tuning of its round, so a run killed after round 2 can resume."""
     two = fedray.run(
         settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
     ).folder

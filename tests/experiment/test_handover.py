@@ -1,4 +1,4 @@
-"""`fedray export` writes what the run's model says, and refuses folders without such a model."""
+"""`fedray export` writes an ONNX file with the outputs of the run's model; folders without a model are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("without_ray")
 
 
 def finished(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """What a run leaves in `folder/run`, with an untrained model: the task, its data and its parameters."""
+    """Write what a run leaves in `folder/run`, with an untrained model; return task, data and parameters."""
     config, source = experiment.load(settings)
     data, _ = experiment.build_data(config, source)
     task = experiment.build_algorithm(config, data).task
@@ -35,7 +35,7 @@ def finished(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any, Any]:
     for values in flat.model.parameters():
         torch.nn.init.normal_(values, 0.0, 0.3)
     if hasattr(flat.model, "ctc_head"):
-        torch.nn.init.normal_(flat.model.ctc_head.w.weight, 0.0, 3.0)  # else it may repeat one token
+        torch.nn.init.normal_(flat.model.ctc_head.w.weight, 0.0, 3.0)  # otherwise it may repeat one token
     params = flat.read()
     task.export(params, folder / "run" / "model")
     (folder / "run" / "config.yaml").write_text(yaml.safe_dump(plain(config)), encoding="utf-8")

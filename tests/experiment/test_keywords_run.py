@@ -1,4 +1,4 @@
-"""A whole run of a classification through the front door."""
+"""End-to-end runs of a classification."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
 
 
 def answers(run: fedray.Result) -> list[dict[str, str]]:
-    """What the best model said of the test clips."""
+    """The best model's predictions for the test clips."""
     with (run.folder / "predictions.tsv").open(encoding="utf-8") as file:
         return [row for row in csv.DictReader(file, delimiter="\t") if (row["model"], row["split"]) == ("best", "test")]
 

@@ -20,7 +20,7 @@ READERS = {
 
 
 def write_tree(root: Path) -> None:
-    """BOOKS, SPEAKERS and so on beside <subset>/<reader>/<chapter>/<reader>-<chapter>-<number>.flac and .trans.txt."""
+    """Write SPEAKERS.TXT, and per chapter <reader>-<chapter>-<number>.flac and <reader>-<chapter>.trans.txt."""
     home, lines = root / "LibriSpeech", [";ID  |SEX| SUBSET           |MINUTES| NAME"]
     for subset, readers in READERS.items():
         for reader in readers:

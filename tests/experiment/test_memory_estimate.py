@@ -45,7 +45,7 @@ def test_a_run_takes_fewer_actors_and_says_so(
 
 
 def test_models_of_earlier_rounds_that_do_not_fit_are_refused(made: tuple) -> None:
-    """Eight clients at work train from at most four models: the newest, and those up to three steps behind."""
+    """Eight concurrent clients train from at most four models: the newest, and those up to three steps behind."""
     _, program = made
     clock, needed = BufferedClock(concurrency=8, buffer=2, most=3), 4 * 2 * 4 * program.algorithm.task.layout.size
     check_models(clock, program, [Node(2.0, 0.0, needed, driver=True)])

@@ -1,4 +1,4 @@
-"""What would void the guarantee is refused in words, before a run and when one is resumed."""
+"""Settings that would void the privacy guarantee are refused with a message."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_private_configuration_passes() -> None:
 
 
 def test_the_account_is_of_the_cohorts_that_are_drawn() -> None:
-    """With their limit, and with the canaries, which are clients too."""
+    """The account includes the limit of the cohorts, and the canaries, which are clients too."""
     drawn = ["cohort.size=10", "cohort.limit=12", "audit={kind: directions, clients: 20}"]
     config, _ = load("fedavg/keywords", [*PRIVATE, *drawn])
     clients = population(config, 1_000)

@@ -1,4 +1,4 @@
-"""A finished run as a notebook and a script see it."""
+"""The result of a run as notebooks and scripts see it."""
 
 from __future__ import annotations
 

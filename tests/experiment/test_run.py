@@ -1,4 +1,4 @@
-"""Whole runs through the front door: what they write, what a second run spends, and that kill -9 changes no bit."""
+"""End-to-end runs: what they write, what a second run finds in the cache, and that kill -9 changes no bit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_
             os.kill(member.pid, signal.SIGKILL)
     process.wait()
     with FileLock(folder / ".lock", timeout=60):
-        pass  # a killed driver lets go once the kernel has taken its memory back
+        pass  # a killed driver keeps the lock until the kernel has freed its memory
     assert not (folder / "results.json").exists(), "it was over before it was killed: the test tests nothing"
     resumed = fedray.resume(folder)
     assert rows(resumed.folder) == rows(straight.folder)
@@ -124,7 +124,7 @@ def test_kill_everything_then_resume(straight: fedray.Result, corpus: Path, tmp_
 
 @pytest.mark.nightly
 def test_central_training_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> None:
-    """The moments and the place in the epoch are its client's state."""
+    """The optimiser's moments and the position in the epoch are part of the client's state."""
     base = speech.settings(corpus, cohort={"size": 1})
     base["data"] = {**base["data"], "clients": {"by": "pooled"}}
     base["algorithm"] = {
@@ -181,7 +181,7 @@ MODELS["tiny"] = Tiny
 
 @pytest.mark.long
 def test_a_model_from_a_module_of_ones_own(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`imports` names it; the actors could not import it themselves."""
+    """`imports` names the module; the actors could not import it on their own."""
     (tmp_path / "my_tiny_model.py").write_text(TINY)
     monkeypatch.chdir(tmp_path)
     model = {"kind": "tiny", "width": 8}
@@ -191,7 +191,7 @@ def test_a_model_from_a_module_of_ones_own(corpus: Path, tmp_path: Path, monkeyp
 
 @pytest.mark.long
 def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) -> None:
-    """CTC and attention, joint beam search, sub-words, FedAdam, one round."""
+    """A round runs with CTC and attention, joint beam search, sub-words and FedAdam."""
     base = speech.settings(corpus, rounds=1, server_optimizer={"kind": "adam", "lr": 0.001})
     task = {
         **base["task"],
@@ -206,7 +206,7 @@ def test_a_joint_model_and_every_server_optimizer(corpus: Path, tmp_path: Path) 
 
 @pytest.mark.long
 def test_a_run_starts_from_weights_of_ones_own(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
-    """With the exported model as `model.init`, the new run's seed model scores as the old run's best model."""
+    """With the exported model as `model.init`, the new run's seed model scores like the old run's best model."""
     base = speech.settings(corpus, rounds=1)
     base["model"] = {**base["model"], "init": str(straight.folder / "model" / "model.pt")}
     base |= {

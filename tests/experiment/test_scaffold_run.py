@@ -1,4 +1,4 @@
-"""Whole runs of SCAFFOLD: control variates travel both ways, and the bits do not depend on the actors."""
+"""End-to-end runs of SCAFFOLD: control variates travel both ways; the bits do not depend on the number of actors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_control_variate_as_large_as_the_model_travels_both_ways(straight: fed
     state = RunFolder(straight.folder).load(ROUNDS).state
     assert state.extra["c"].shape == state.params.shape and state.extra["c"].any()
     rows = RunFolder(straight.folder).rows("metrics.jsonl")
-    clients, scalars = 3, 8 * 2  # examples and loss
+    clients, scalars = 3, 8 * 2  # bytes of examples and loss
     assert [row["traffic/up_bytes"] for row in rows] == [clients * (2 * state.params.nbytes + scalars)] * ROUNDS
     assert [row["traffic/down_bytes"] for row in rows] == [clients * (2 * state.params.nbytes + 8)] * ROUNDS
 

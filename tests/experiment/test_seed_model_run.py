@@ -14,7 +14,7 @@ from tests.engine.runs import bits, rows
 @pytest.mark.long
 @pytest.mark.usefixtures("in_process")
 def test_any_number_of_actors_trains_the_same_seed_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an empty cache each; all three find it under the same name."""
+    """Three runs, each with an empty cache, store the same seed model under the same name."""
     speech.write_corpus(tmp_path / "tones")
     kept = []
     for actors in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Whole runs whose clients are trained side by side: the same bits for any number of actors, a death, and a resume."""
+"""End-to-end runs that train clients together: the same bits for any number of actors, after a death and a resume."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_two_actors_of_which_one_is_killed_give_the_same_bits(
         while not killed:
             if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
                 for process in psutil.Process().children(recursive=True):
-                    with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                    with contextlib.suppress(psutil.Error):  # the process may have ended meanwhile
                         if not killed and "ClientActor" in " ".join(process.cmdline()):
                             process.kill()
                             killed.append(process.pid)
@@ -65,7 +65,7 @@ def test_a_resume_gives_the_same_bits_and_another_setting_is_refused(straight: P
 
 
 def test_one_after_the_other_learns_alike(straight: Path, corpus: Path, tmp_path: Path) -> None:
-    """Dropout draws other masks, so the numbers differ, but not by much."""
+    """Clients trained one by one get other dropout masks, so the numbers differ, but not by much."""
     alone = fedray.run(settings(corpus, 1, "never"), out=tmp_path / "run").folder
     for ours, theirs in zip(rows(straight), rows(alone), strict=True):
         assert ours["train/loss"] == pytest.approx(theirs["train/loss"], rel=0.1) and ours != theirs

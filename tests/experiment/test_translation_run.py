@@ -1,5 +1,6 @@
-"""Whole runs of translation through the front door: FedAvg, FedLoRA and FedMem, with the same bits for any number of
-actors and after a resume; the scores of the tables, and the report.
+"""End-to-end runs of translation with FedAvg, FedLoRA and FedMem: bits, scores of the tables, and the report.
+
+The bits are the same for any number of actors and after a resume.
 """
 
 from __future__ import annotations

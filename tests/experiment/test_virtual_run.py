@@ -1,4 +1,4 @@
-"""Whole runs with devices through the front door: the same bits for any number of actors, and after five kill -9."""
+"""End-to-end runs with devices: the same bits for any number of actors, and after five kill -9."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_three_actors_give_the_same_bits(straight: Path, given: dict[str, Any], 
 
 @pytest.mark.nightly
 def test_five_kills_change_no_bit(straight: Path, given: Mapping[str, Any], tmp_path: Path) -> None:
-    """kill -9 of the run with its driver, its actors and its Ray, after each of the first five rounds."""
+    """kill -9 ends the run with its driver, its actors and its Ray after each of the first five rounds."""
     folder, config = tmp_path / "run", tmp_path / "config.json"
     config.write_text(json.dumps(given), encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

@@ -1,6 +1,6 @@
-"""A Whisper made at random through the front door: FedLoRA tunes it, FedMem decodes with what FedLoRA has left.
+"""End-to-end runs of a Whisper with random weights: FedLoRA tunes it, and FedMem decodes with the tuned model.
 
-Once it transcribes, once it translates; transformers loads what either run exports.
+One test transcribes and one translates. In both, transformers loads the tuned model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMEMBERING = {"kind": "fedmem", "k": [1, 2], "share": [0.5], "temperature": [1.
 
 
 def both(wanted: dict[str, Any], folder: Path) -> tuple[Path, list[dict[str, str]]]:
-    """Tune and remember; the folder of the tuned checkpoint, and the rows of personal.tsv."""
+    """Play FedLoRA, then FedMem; return the folder of the FedLoRA run and the rows of FedMem's personal.tsv."""
     wanted |= {"rounds": 2, "cohort": {"fraction": 1.0}, "evaluation": {"personal_final": True}}
     tuning = {**wanted, "algorithm": {**TUNING, "pretrain": {"steps": 0}}}
     tuned = fedray.run(tuning, out=folder / "tuned").folder

@@ -1,1 +1,1 @@
-"""Damaged files for every reader, until the time is over."""
+"""Feed damaged files to every reader until the time is up."""

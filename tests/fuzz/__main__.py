@@ -1,10 +1,10 @@
-"""Damaged files for everything that reads one, for some minutes.
+"""Feed damaged files to everything that reads files, for some minutes.
 
     python -m tests.fuzz --minutes 10 --seed 0
     python -m tests.fuzz --seed 0 --only 4711    # one file again, with its traceback
 
-A reader must take a damaged file, or refuse it by a ValueError that names it. Another error, a process that dies, more
-than SECONDS of work or more than GIGABYTES of memory are findings: the file is kept, and the exit status is 1.
+A reader must accept a damaged file, or refuse it with a ValueError that names it. Any other error, a process that dies,
+more than SECONDS of work or more than GIGABYTES of memory are findings: the file is kept, and the exit status is 1.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-# Where lengths and numbers are read wrongly: limits of integers, floats that are none, marks of encodings and of ends.
+# Pieces that are often misread: limits of integers, words that look like floats, marks of encodings and of ends.
 PIECES = (
     *(
         value.to_bytes(size, "little")
@@ -45,7 +45,7 @@ def damaged(content: bytes, dice: random.Random) -> bytes:
 
 
 def _place(data: bytearray, dice: random.Random) -> int:
-    """Headers are short, and decide most."""
+    """A random place, often among the first 64 bytes: headers are short, and decide most."""
     return dice.randrange(min(len(data), dice.choice((64, 1 << 30))) + 1)
 
 

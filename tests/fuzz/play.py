@@ -1,4 +1,4 @@
-"""Files with a number each, read in processes that may die."""
+"""Numbered damaged files, read in processes that may die."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ GIGABYTES = 12  # of address space; torch alone takes a few
 
 
 def case(seed: int, number: int) -> tuple[str, bytes]:
-    """The kind and the damaged content of the file of this number."""
+    """The kind and the damaged content of the file with this number."""
     dice = random.Random(f"{seed} {number}")
     kind = dice.choice(sorted(targets()))
     return kind, damaged(targets()[kind].content, dice)
 
 
 def played(kind: str, content: bytes, folder: Path) -> str | None:
-    """Read the damaged file in an empty folder; what was wrong with that, in words."""
+    """Read the damaged file in an empty folder. Return what went wrong, in words, or None."""
     target = targets()[kind]
     target.prepare(folder)
     (folder / target.name).write_bytes(content)
@@ -49,20 +49,20 @@ def played(kind: str, content: bytes, folder: Path) -> str | None:
 
 @dataclass
 class Worker:
-    """A process that reads every `step`-th file from `number` on."""
+    """A process that reads every n-th file, if n processes share the files."""
 
     process: BaseProcess
     words: Connection
-    number: int  # being read
+    number: int  # the file being read
     since: float = field(default_factory=time.monotonic)
 
 
 def fuzz(seed: int, seconds: float, processes: int, keep: Path, most: int = 100) -> tuple[int, list[str]]:
-    """Read damaged files for so long, or until there are `most` findings; the number of files, and the findings.
+    """Read damaged files for `seconds`, or until there are `most` findings.
 
-    Files of findings stay in `keep`.
+    Return the number of files and the findings. The files of findings stay in `keep`.
     """
-    targets()  # processes inherit them
+    targets()  # built before the fork, so that processes inherit them
     context, findings, done, end = multiprocessing.get_context("fork"), [], 0, time.monotonic() + seconds
     scratch = tempfile.TemporaryDirectory(prefix="fedray-fuzz-", ignore_cleanup_errors=True)
 
@@ -104,7 +104,7 @@ def _work(seed: int, number: int, step: int, words: Connection, scratch: Path) -
     resource.setrlimit(resource.RLIMIT_AS, (GIGABYTES << 30, GIGABYTES << 30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open(os.devnull, "w") as silence:
-        os.dup2(silence.fileno(), 2)  # decoders speak there
+        os.dup2(silence.fileno(), 2)  # decoders print there
     while True:
         words.send((number, None))
         folder = scratch / str(number)

@@ -1,4 +1,4 @@
-"""The sound files that are damaged, each with what reads it."""
+"""The sound files to damage, each with its reader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Target:
-    """`read` gets the folder, in which the file `name` is damaged and `others` are whole."""
+    """A file to damage. `read` gets the folder, in which the file `name` is damaged and `others` are whole."""
 
     name: str
     content: bytes
@@ -187,7 +187,7 @@ def _states() -> dict[str, Target]:
 
 
 def _traces() -> dict[str, Target]:
-    """Traces of devices, whose pickles are of every way to write one."""
+    """Device traces; those that are pickles come in every pickle protocol."""
     behaviour = {n: {"active": [1, 50], "inactive": [9, 70], "finish_time": 86400, "model": "m"} for n in range(3)}
     states = ("battery_charged_on", "wifi", "screen_lock", "83.0%", "screen_unlock")
     messages = "".join(f"2020-01-28 0{hour}:00:00\t{state}\n" for hour, state in enumerate(states))
@@ -204,7 +204,7 @@ def _traces() -> dict[str, Target]:
 
 
 def _runs() -> dict[str, Target]:
-    """Each file of a run folder that reports read, and each of a checkpoint."""
+    """Every file of a run folder that reports read, and every file of a checkpoint."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = folders.write(Path(scratch) / "run")
         progress = Progress(ServerState(np.ones(7, np.float32)), 1, {"ann": ClientRecord(version=1, rounds=1)})

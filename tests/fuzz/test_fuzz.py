@@ -1,4 +1,4 @@
-"""The readers take sound files; damage that breaks a process is found."""
+"""The readers accept sound files, and the fuzzer finds damage that breaks a reader."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Checks fedray on a GPU, without Ray: `python -m tests.gpu [--out DIR] [--minutes 8] [--only models,speed]`.
 
-Each check is a process of its own: one that crashes or hangs costs no other. gpu.json and gpu.md in the folder hold
-every row as soon as it is known, log.txt holds what the checks print. The status is 1 if a row failed.
+Each check runs in its own process, so one that crashes or hangs does not stop the others. gpu.json and gpu.md in the
+folder hold every row as soon as it is known; log.txt holds what the checks print. The status is 1 if a row failed.
 
-`--device cpu --tiny` plays the whole program on any machine. `tests.gpu.wheels` brings what a machine without network
-lacks.
+`--device cpu --tiny` runs the whole program on any machine. `tests.gpu.wheels` installs what a machine without a
+network lacks.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.gpu.machine import described
 from tests.gpu.page import Book
 from tests.gpu.record import Row, Where, play
 
-GRACE_SECONDS = 45.0  # for the last item of a check, which is killed after it
-LEAST_SECONDS = 10.0  # a check is not begun with less
+GRACE_SECONDS = 45.0  # for the last item of a check; then the check is killed
+LEAST_SECONDS = 10.0  # a check does not start with less time left
 
 
 def main(given: Sequence[str]) -> int:
@@ -60,7 +60,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
 
 
 def child(arguments: argparse.Namespace) -> int:
-    """Play one check in this process."""
+    """Run one check in this process."""
     where = Where(arguments.device, arguments.tiny)
     check = importlib.import_module(f"tests.gpu.checks.{arguments.child}")
     devices.set_up(float(where.gpu))
@@ -72,7 +72,7 @@ def child(arguments: argparse.Namespace) -> int:
 
 
 def parent(arguments: argparse.Namespace, command: str) -> int:
-    """Play the checks one after the other, each in a process of its own."""
+    """Run the checks one after the other, each in its own process."""
     end = time.time() + 60 * arguments.minutes
     book = Book(arguments.out, described(), command)
     book.write()
@@ -113,10 +113,10 @@ def _play(name: str, arguments: argparse.Namespace, book: Book, end: float, log:
 
 
 def _words(name: str) -> tuple[str, str, float]:
-    """Title, explanation and seconds of a check; its import may fail here as it does in the child."""
+    """The title, explanation and seconds of a check; if its import fails, the explanation is the error."""
     try:
         check = importlib.import_module(f"tests.gpu.checks.{name}")
-    except Exception as error:  # noqa: BLE001 - the child keeps the traceback
+    except Exception as error:  # noqa: BLE001 - the child's traceback is in log.txt
         return name, f"The check cannot be imported: {error}", LEAST_SECONDS
     return check.TITLE, check.ABOUT, check.SECONDS
 

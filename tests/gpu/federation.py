@@ -83,8 +83,8 @@ class Federation:
     def __init__(
         self, settings: Sections, data: SpeechData, device: str, start: ServerState | None = None, together: int = 1
     ) -> None:
-        """`start`: the state before round 0 (None: the algorithm makes it on this device). `together`: clients that are
-        trained side by side.
+        """`start`: the state before round 0 (None: the algorithm makes it on this device). `together`: how many clients
+        train side by side.
         """
         parts = Parts(task_of(settings, data), settings.strategy, settings.server_optimizer, settings.rounds)
         self.algorithm = ALGORITHMS[settings.algorithm.kind](settings.algorithm.settings, parts)
@@ -106,7 +106,7 @@ class Federation:
         self.written: dict[str, Written] = {}
 
     def round(self) -> Metrics:
-        """Play a round; the metrics of its clients. RuntimeError: a client failed."""
+        """Run a round and return the metrics of its clients. RuntimeError: a client failed."""
         broadcast = self._broadcast()
         data = self.place.program.data
         lane = Lane(
@@ -145,7 +145,7 @@ class Federation:
         return {split: one.metrics for split, one in found.items()}
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """All that a run would keep: parameters, the server's extra state, and the clients' states, by name."""
+        """All arrays that a run would keep, by name: parameters, the server's extra state and the clients' states."""
         found = {"params": self.state.params} | _arrays(self.state.extra, "server")
         for client, state in sorted(self.kept.states.items()):
             found |= _arrays(state, client)

@@ -1,4 +1,4 @@
-"""The machine that is checked, in words, without opening the device in this process."""
+"""A description of the machine that is checked, made without opening the device in this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CUDA = "import torch; print(torch.version.cuda, torch.backends.cudnn.version(), 
 
 
 def described() -> dict[str, str]:
-    """Name -> text."""
+    """The machine's description: name -> text."""
     cores = len(os.sched_getaffinity(0))
     found = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -1,4 +1,4 @@
-"""The page of a GPU check: machine, versions, what failed first, and a table for each check."""
+"""The page of a GPU check: machine and versions, then the rows that failed, then a table for each check."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedray.core.texts import json_text
 from fedray.storage.files import write_atomically
 from tests.gpu.record import Row
 
-TRACES = 20  # tracebacks on the page; all are in gpu.json
+TRACES = 20  # most tracebacks on the page; all are in gpu.json
 
 
 class Book:
-    """All rows so far. Each new one is written at once: gpu.json and gpu.md in the folder."""
+    """All rows so far. Each new row is written at once, to gpu.json and gpu.md in the folder."""
 
     def __init__(self, folder: Path, machine: Mapping[str, str], command: str) -> None:
         self.folder, self.machine, self.command = folder, machine, command

@@ -1,9 +1,9 @@
-"""A device that is not there: its tensors lie in main memory, and refuse what a GPU's tensors would refuse.
+"""A pretend device: its tensors are in main memory, and refuse what a GPU's tensors would refuse.
 
-torch sees tensors of the device "meta". An operation on them is computed on the tensors behind them, unless it mixes
-them with tensors of main memory, which fails on a GPU. So code that forgets to move a tensor is found without a GPU.
-What only CUDA knows (its kernels, its memory, its determinism) is not pretended, and neither is `tensor.data = other`:
-parameters that should be views of one vector are not, so the numbers after training mean nothing.
+torch sees tensors on the device "meta". An operation on them is computed with the tensors behind them, in main memory.
+It fails if it mixes them with ordinary tensors, as on a GPU. So a test without a GPU finds code that forgets to move a
+tensor. CUDA's kernels, memory and determinism are not pretended, and neither is `tensor.data = other`: parameters that
+should be views of one vector are not, so the numbers after training mean nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 
 DEVICE = "meta"
-# May have tensors of both devices: copies, indices, and lengths of CTC and of packed sequences.
+# Operations that may mix devices: copies, indexing, and those that take lengths (CTC, packed sequences).
 COPIES = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
 LENGTHS = ("_ctc_loss", "_ctc_loss_backward", "_pack_padded_sequence", "_pack_padded_sequence_backward")
 MIXED = tuple(f"aten::{name}" for name in (*COPIES, *LENGTHS))
 
 
 class There(Tensor):
-    """A tensor on the device that is not there."""
+    """A tensor on the pretend device."""
 
     here: Tensor  # the tensor in main memory
 
@@ -59,7 +59,7 @@ class There(Tensor):
 
 @contextmanager
 def pretending() -> Iterator[None]:
-    """While open, there is such a device."""
+    """Make the pretend device available while the context is open."""
     with _Dispatch(), _Function():
         yield
 
@@ -72,7 +72,7 @@ class _Dispatch(TorchDispatchMode):
 
 
 class _Function(TorchFunctionMode):
-    """torch.tensor makes tensors of the device "meta" without their numbers, and tells no dispatcher."""
+    """Intercepts torch.tensor, which makes tensors on "meta" without values and does not go through the dispatcher."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -98,10 +98,10 @@ def dispatch(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise RuntimeError(f"{name}: expected a generator of the device, but this one is of the processor")
     if wanted is not None and to_there:
         kwargs["device"] = torch.device("cpu")
-    if there and torch.Tag.inplace_view in op.tags:  # the shape of the tensor itself changes, too
+    if there and torch.Tag.inplace_view in op.tags:  # the shape of the wrapper changes too
         with no_dispatch():
             op(*args, **kwargs)
-    known = {id(one.here): one for one in there}  # an operation in place returns its argument
+    known = {id(one.here): one for one in there}  # an in-place operation returns its argument
     args, kwargs = tree_map(_behind, (tuple(args), kwargs))
     found = op(*args, **kwargs)
     if not to_there or name == "aten::_local_scalar_dense":
@@ -112,7 +112,7 @@ def dispatch(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             return value
         return known[id(value)] if id(value) in known else There(value)
 
-    if name == "aten::_pack_padded_sequence":  # the sizes of steps stay on the processor
+    if name == "aten::_pack_padded_sequence":  # the batch sizes stay on the processor
         return wrapped(found[0]), found[1]
     return tree_map(wrapped, found)
 

@@ -16,7 +16,7 @@ import torch
 
 Values = dict[str, Any]  # numbers and short texts, the columns of a row
 Item = tuple[str, Callable[[], Values]]  # the name of a row, and the work that fills it
-MARK = "\x1erow "  # before a row on a child's standard output
+MARK = "\x1erow "  # marks a row on a child's standard output
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Check(Protocol):
     TITLE: str
     ABOUT: str  # what the table shows, and what fails
     OPENS_DEVICE: bool  # False: only processes that the check starts use the device
-    SECONDS: float  # what would begin later is left out
+    SECONDS: float  # items that would start later are left out
 
     def items(self, where: Where) -> Iterator[Item]: ...
 
 
 class Missed(Exception):
-    """A check whose numbers are there, and not as they should be."""
+    """A check has its numbers, but they are not as they should be."""
 
     def __init__(self, why: str, values: Values) -> None:
         super().__init__(why)
@@ -67,20 +67,20 @@ class Row:
 
     @classmethod
     def of(cls, name: str, work: Callable[[], Values]) -> Row:
-        """Do the work; whatever it raises is kept."""
+        """Do the work and return its row; if the work raises an error, the row holds it."""
         since = time.perf_counter()
         try:
             values, failed, trace = work(), "", ""
         except Missed as missed:
             values, failed, trace = missed.values, str(missed), ""
-        except Exception as error:  # noqa: BLE001 - the next row is checked all the same
+        except Exception as error:  # noqa: BLE001 - the next row is still checked
             words = " ".join(str(error).split()) or "no words"
             values, failed, trace = {}, f"{type(error).__name__}: {words}"[:300], traceback.format_exc()
         return cls(name, values, failed, trace, round(time.perf_counter() - since, 3))
 
     @classmethod
     def parse(cls, line: str) -> Row | None:
-        """The row on a line of a child's output; None: the line holds none."""
+        """The row on a line of a child's output; None if the line holds none."""
         return cls(**json.loads(line.removeprefix(MARK))) if line.startswith(MARK) else None
 
     def emit(self) -> None:
@@ -88,14 +88,14 @@ class Row:
 
 
 def play(check: Check, where: Where, until: float) -> None:
-    """Emit a row for each item of a check. Items that would begin after `until` (time.time) are left out."""
+    """Emit a row for each item of a check. Items that would start after `until` (time.time) are left out."""
     items = check.items(where)
     while True:
         try:
             name, work = next(items)
         except StopIteration:
             return
-        except Exception:  # noqa: BLE001 - what prepares the items is a row too
+        except Exception:  # noqa: BLE001 - an error in preparing the items is a row too
             trace = traceback.format_exc()
             Row("preparation", {}, trace.splitlines()[-1][:300], trace).emit()
             return
@@ -109,7 +109,7 @@ def play(check: Check, where: Where, until: float) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
+    """The value with NaN and infinity as text, since JSON has neither."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

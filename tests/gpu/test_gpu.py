@@ -1,4 +1,4 @@
-"""The GPU check's program on the processor, with everything tiny: each check, the page, and that Ray is not needed."""
+"""The GPU check's program on the processor, with everything tiny: each check, the page, and the program without Ray."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ABSENT = (
 
 
 def without(folder: Path) -> dict[str, str]:
-    """An environment in which these packages cannot be imported, neither in a process nor in those that it starts."""
+    """Environment variables with which neither a process nor its children can import the packages in ABSENT."""
     folder.mkdir(exist_ok=True)
     for name in ABSENT:
         (folder / f"{name}.py").write_text(f"raise ImportError('{name} is not on a machine that checks its GPU')\n")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
 
 
-# Not `sharing`, which starts processes: see below.
+# Without `sharing`, which starts processes: `test_the_program_without_ray` runs it.
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.long] * (name == "algorithms")) for name in CHECKS if name != "sharing"],
@@ -103,7 +103,7 @@ def test_ray_is_not_needed_to_play_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_program_without_ray(tmp_path: Path) -> None:
-    """Every check in its process, real speech included where there is some, and the processes that share a device."""
+    """All checks run without Ray, each in its own process, including `sharing` and, if there is some, real speech."""
     command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--tiny", "--minutes", "20", "--out", "page"]
     environment = without(tmp_path / "absent") | {"PYTHONSAFEPATH": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Every algorithm on a device that is not there: nothing forgets to move a tensor."""
+"""Every algorithm on a pretend device: none forgets to move a tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gpu.toys import Size, federation
 from tests.whisper import BINS, write_checkpoint
 
 SMALL = Size(clients=2, utterances=3, letters=(3, 5), words=3, alphabet=3)
-SLOW = ("crdnn",)  # here, its LSTM is a hundred small operations a frame
+SLOW = ("crdnn",)  # here, its LSTM takes a hundred small operations a frame
 
 
 def cases() -> list[Any]:

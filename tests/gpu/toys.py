@@ -1,6 +1,6 @@
-"""Federations in memory: a language of patterns that models of any size learn, without a corpus and without files.
+"""Federations in memory, without a corpus or files: a language of patterns that models of any size learn.
 
-Each letter has a pattern of mel bins, which lasts a few frames; noise of each speaker is added.
+Each letter is a pattern of mel bins that lasts `FRAMES_A_LETTER` frames; noise is added to every frame.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
-FRAMES_A_LETTER = 12  # 0.12 s: three frames of an encoder that keeps every fourth
+FRAMES_A_LETTER = 12  # 0.12 s: three frames of an encoder that keeps every fourth frame
 
 
 class Patterns:
@@ -42,16 +42,16 @@ class Size:
     utterances: int = 6  # of each client, of the server and of dev
     letters: tuple[int, int] = (4, 8)  # of an utterance: from, to
     bins: int = 40
-    words: int = 4  # classes: one is the label of each utterance, and the letter that it begins with
-    alphabet: int = 6  # letters that occur, of `LETTERS`
-    labelled: float | None = None  # share of a client's utterances that count as labelled; None: nothing says so
+    words: int = 4  # classes; an utterance's class is the letter that it begins with
+    alphabet: int = 6  # how many of `LETTERS` occur
+    labelled: float | None = None  # share of a client's utterances that count as labelled; None: the data do not say
     noise: float = 0.5
-    fewer: int = 0  # client 1 has this many utterances less than client 0, client 2 twice as many less, ...
+    fewer: int = 0  # each client has this many utterances fewer than the one before
     equal: bool = False  # whether all utterances have the same length
 
 
 def federation(size: Size, seed: int = 0) -> SpeechData:
-    """Clients, a server and dev, all with transcripts and labels."""
+    """A federation of clients, a server and dev, all with transcripts and labels."""
     generator = np.random.default_rng(seed)
     patterns = generator.standard_normal((len(LETTERS), size.bins)).astype(np.float32)
     parts = {"clients": size.clients, "server": 1, "dev": 1}

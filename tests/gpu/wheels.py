@@ -1,7 +1,7 @@
-"""Small wheels for a machine without network that has torch, torchaudio, numpy, scipy, pyarrow and transformers.
+"""Wheels for a machine without a network that has torch, torchaudio, numpy, scipy, pyarrow and transformers.
 
-`python -m tests.gpu.wheels download DIR` here downloads what it may lack, all but Ray, and `python -m tests.gpu.wheels
-install DIR` there installs what it does lack.
+`python -m tests.gpu.wheels download DIR` here downloads what that machine may lack, except Ray. `python -m
+tests.gpu.wheels install DIR` there installs what it does lack.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# All that the lower floors of fedray import, in the versions of this machine. Ray is not among them.
+# Needed by the modules of fedray that the checks import, in the versions of this machine. Ray is not among them.
 PACKAGES = (
     "speechbrain",
     "HyperPyYAML",
@@ -41,7 +41,7 @@ PACKAGES = (
     "packaging",
     "typing_extensions",
 )
-STANDS_IN = {"faiss-cpu": "faiss-gpu"}  # which of the two is installed, here or there, does not matter
+STANDS_IN = {"faiss-cpu": "faiss-gpu"}  # either of the two will do, here and there
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 LARGEST = 60e6  # bytes of all wheels, of the 64 MiB that may travel with a clone
 
@@ -62,7 +62,7 @@ def download(folder: Path, python: str, also: Sequence[str] = ()) -> int:
 
 
 def install(folder: Path) -> int:
-    """Install the wheels of packages that this Python lacks. What is there stays, whatever its version."""
+    """Install the wheels of packages that this Python lacks. Installed packages stay, whatever their versions."""
     found = sorted(folder.glob("*.whl"))
     if not found:
         print(f"{folder} holds no wheels: make it with `python -m tests.gpu.wheels download {folder}`", file=sys.stderr)
@@ -83,7 +83,7 @@ def _there(name: str) -> bool:
 
 
 def _version(name: str) -> str:
-    """The installed version; empty: it is not installed."""
+    """The installed version; empty if the package is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

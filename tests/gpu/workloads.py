@@ -1,4 +1,4 @@
-"""Models at the sizes that papers and configurations have, and a client that trains each of them."""
+"""Models of the sizes in papers and configurations, and a client that trains each of them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Workload:
     values: dict[str, Any]  # sections of a configuration
     size: Size
     batch: int
-    tiny: dict[str, Any] = field(default_factory=dict)  # keys of the model where everything is small
+    tiny: dict[str, Any] = field(default_factory=dict)  # keys of the model if everything is small
 
 
 def workloads() -> dict[str, Workload]:
-    """By name, the quickest first."""
+    """The workloads by name, the quickest first."""
     return {
         "crnn lite": Workload({"model": {"kind": "crnn", "size": "lite"}, "task": CLASSIFY}, CLIPS, 16),
         "crnn base": Workload({"model": {"kind": "crnn", "size": "base"}, "task": CLASSIFY}, CLIPS, 16),
@@ -90,7 +90,7 @@ class Trainer:
     """A model and the data of one client, on a device."""
 
     def __init__(self, name: str, where: Where, batch: int | None = None) -> None:
-        """`batch`: utterances of a step (None: as the workload says); a client has two steps of them at least."""
+        """`batch`: utterances a step (None: as the workload says); a client takes at least two steps."""
         workload = workloads()[name]
         size, values = workload.size, copy.deepcopy(workload.values)
         self.batch = batch or workload.batch
@@ -119,7 +119,7 @@ class Trainer:
         return -(-len(self.data) // self.batch)
 
     def client(self) -> float:
-        """Train a client as a round does, from the broadcast to its update; the mean loss."""
+        """Train a client as a round does, from the broadcast to its update, and return the mean loss."""
         self.clients += 1
         seed_all(0, "client", self.clients)
         model = LocalModel(self.task, self.start, self.where.device)
@@ -128,7 +128,7 @@ class Trainer:
         return losses["loss"]
 
     def clients_a_second(self, seconds: float, size: int = 1) -> float:
-        """With `size` clients side by side, after as many that warm up; so many at least are timed."""
+        """Clients trained a second, `size` side by side: times at least `size`, after `size` more as a warm-up."""
 
         def group() -> None:
             if size == 1:
@@ -166,7 +166,7 @@ class Trainer:
             assert np.isfinite(done.delta).all()
 
     def step(self) -> Callable[[], None]:
-        """A function that takes one step on the largest batch, which lies on the device already."""
+        """A function that takes one step on the largest batch, which is already on the device."""
         model = LocalModel(self.task, self.start, self.where.device)
         model.flat.model.train()
         batch, targets = self.largest()
@@ -190,7 +190,7 @@ class Trainer:
 
 
 def milliseconds(work: Callable[[], object], where: Where, seconds: float) -> float:
-    """The median duration of `work` in milliseconds, after three that warm up (one on the processor)."""
+    """The median duration of `work` in milliseconds, after three calls as a warm-up (one on the processor)."""
     for _ in range(3 if where.gpu else 1):
         work()
     where.wait()

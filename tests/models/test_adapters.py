@@ -1,6 +1,4 @@
-"""Low-rank adapters on the recognisers' own modules: nothing changes at first, merging changes nothing, each projection
-has its own.
-"""
+"""Low-rank adapters in recognisers: nothing changes at first, nor by merging, and each projection has one."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def outputs(model: nn.Module) -> torch.Tensor:
 
 
 def trained(model: nn.Module) -> nn.Module:
-    """With adapters that do something."""
+    """The model with random B in its adapters, so that they change its outputs."""
     for name, parameter in model.named_parameters():
         if name.endswith(".b"):
             nn.init.normal_(parameter, std=0.3)
@@ -80,8 +78,8 @@ def test_only_adapters_train() -> None:
         "a",
         "b",
     }
-    # Of an encoder layer: four projections of 16 x 16 and four feed-forward matrices of 16 x 32; of the decoder's two,
-    # at rank 2.
+    # At rank 2: an encoder layer has four projections of 16 x 16 and four feed-forward matrices of 16 x 32; the decoder
+    # has two such matrices.
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == 2 * 4 * 2 * (16 + 16) + (2 * 4 + 2) * 2 * (
         16 + 32
     )
@@ -90,9 +88,7 @@ def test_only_adapters_train() -> None:
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_query_key_and_value_have_an_adapter_each(attention: str) -> None:
-    """Changing the first pair changes the rows of the query alone; SpeechBrain's own attentions order rows by head
-    first.
-    """
+    """The query's adapter changes only the query's rows; SpeechBrain's own attentions order rows by head first."""
     weight = "in_proj_weight"
     model = adapt(conformer(attention), LoRASettings(rank=2, targets=[weight]))
     name, module = next((name, module) for name, module in model.named_modules() if hasattr(module, "parametrizations"))

@@ -1,4 +1,4 @@
-"""FedSTAR's network: as the paper draws it, as large, blind to padding, and what it starts from."""
+"""FedSTAR's network: the paper's architecture and size, padding that changes nothing, and weights to start from."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ BINS, CLASSES = 64, 12
 def network(dropout: float = 0.0, classes: int = CLASSES, seed: int = 0) -> AudioCNN:
     torch.manual_seed(seed)
     model = AudioCNN(AudioCNNSettings(dropout), BINS, classes)
-    with torch.no_grad():  # group norms start as the identity: told apart by chance
+    with torch.no_grad():  # group norms start as the identity; noise tells them apart
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
 
 def plain(model: AudioCNN, features: Tensor) -> Tensor:
-    """The network as the paper draws it: a group norm and a ReLU behind each convolution, then pooled, for clips of one
-    length.
-    """
+    """The network as the paper draws it, for clips of one length: convolutions, group norms and ReLUs, then pooling."""
     maps = features[:, None]
     for block, filters in zip(model.blocks, FILTERS, strict=True):
         weight, bias = block.norm.weight.split(filters), block.norm.bias.split(filters)
@@ -52,7 +50,7 @@ def test_parameters_by_hand() -> None:
 
 
 def test_it_is_the_papers_network_whatever_the_batch() -> None:
-    """In pieces of 8 and 3 clips; forward and backward. The modules in float64, the compiled loops in float32."""
+    """11 clips are computed in pieces of 8 and 3. The modules are tested in float64, the compiled loops in float32."""
     model, lengths = network(), torch.full((11,), 98)
     features = torch.randn(11, 98, BINS)
     torch.testing.assert_close(model(features, lengths), plain(model, features), rtol=1e-4, atol=1e-5)
@@ -68,7 +66,7 @@ def test_it_is_the_papers_network_whatever_the_batch() -> None:
 def test_a_clip_does_not_hear_its_batch() -> None:
     model = network()
     lengths = torch.tensor([40, 31, 40, 16, 31])
-    features = torch.randn(5, 40, BINS)  # what stands in the padding is loud
+    features = torch.randn(5, 40, BINS)  # the padding is loud
     alone = torch.cat([plain(model, features[i : i + 1, :length]) for i, length in enumerate(lengths.tolist())])
     torch.testing.assert_close(model(features, lengths), alone, rtol=1e-4, atol=1e-5)
 

@@ -23,14 +23,14 @@ def small(**changes) -> Conformer:
 def test_padding_and_neighbours_do_not_change_an_utterance(front, attention):
     model = small(front=front, attention=attention)
     lengths = torch.tensor([50, 3, 21, 22, 23, 24, 49])
-    features = torch.randn(len(lengths), 50, BINS)  # what stands in the padding is noise, on purpose
+    features = torch.randn(len(lengths), 50, BINS)  # the padding is noise on purpose
     with torch.no_grad():
         together, frames = model(features, lengths)
         assert frames.tolist() == [-(-length // 4) for length in lengths.tolist()]
         for row, length in enumerate(lengths.tolist()):
             alone, _ = model(features[row : row + 1, :length], lengths[row : row + 1])
             torch.testing.assert_close(together[row, : frames[row]], alone[0], atol=1e-5, rtol=1e-5)
-            # Alone, the model is what its SpeechBrain parts are without fedray.
+            # For one utterance, the model computes what its SpeechBrain parts compute without fedray.
             parts = model.ctc_head(model.transformer.encode(model.front(features[row : row + 1, :length]))).log_softmax(
                 -1
             )
@@ -38,7 +38,7 @@ def test_padding_and_neighbours_do_not_change_an_utterance(front, attention):
 
 
 def test_speechbrain_alone_leaks_the_padding():
-    """If this fails SpeechBrain has mended it, and the hooks of Conformer may go."""
+    """Padding changes SpeechBrain's outputs. If this test fails, SpeechBrain is fixed, and Conformer needs no hooks."""
     model = small()
     lengths = torch.tensor([50, 21])
     features = torch.randn(2, 50, BINS)
@@ -95,7 +95,7 @@ def test_own_weights_come_back(tmp_path):
 
 def test_weights_of_a_speechbrain_recipe(tmp_path):
     model = small(decoder_layers=1, front="conv2d", attention="RelPosMHAXL", bos=1, eos=2)
-    assert model.attention_head.w.out_features == VOCABULARY  # the recipes have bos and eos in the vocabulary
+    assert model.attention_head.w.out_features == VOCABULARY  # recipes have bos and eos in the vocabulary
     recipe = torch.nn.ModuleList([model.front, model.transformer, model.attention_head, model.ctc_head])
     torch.save(recipe.state_dict(), tmp_path / "model.ckpt")
     other = small(decoder_layers=1, front="conv2d", attention="RelPosMHAXL", bos=1, eos=2)
@@ -143,7 +143,7 @@ def test_conformer_small_of_the_paper():
     )
     model = Conformer(settings, 80, 5000)
     encoder = sum(p.numel() for p in model.transformer.encoder.parameters())
-    # Two feed-forward modules, attention with positions, convolution module, and their layer norms, of one layer:
+    # A layer: two feed-forward modules, attention with positions, a convolution module, and their layer norms.
     d, ffn, kernel, norm = 144, 1024, 31, 2 * 144
     layer = 2 * (norm + 2 * d * ffn + ffn + d)
     layer += 3 * d * d + (d * d + d) + d * d + 2 * d

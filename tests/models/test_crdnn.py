@@ -32,20 +32,20 @@ def small(**changes) -> CRDNN:
 )
 def test_padding_and_neighbours_do_not_change_an_utterance(changes):
     model = small(**changes)
-    features = torch.randn(len(LENGTHS), 50, BINS)  # what stands in the padding is noise, on purpose
+    features = torch.randn(len(LENGTHS), 50, BINS)  # the padding is noise on purpose
     with torch.no_grad():
         together, frames = model(features, LENGTHS)
         assert frames.tolist() == [length // model.settings.time_pooling for length in LENGTHS.tolist()]
         for row, length in enumerate(LENGTHS.tolist()):
             alone, _ = model(features[row : row + 1, :length], LENGTHS[row : row + 1])
             torch.testing.assert_close(together[row, : frames[row]], alone[0], atol=1e-5, rtol=1e-5)
-            # Alone, the model is what its SpeechBrain parts are without fedray.
+            # For one utterance, the model computes what its SpeechBrain parts compute without fedray.
             parts = model.ctc_head(model.encoder(features[row : row + 1, :length])).log_softmax(-1)
             torch.testing.assert_close(alone, parts, atol=1e-5, rtol=1e-5)
 
 
 def test_speechbrain_alone_leaks_the_padding():
-    """If this fails SpeechBrain has mended it, and the file may become short."""
+    """Padding changes SpeechBrain's outputs. If this test fails, SpeechBrain is fixed, and CRDNN can be shorter."""
     model = small()
     features = torch.randn(2, 50, BINS)
     with torch.no_grad():
@@ -55,7 +55,7 @@ def test_speechbrain_alone_leaks_the_padding():
 
 
 def test_batch_norm_counts_frames_of_speech_alone():
-    """The running mean after one batch is a tenth of the mean over the frames that are none of padding."""
+    """The running mean after one batch is a tenth of the mean over the frames that are not padding."""
     model = small(dropout=0.0).train()
     (norm,) = batch_norms(model).values()
     assert norm.running_mean.abs().sum() == 0 and (norm.running_var == 1).all(), (
@@ -102,7 +102,7 @@ def test_it_leaves_no_hooks_behind_and_pickles():
 
 
 def test_weights_of_a_speechbrain_recipe(tmp_path):
-    """Its `model` is a ModuleList of encoder, embedding, decoder and the two heads; its bos and eos are the blank."""
+    """A recipe's `model` loads: a ModuleList of encoder, embedding, decoder, two heads; bos and eos are the blank."""
     model, other = (small(decoder_layers=1, bos=0, eos=0) for _ in range(2))
     assert model.attention_head.w.out_features == VOCABULARY
     recipe = torch.nn.ModuleList([model.encoder, model.embedding, model.decoder, model.ctc_head, model.attention_head])

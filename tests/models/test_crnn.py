@@ -1,4 +1,4 @@
-"""The CRNNs: as large as table 3 of FedMLAC makes them, and blind to padding."""
+"""The CRNNs: the sizes of table 3 of FedMLAC, and padding that changes nothing."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def convolution(inputs: int, outputs: int) -> int:
 
 
 def gru(inputs: int, hidden: int) -> int:
-    """Three gates, each with weights for input and state and two biases."""
+    """The parameters of a GRU: three gates, each with weights for input and state and two biases."""
     return 3 * (hidden * (inputs + hidden) + 2 * hidden)
 
 
-# By hand, for 40 bins and 35 classes.
+# Parameters, counted by hand, for 40 bins and 35 classes.
 COUNTS = {
     "tiny": convolution(40, 16) + gru(16, 32) + 32 * 35 + 35,
     "lite": convolution(40, 32) + convolution(32, 32) + gru(32, 64) + 64 * 35 + 35,
@@ -57,7 +57,7 @@ def plain(model: CRNN, features: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_clip_does_not_hear_its_batch(size: str) -> None:
-    """Odd and even lengths, down to the shortest; what stands in the padding does not matter, forward or backward."""
+    """Padding changes neither outputs nor gradients, for odd and even lengths down to the shortest."""
     model = network(size)
     lengths = torch.tensor([98, 51, 98, 50, 17, 9, model.shortest])
     features = torch.randn(len(lengths), 98, BINS)

@@ -1,4 +1,4 @@
-"""The script beside a saved classifier says what the task says, with torch alone."""
+"""The script saved with a classifier gives the task's answers without fedray."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_script_says_what_the_task_says(
     flat = task.flat("cpu")
     for values in flat.model.parameters():
         torch.nn.init.normal_(values, 0.0, 0.3)
-    with torch.no_grad():  # so that no class is the answer to all
+    with torch.no_grad():  # so that no class is the answer to all clips
         flat.model.out.bias -= torch.from_numpy(task.logits(flat.read(), data.evaluation("test"), "cpu").mean(0))
     params = flat.read()
     task.export(params, tmp_path / "model")
@@ -45,7 +45,7 @@ def test_the_script_says_what_the_task_says(
         for row in task.evaluate(params, data.evaluation("test"), {}, "cpu", True).predictions
     }
     assert len(set(said.values())) > 1, "one answer for all clips: the test tests nothing"
-    monkeypatch.setitem(sys.modules, "fedray", None)  # an import fails
+    monkeypatch.setitem(sys.modules, "fedray", None)  # importing it fails
     for utterance, answer in said.items():
         monkeypatch.setattr(sys, "argv", ["example.py", str(tmp_path / utterance)])
         runpy.run_path(str(tmp_path / "model" / "example.py"))

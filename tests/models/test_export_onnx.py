@@ -1,4 +1,4 @@
-"""An exported model says in onnxruntime what the model says, for every kind and length."""
+"""An exported model computes in onnxruntime what the model computes, for every kind and length."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_log_mels_are_those_of_training(normalise: str, window_ms: float) -> Non
     settings = FeatureSettings(sample_rate=8000, bins=20, normalise=normalise, window_ms=window_ms)
     wave = torch.from_numpy(speech_like(1.003, background=1e-4))
     found, features = LogMels(described(settings))(wave[None])[0], described(settings)
-    # The fast Fourier transform of training rounds to float32: beside a loud tone its quiet bins are off by 1e-3.
+    # The fast Fourier transform of training rounds to float32: with a loud tone, its quiet bins are off by 1e-3.
     torch.testing.assert_close(found, log_mels(wave, settings), atol=2e-3, rtol=0)
     exact = MelSpectrogram(
         8000, features["fft"], features["window"], features["hop"], pad=(features["fft"] - features["window"]) // 2,
@@ -86,7 +86,7 @@ def test_onnxruntime_says_what_the_model_says(name: str, tmp_path: Path) -> None
             expected = model.unpadded(torch.stack([log_mels(wave, SETTINGS) for wave in waves]))
         (found,) = session.run(None, {"waveform": waves.numpy()})
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-4, rtol=0)
-        if frames == longest:  # the three shorter ones compare the model in training
+        if frames == longest:  # only the three shorter ones are compared with `forward`
             continue
         lengths = torch.full((batch,), frames)
         with torch.no_grad():

@@ -37,7 +37,7 @@ def log_mels(wave: torch.Tensor) -> torch.Tensor:
     return mels - mels.mean(0)
 
 
-# Runs the scripts of all folders in one process, where importing fedray fails.
+# Runs the scripts of all folders in one process in which importing fedray fails.
 CHECK = """
 import contextlib, io, json, os, pathlib, runpy, sys
 sys.argv = ["example.py", "speech.wav"]
@@ -71,7 +71,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """All models, exported to folders of their names, and what their scripts print of the same speech."""
+    """All models, exported to folders of their names, and what their scripts print for the same speech."""
     root = tmp_path_factory.mktemp("exported")
     wave = np.random.default_rng(0).normal(0, 0.1, 8000).astype(np.float32)
     models = {}

@@ -15,7 +15,7 @@ SEQUENCES = [[1, 2, 1, 3], [1, 1, 2], [3], [], [2, 1, 2, 1, 2, 1], [1, 2, 1, 3]]
 
 
 def witten_bell(order: int, history: tuple[int, ...], token: int) -> float:
-    """The definition, by counting: 0 in a history is the start, 0 as a token is the end."""
+    """A token's probability by definition, from counts: 0 in a history is the start, 0 as a token is the end."""
     followers: Counter[tuple[tuple[int, ...], int]] = Counter()
     for sequence in SEQUENCES:
         padded = (0, *sequence, 0)

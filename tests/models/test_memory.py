@@ -1,4 +1,4 @@
-"""The memory against float64 references, small and large, kept and read again."""
+"""The memory, small and large, against float64 references; saved and loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VOCABULARY = 30
 
 
 def pairs(size: int, dimensions: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens lie around centres of their own."""
+    """Keys [size, dimensions] and tokens [size]: the keys of a token lie around its own centre."""
     generator = np.random.default_rng(seed)
     centres = np.random.default_rng(99).standard_normal((VOCABULARY, dimensions))
     tokens = generator.integers(0, VOCABULARY, size)
@@ -49,7 +49,7 @@ def test_both_distributions_equal_a_float64_reference(k: int, temperature: float
 
 
 def test_far_away_neighbours_weigh_all_the_same() -> None:
-    """Squared distances of thousands over a small temperature would all be exp(-inf)."""
+    """Far neighbours keep weights, although exp(-distance / temperature) alone would be 0 for all of them."""
     keys = np.array([[100.0, 0.0], [0.0, 101.0]], np.float32)
     distances, tokens = Memory(keys, np.array([3, 4]), "m").search(np.zeros((1, 2), np.float32), 2)
     assert distances.tolist() == [[10_000.0, 10_201.0]]
@@ -158,7 +158,7 @@ def test_what_is_no_memory() -> None:
 
 
 def test_one_thread_whatever_the_environment_says() -> None:
-    """As on an actor of a Ray that was started without OMP_NUM_THREADS. OpenMP keeps the number by calling thread."""
+    """FAISS uses one thread, even if OMP_NUM_THREADS is unset. OpenMP keeps the number per calling thread."""
     keys, tokens = pairs(300)
 
     def threads(work: str) -> int:

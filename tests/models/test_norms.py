@@ -29,11 +29,11 @@ def test_frozen_statistics_use_the_batch_and_stay():
         y = net[1](net[0](x))
     torch.testing.assert_close(
         y.mean(0), torch.zeros(4), atol=1e-5, rtol=0
-    )  # of the batch: running ones would not give 0
+    )  # statistics of the batch: running ones would not give 0
     for name, value in net.state_dict().items():
         assert torch.equal(value, before[name]), name
     net(x)
-    assert net[1].num_batches_tracked == 2  # outside it counts again
+    assert net[1].num_batches_tracked == 2  # outside the context, it counts again
 
 
 def test_evaluation_inside_uses_the_running_statistics():

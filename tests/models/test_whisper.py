@@ -1,6 +1,4 @@
-"""Whisper against transformers itself, on a checkpoint made at random; and the paper's count of adapters at
-whisper-small's size.
-"""
+"""Whisper against transformers on a random checkpoint, and the paper's number of parameters on whisper-small."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def built(folder: Path, tokens: PretrainedTokeniser, **settings: object) -> Whis
 
 @pytest.mark.parametrize("loudness", [1.0, 0.1, 0.01])
 def test_features_are_those_of_transformers(loudness: float, folder: Path, tokens: PretrainedTokeniser) -> None:
-    """And what the model hears behind them, also of quiet speech, is what transformers make of silence."""
+    """Features, and the silence that the model appends, are those of transformers, also for quiet speech."""
     extractor = transformers.WhisperFeatureExtractor(feature_size=BINS)
     expected = extractor(loudness * WAVE.numpy(), sampling_rate=16000, return_tensors="np").input_features[0].T
     found = whisper_mels(loudness * WAVE, BINS).numpy()
@@ -61,7 +59,7 @@ def test_features_are_those_of_transformers(loudness: float, folder: Path, token
 
 
 def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokeniser) -> None:
-    """Two utterances in a batch, of which one is padded, against each by itself through transformers."""
+    """A batch of two utterances, one of them padded, gives what transformers give for each alone."""
     model = built(folder, tokens)
     theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
     parts = [whisper_mels(WAVE, BINS), whisper_mels(WAVE[:9_000], BINS)]
@@ -172,9 +170,7 @@ def test_a_checkpoint_comes_with_the_extractor_of_its_window(
 
 
 def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedTokeniser) -> None:
-    """Adapted where it is an embedding, it would stay as it was where it is the head: another model than the merged
-    one.
-    """
+    """An adapter would change a shared weight only as an embedding, but merging it would change it as the head too."""
     model = adapt(built(folder, tokens), LoRASettings(targets=[".*"]))
     assert not any("embed_tokens" in name or "proj_out" in name for name in model.state_dict() if name.endswith(".a"))
     with pytest.raises(ValueError, match="'embed_tokens' matches no weight that one module holds alone"):
@@ -194,7 +190,7 @@ def test_what_two_modules_share_has_no_adapter(folder: Path, tokens: PretrainedT
 
 
 def test_the_papers_adapters_on_whisper_small() -> None:
-    """Rank 32 on self-attention and both feed-forward matrices: 10,616,832 parameters (the paper's 10.1 Mi)."""
+    """Rank 32 on self-attention and both feed-forward matrices gives 10,616,832 parameters (the paper's 10.1 Mi)."""
     sizes = {
         "d_model": 768,
         "encoder_layers": 12,

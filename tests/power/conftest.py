@@ -1,4 +1,4 @@
-"""A process with a Ray under the shim, started once for all tests of this folder."""
+"""A process with its own Ray under the shim, started once for all tests of this folder."""
 
 from __future__ import annotations
 

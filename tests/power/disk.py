@@ -1,7 +1,7 @@
 """A disk that forgets: what a power loss may leave of a folder, after the calls that the shim has logged.
 
-What a file held when it was last synced stays. What was written since may be there, missing, cut short or zeros. The
-names in a folder are those of its last sync, plus the first few changes since: each folder keeps as many as it likes.
+The content of a file at its last sync stays. What was written since may be there, missing, cut short or zeros. The
+names in a folder are those at its last sync, plus the first few changes since; how many may differ between folders.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Folder:
 
 @dataclass(frozen=True)
 class Loss:
-    """What is lost: for a folder how many of its changes stay, of a number; for a file its content."""
+    """What stays: `changes` tells how many of a folder's changes since its sync, `content` what of a file."""
 
     changes: Callable[[int], int]
     content: Callable[[File], bytes]
 
 
 def cut(file: File) -> bytes:
-    """The synced content and half of what was appended since."""
+    """The synced content and half of what was appended since; nothing if the file was rewritten."""
     return file.data[: (len(file.synced) + len(file.data)) // 2] if file.data.startswith(file.synced) else b""
 
 
 def zeros(file: File) -> bytes:
-    """The right size, without what was written since."""
+    """The synced content at the right size, with zeros for what was appended since."""
     return file.synced[: len(file.data)] + bytes(max(0, len(file.data) - len(file.synced)))
 
 
@@ -75,7 +75,7 @@ def at_random(seed: int) -> Loss:
 
 
 class Disk:
-    """The folder after some of the calls."""
+    """The folder after the calls that have been applied."""
 
     def __init__(self) -> None:
         self.root = Folder()
@@ -111,7 +111,7 @@ class Disk:
                 raise AssertionError(f"the log says {other} of {call.path}")
 
     def after(self, loss: Loss, target: Path) -> None:
-        """Write what is there after the power has been lost."""
+        """Write to `target` what a power loss leaves."""
         _write(deepcopy(self.root), loss, target)
 
     def files(self) -> dict[str, bytes]:

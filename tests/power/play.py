@@ -1,6 +1,6 @@
-"""Runs of the toy in a Ray whose processes are under the shim: `python -m tests.power.play` plays what it is told.
+"""Runs of the toy on a Ray whose processes are under the shim: `python -m tests.power.play` plays the runs it is given.
 
-Each line of its input is a folder and a kind of run, each line of its output says in JSON how the run there ended.
+Each line of its input is a folder and a kind of run; each line of its output says in JSON how that run ended.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Player:
-    """The other process: `player(folder, kind)` begins a run or goes on with it, and says how it ended."""
+    """The other process: `player(folder, kind)` starts or resumes a run, and returns how it ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def __call__(self, folder: Path, kind: str) -> dict[str, str]:
-        """{}: the run is done. Else `error` is the message, `kind` its class, `traceback` all of it."""
+        """Return {} if the run is done; else `error` is the message, `kind` its class, `traceback` the whole text."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{folder}\t{kind}\n")
         self._process.stdin.flush()
@@ -47,7 +47,7 @@ class Player:
 
 @contextmanager
 def player(shim: Shim) -> Iterator[Player]:
-    # Other tests' memory is no reason to end an actor of this run.
+    # Ray must not end an actor of this run because other tests take memory.
     environment = {**os.environ, **shim.environment, "PYTHONPATH": str(ROOT), "RAY_memory_monitor_refresh_ms": "0"}
     environment.pop("RAY_ADDRESS", None)
     command = [sys.executable, "-m", "tests.power.play"]
@@ -68,14 +68,14 @@ def main() -> None:
 
     session.ship(toys)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what anybody else prints is no answer
+    os.dup2(2, 1)  # anything else that is printed must not be taken for an answer
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     for line in sys.stdin:
         try:
             folder, _, kind = line.strip().partition("\t")
             toys.run(Path(folder), rounds=ROUNDS, cpus=0.4, **KINDS[kind])
             said = {}
-        except Exception as error:  # noqa: BLE001 - the test that reads the answer says what is wrong with it
+        except Exception as error:  # noqa: BLE001 - the test that reads the answer judges the error
             name = "RunError" if isinstance(error, RunError) else type(error).__name__
             said = {"error": str(error), "kind": name, "traceback": traceback.format_exc()}
         print(json.dumps(said), file=answers, flush=True)

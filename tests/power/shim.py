@@ -1,4 +1,4 @@
-"""The Python side of shim.c, which logs all changes of a folder by any process, or lets one of them fail."""
+"""The Python side of shim.c, which logs all changes to a folder by any process, or makes one of them fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).with_name("shim.c")
 LAYOUT = struct.Struct("qqqqq2032s2032s")  # struct control
-CLOCK = 32  # where its clock lies
+CLOCK = 32  # the offset of its clock
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Call:
 
     name: str
     path: str
-    second: str  # where a rename or a link leads to
+    second: str  # the target of a rename or a link
     offset: int
     data: bytes
 
 
 class Shim:
-    """A compiled shim. Processes that start with `environment` obey `watch` and `stop`, whenever these are called."""
+    """A compiled shim. Processes started with `environment` obey `watch`, `jump` and `stop` at any time."""
 
     def __init__(self, scratch: Path) -> None:
-        """Skips the test where there is no compiler."""
+        """Compile the shim. Skip the test if there is no C compiler."""
         compiler = shutil.which("cc")
         if compiler is None:
             pytest.skip("needs a C compiler (cc)")
@@ -55,23 +55,23 @@ class Shim:
         }
 
     def watch(self, folder: Path, log: bool = False, fail_at: int = 0, error: int = 0, lasting: bool = False) -> None:
-        """Count the calls that change the folder from now on; log them; let one fail, or all from that one on."""
+        """Count the calls that change `folder` from now on, log them if asked, and make one fail, or all from it on."""
         self.log.unlink(missing_ok=True)
         names = (os.fsencode(folder), os.fsencode(self.log) if log else b"")
         LAYOUT.pack_into(self._shared, 0, 0, fail_at, error, int(lasting), 0, *names)
 
     def jump(self, seconds: int) -> None:
-        """Put the time of day wrong by so many seconds, until `stop`."""
+        """Shift the time of day by so many seconds, until `stop`."""
         struct.pack_into("q", self._shared, CLOCK, seconds)
 
     def stop(self) -> int:
-        """Watch nothing any more; the number of calls that were counted."""
+        """Stop watching. Return the number of calls that were counted."""
         calls = int(LAYOUT.unpack_from(self._shared)[0])
         LAYOUT.pack_into(self._shared, 0, 0, 0, 0, 0, 0, b"", b"")
         return calls
 
     def calls(self, folder: Path) -> Iterator[Call]:
-        """The log of a folder that was watched, in order."""
+        """The logged calls that changed a watched folder, in order."""
         with self.log.open("rb") as file:
             while head := file.readline():
                 name, offset, size, path, second = head.decode().rstrip("\n").split("\t")

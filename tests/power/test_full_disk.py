@@ -1,4 +1,4 @@
-"""A few of the writes that fail; `python -m tests.full_disk` lets every one fail."""
+"""A few writes that fail; `python -m tests.full_disk` makes every write fail."""
 
 from __future__ import annotations
 

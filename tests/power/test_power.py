@@ -1,4 +1,4 @@
-"""The power goes: a run goes on from a whole checkpoint, whatever the disk had not written yet."""
+"""After a power loss, a run resumes from a whole checkpoint, whatever the disk had not yet written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.power.shim import Call, Shim
 
 @dataclass(frozen=True)
 class Played:
-    """A run that nothing happened to, and the log of its calls."""
+    """An undisturbed run, and the log of its calls."""
 
     folder: Path
     calls: list[Call]
@@ -36,7 +36,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, shim: Shim, play: Player) -
 
 
 def check(folder: Path, committed: int, states: dict[str, bytes]) -> int | None:
-    """The round that the run would go on from, None: from the beginning. All checkpoints and rows must be whole."""
+    """The round that the run would resume from, None for the beginning. All checkpoints and rows must be whole."""
     run = RunFolder(folder)
     store = ClientStore(folder / "states")
     saved = run.saved_rounds()
@@ -56,7 +56,7 @@ def check(folder: Path, committed: int, states: dict[str, bytes]) -> int | None:
 
 
 def written_states(calls: list[Call]) -> dict[str, bytes]:
-    """Every client state that was ever there, by its name."""
+    """Every client state that was ever written, by its name."""
     disk, found = Disk(), {}
     for call in calls:
         disk.apply(call)
@@ -66,7 +66,7 @@ def written_states(calls: list[Call]) -> dict[str, bytes]:
 
 
 def crashes(played: Played, scratch: Path, losses: dict[str, Loss], every: int = 1) -> Iterator[tuple[str, Path]]:
-    """The folders that a loss of power leaves after each call, checked; with words for when and what."""
+    """Check and yield the folders that a power loss leaves after each call, with words for when and what it took."""
     disk, states, rows = Disk(), written_states(played.calls), 0
     for number, call in enumerate(played.calls):
         disk.apply(call)
@@ -111,7 +111,7 @@ def test_also_when_each_folder_and_each_file_loses_something_else(played: Played
 
 @pytest.mark.nightly
 def test_the_run_that_goes_on_has_the_same_bits(played: Played, tmp_path: Path) -> None:
-    """Resumed at a few moments, after the worst."""
+    """A run that is resumed after the worst losses, at a few moments, ends with the same bits."""
     worst, every = dict(list(LOSSES.items())[:2]), len(played.calls) // 5 + 1
     for number, (words, folder) in enumerate(crashes(played, tmp_path, worst, every)):
         if number >= len(worst):  # not those of the first call

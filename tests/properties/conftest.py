@@ -1,4 +1,4 @@
-"""Property tests draw the same examples in every run, and wait as long as a busy machine takes."""
+"""Property tests draw the same examples in every run, and have no time limit, since a machine may be busy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lazy_modules() -> None:
 
 
 def keep_lazy() -> None:
-    """hypothesis asks every module for its file, upon which those of speechbrain would import what is not installed."""
+    """Keep speechbrain's lazy modules from importing missing packages when hypothesis asks each for its file."""
     for module in list(sys.modules.values()):
         if isinstance(module, LazyModule):
             module.__dict__.setdefault("__file__", None)

@@ -1,4 +1,4 @@
-"""Codes of vectors: for any shape and any numbers as many bytes as announced, and an error within its bound."""
+"""Codes of vectors give, for any shape and numbers, as many bytes as announced, and an error within the bound."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_positions_come_back(of: int, data: st.DataObject) -> None:
 
 @given(st.integers(1, 2000), st.integers(0), st.floats(0.001, 1.0))
 def test_the_largest_are_kept(count: int, seed: int, share: float) -> None:
-    code, vector = TopK(share), np.round(drawn(count, seed, 1), 1)  # rounded: with equal values
+    code, vector = TopK(share), np.round(drawn(count, seed, 1), 1)  # rounded, so that values are equal
     found = code.decode(code.encode(vector, (count,)), (count,))
     kept = code.kept(count)
     assert np.array_equal(np.sort(np.abs(found)), np.sort(np.where(_ranks(vector) < kept, np.abs(vector), 0)))
@@ -57,7 +57,7 @@ def test_the_largest_are_kept(count: int, seed: int, share: float) -> None:
 
 
 def _ranks(vector: np.ndarray) -> np.ndarray:
-    """0 for the largest absolute value; of equal ones the first ranks higher."""
+    """The rank of each absolute value, 0 for the largest; of equal values, the first ranks higher."""
     ranks = np.empty(len(vector), np.int64)
     ranks[np.argsort(-np.abs(vector), kind="stable")] = np.arange(len(vector))
     return ranks

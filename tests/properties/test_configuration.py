@@ -1,4 +1,4 @@
-"""A configuration comes back as it was written; any override gives a configuration or a ConfigError."""
+"""A configuration is read back as it was written; any override gives a configuration or a ConfigError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.bad_input.corpus import CONFIG
 
 
 def dotted(cls: type, prefix: str = "", depth: int = 3) -> list[str]:
-    """The keys of a section and of those in it, of the default kinds and of others."""
+    """The dotted keys of a section and of the sections in it, of default and other kinds."""
     found = []
     for key in settings.keys(cls):
         found.append(f"{prefix}{key.name}")
@@ -34,13 +34,13 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
     max_leaves=4,
 )
-# In an override: YAML in one line, which `.inf` and `null` are too.
+# Values in an override: YAML in one line, such as `.inf` and `null`.
 WORDS = VALUES.map(lambda value: yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n"))
 OVERRIDES = st.tuples(st.sampled_from(KEYS) | st.text(max_size=8), WORDS | st.text(max_size=8)).map("=".join)
 
 
 def loaded(overrides: list[str]) -> Config | None:
-    """The configuration; None where it is refused in words."""
+    """The configuration, or None if it is refused with a message."""
     values: dict[str, Any] = yaml.safe_load(CONFIG)
     try:
         config, source = experiment.load(values, [override for override in overrides if "imports" not in override])

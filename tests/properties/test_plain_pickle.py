@@ -1,4 +1,4 @@
-"""Any nest of plain values comes back from its pickle, and any bytes are read or refused."""
+"""Any nest of plain values is read back from its pickle, and any bytes are read or refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedray.data.devices import plain_pickle
 
 PROTOCOLS = st.integers(0, 5)
 NUMBERS = st.booleans() | st.integers() | st.integers(-(2**300), 2**300) | st.floats()
-# Protocols 0 to 2 write bytes by a call of a function.
+# No bytes, which protocols 0 to 2 write as a function call.
 ATOMS = st.none() | NUMBERS | st.text() | st.just("\ud800")
 KEYS = NUMBERS | st.text() | st.tuples(st.text(), st.integers())
 NESTS = st.recursive(
@@ -25,7 +25,7 @@ NESTS = st.recursive(
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, with the same types, -0.0 and NaN included."""
+    """Whether values and types are equal, -0.0 and NaN included."""
     return repr(left) == repr(right)
 
 

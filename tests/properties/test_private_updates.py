@@ -1,4 +1,4 @@
-"""One client more moves the sum of a private round by at most the bound, whatever the update and its layers."""
+"""One more client changes the sum of a private round by at most the bound, whatever its update and the layers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_no_update_is_longer_than_c(seed: int, size: int, bound: int, layers: st
 
 @given(st.integers(0), st.integers(1, 90), st.integers(-10, 10), st.integers(14, 32))
 def test_no_encoded_update_is_longer_than_b(seed: int, size: int, bound: int, bits: int) -> None:
-    """Whole numbers of Skellam clients: what the noise hides is the sum that one of them changes by B at most."""
+    """Skellam clients send whole numbers: one client changes the sum that the noise hides by at most B."""
     plan = Encoding(size, 2.0**bound, noise=1.0, cohort=5, shares=5, bits=bits, deviations=4.0)
     generator = np.random.default_rng(seed)
     delta = generator.standard_normal(size) * np.eye(1, size, seed % size)[0] ** (seed % 2)  # one number, or all

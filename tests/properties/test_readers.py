@@ -1,4 +1,4 @@
-"""Readers give a manifest with what the list says, or a ValueError that names the file."""
+"""Readers return a manifest with the content of the list, or raise a ValueError that names the file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fedray.data.features import audio
 from fedray.data.manifest import Manifest
 from tests.bad_input.corpus import sound
 
-# No tab and no end of a line; control characters and other planes are welcome.
+# No tabs and no line ends; control characters and other planes are allowed.
 WORDS = st.text(st.characters(exclude_characters="\t\r\n\0", exclude_categories=("Cs",)), min_size=1, max_size=12)
-# What splits lines is no part of a field: a table has no quoting.
+# Fields hold nothing that splits lines, since a table has no quoting.
 ROWS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6)
 
 
@@ -31,7 +31,7 @@ def read(corpus: str, folder: Path, **options: Any) -> Manifest:
 
 
 def refused(call: Callable[[], object], *names: str) -> str | None:
-    """The words of a ValueError that names one of these; None: nothing is wrong."""
+    """The message of the call's ValueError, which must hold one of `names`, or None if it raises none."""
     try:
         call()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A state comes back as it was written, and a damaged one is refused or is the same."""
+"""A state is read back as it was written, and a damaged one is refused or unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(state: dict[str, Any], data
     except ValueError as error:
         assert str(error).startswith("state.pt: ")
     else:
-        assert same(found, state)  # the bit belongs to no data: a time, a padding
+        assert same(found, state)  # the bit is not in the data, but in a time or padding
 
 
 @given(STATES, st.data())

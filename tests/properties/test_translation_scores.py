@@ -1,4 +1,4 @@
-"""BLEU and chrF of single sentences, added, are sacreBLEU's of the corpus, whatever the sentences hold."""
+"""The counts of BLEU and chrF, added over sentences, give sacreBLEU's corpus scores, whatever the sentences hold."""
 
 from __future__ import annotations
 

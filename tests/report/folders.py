@@ -30,7 +30,7 @@ CONFIG = {
 
 
 def config(**settings: Any) -> dict[str, Any]:
-    """CONFIG with dotted keys set; `__` stands for the dot."""
+    """Return CONFIG with dotted keys set; `__` stands for the dot."""
     values = json.loads(json.dumps(CONFIG))
     for key, value in settings.items():
         *sections, last = key.split("__")
@@ -44,7 +44,7 @@ def config(**settings: Any) -> dict[str, Any]:
 def sentences(
     seed: int, speakers: Sequence[str] = ("ann", "bob", "cid", "dee"), each: int = 3, wrong: float = 0.3
 ) -> list[dict[str, Any]]:
-    """Rows of predictions.tsv for one model and split; references are the same for all seeds, errors differ."""
+    """Return rows of predictions.tsv for a model and split; seeds share the references and differ in the errors."""
     said, heard = np.random.default_rng(7), np.random.default_rng(seed)
     rows = []
     for speaker in speakers:
@@ -66,7 +66,7 @@ def sentences(
 
 
 def classes(seed: int, right: float, speakers: int = 4, each: int = 5) -> list[dict[str, Any]]:
-    """The same of classification, which counts no words and has no label."""
+    """Return rows of predictions.tsv for classification, which has no counts of words and no labels."""
     said, heard = np.random.default_rng(7), np.random.default_rng(seed)
     rows = []
     for position in range(speakers * each):
@@ -84,7 +84,7 @@ def write(
     best: Sequence[Mapping[str, Any]] | None = None,
     played: int | None = None,
 ) -> Path:
-    """A run folder with predictions of the test split; unfinished if `played` is less than its rounds."""
+    """Write a run folder with predictions of the test split, unfinished if `played` is less than its rounds."""
     settings = config() if settings is None else settings
     played = settings["rounds"] if played is None else played
     seed = settings["seed"]
@@ -130,13 +130,13 @@ def write(
 
 
 def score(rows: Sequence[Mapping[str, Any]]) -> float:
-    """WER or accuracy in percent."""
+    """Return the WER or accuracy in percent."""
     errors = sum(row["errors"] for row in rows)
     return 100 * errors / sum(row["words"] for row in rows) if "words" in rows[0] else 100 * (1 - errors / len(rows))
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Speaker -> words and errors, or items and correct answers, one row at a time."""
+    """Return speaker -> words and errors, or items and correct answers, counted one row at a time."""
     found: dict[str, tuple[int, int]] = {}
     for row in rows:
         length, hits = found.get(row["speaker"], (0, 0))
@@ -149,7 +149,7 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
 
 
 def study(root: Path) -> Path:
-    """Two values of alpha, two seeds each."""
+    """Write runs of two values of alpha with two seeds each."""
     for alpha in (0.5, 0.0):
         for seed in (0, 1):
             best = sentences(200 + seed, wrong=0.2 if alpha else 0.4)
@@ -170,7 +170,7 @@ def printed(found: report.Report, width: int = 250) -> str:
 def add_devices(
     run: Path, trips: Sequence[Mapping[str, Any]], devices: Mapping[str, int], hours: Sequence[float] = (1.0, 2.0, 4.0)
 ) -> Path:
-    """Devices in a run folder: trips, classes, and virtual time after each round."""
+    """Add devices to a run folder: trips, classes, and the virtual time after each round."""
     folder = RunFolder(run)
     folder.rewrite("trips.jsonl", trips)
     for row, now in zip(rows := folder.rows("metrics.jsonl"), hours, strict=False):
@@ -189,7 +189,7 @@ def add_devices(
 def trip(
     round: int, client: str, of: str, model: int | None = None, fate: str = "arrives", used: bool = True, **changed: Any
 ) -> dict[str, Any]:
-    """A row of trips.jsonl: half an hour, unless it is `changed`."""
+    """Return a row of trips.jsonl; a trip takes half an hour unless that is `changed`."""
     row = {"round": round, "client": client, "class": of, "model": round - 1 if model is None else model}
     row |= {"start_s": 0.0, "end_s": 1800.0, "fate": fate, "used": used and fate == "arrives"}
     return row | {"work": 1.0, "compute_s": 1500.0, "transfer_s": 300.0, "energy_wh": 2.5} | changed

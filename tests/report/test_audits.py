@@ -1,4 +1,4 @@
-"""Audits and bounds of layers in a report: a table of each, and an attacker's true positives over false ones."""
+"""Audits and bounds of layers in a report: a table of each, and an attacker's true over false positives."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_private_run_shows_what_it_spent(tmp_path: Path) -> None:
 
 
 def test_bounds_of_layers_are_one_share_of_clipped_updates(tmp_path: Path) -> None:
-    """The mean over the layers: 20 and 60 % of the updates are longer than their bounds."""
+    """The share is the mean over the layers, in which 20 and 60 % of the updates exceed their bounds."""
     run = private(tmp_path / "run", 0)
     rows = RunFolder(run).rows("metrics.jsonl")
     for row in rows:

@@ -1,4 +1,4 @@
-"""Intervals against a loop that draws one unit after the other, and against what is known in advance."""
+"""Intervals equal those of a loop that draws one unit after the other, and values known in advance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER: tuple[Counts, Counts] = (
 
 
 def drawn(units: list[str]) -> list[dict[str, int]]:
-    """How often each unit is drawn, as the module draws it."""
+    """Return how often each unit is drawn; the draws are those of the module."""
     weights = np.random.default_rng(0).multinomial(
         len(units), np.full(len(units), 1 / len(units)), size=bootstrap.DRAWS
     )
@@ -76,11 +76,11 @@ def test_the_share_of_a_gain() -> None:
     assert everything is not None and (everything.low, everything.mean, everything.high) == pytest.approx(
         (100, 100, 100)
     )
-    assert recovered([ANN], [half], [ANN], [ANN]) is None  # nothing is gained that one could have a share of
+    assert recovered([ANN], [half], [ANN], [ANN]) is None  # there is no gain to have a share of
 
 
 def test_each_gain_counts_from_its_own_start() -> None:
-    """From 40 to 30 % is half of the way from 50 to 30 %."""
+    """A gain from 40 to 30 % is half of a gain from 50 to 30 %."""
     wrong = {rate: {f"s{n}": (100, rate) for n in range(4)} for rate in (50, 40, 30)}
     found = recovered([wrong[40]], [wrong[30]], [wrong[50]], [wrong[30]])
     assert found is not None and (found.low, found.mean, found.high) == pytest.approx((50, 50, 50))

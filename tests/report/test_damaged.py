@@ -1,4 +1,4 @@
-"""`fedray report` on run folders in which a file is damaged: the file is named, with status 2."""
+"""`fedray report` names a damaged file of a run folder and ends with status 2."""
 
 from __future__ import annotations
 

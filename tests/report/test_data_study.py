@@ -44,7 +44,7 @@ def test_the_report_of_a_study(configs: tuple[Path, Path], tmp_path: Path, capsy
     assert f"report: {tmp_path / 'study' / 'report.html'}" in capsys.readouterr().out
     page = (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
     assert "calm beside loud &lt;b&gt;" in page and "loud <b>" not in page
-    assert "12 utterances of 4 of its 4 clients" in page  # of six training speakers the server has two
+    assert "12 utterances of 4 of its 4 clients" in page  # the server has two of six training speakers
     assert "18 utterances of 6 of its 6 clients" in page, "overrides behind the other configuration apply to it only"
     assert page.count("<svg") == 3
     rows = list(csv.DictReader((tmp_path / "study" / "report.csv").read_text(encoding="utf-8").splitlines()))
@@ -87,7 +87,7 @@ def test_speaker_embeddings_by_weights_of_ones_own(
 
 
 def test_sentences_tell_between_clients_from_within_them() -> None:
-    """One federation's clients differ in loudness, the other's differ in how much theirs varies."""
+    """Loudness varies more between the clients of `one`, and more within a client of `other`."""
 
     def side(name: str, between: float, within: float) -> Federation:
         alike = dict.fromkeys(MEASURES, Spread(0.0, 1.0, 1.0, 0.0))

@@ -50,7 +50,7 @@ def test_arrivals_have_a_staleness(alone: report.Report) -> None:
 
 
 def test_fairness_counts_clients_that_never_took_part(alone: report.Report) -> None:
-    """Updates that count: three of fast devices, one of a slow one; two of ann, one each of bob and dee."""
+    """Of 8 clients, three have updates that count: ann two and bob one on fast devices, dee one on a slow one."""
     found = devices.fairness(alone.groups[0])
     assert found is not None
     assert found.updates == {"fast": 75, "slow": 25} and found.devices == {"fast": 25, "slow": 75}
@@ -69,7 +69,7 @@ def test_a_run_under_way_has_trips_and_no_fairness_yet(tmp_path: Path) -> None:
 
 
 def test_the_lines_of_an_older_end_do_not_hide_newer_trips(tmp_path: Path) -> None:
-    """A finished run goes on: its results are gone, its trips.parquet is not."""
+    """A finished run that goes on loses its results but keeps trips.parquet; its newer trips are read all the same."""
     run = add_devices(write(tmp_path / "run", config()), TRIPS[:5], SIZES)
     RunFolder(run).append("trips.jsonl", TRIPS[5:])
     assert report.read(run).runs[0].trips.num_rows == 5
@@ -131,7 +131,7 @@ def test_who_loses_by_label(tmp_path: Path) -> None:
 
 
 def study(root: Path) -> Path:
-    """Dev is 60, 50 and 40 after three rounds; `quick` takes half or a third of the hours, and one run stops at 50."""
+    """Write runs with dev 60, 50, 40; `quick` takes half or a third of the hours, and one of its runs stays at 50."""
     hours = {("sync", 0): (2, 4, 8), ("sync", 1): (3, 6, 9), ("quick", 0): (1, 2, 4), ("quick", 1): (1, 2, 3)}
     for (name, seed), now in hours.items():
         run = add_devices(write(root / f"{name}-{seed}", config(name=name, seed=seed)), TRIPS, SIZES, now)

@@ -1,4 +1,4 @@
-"""What runs have spent."""
+"""How much runs have spent."""
 
 from __future__ import annotations
 

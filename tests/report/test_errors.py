@@ -1,4 +1,4 @@
-"""Where the errors are, counted by hand; and the audio of the worst utterances, sample for sample."""
+"""Where the errors are, counted by hand, and the audio of the worst utterances, sample for sample."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_words_and_worst_utterances(found: errors.Errors) -> None:
 
 
 def test_words_that_are_left_out_are_deleted_and_rows_are_paired_by_name(tmp_path: Path) -> None:
-    """The other way round, with the seed model's rows in another order."""
+    """Seed and best model are swapped, and the seed model's rows are in reverse order."""
     folder = write(tmp_path / "run", None, rows(AFTER, [1, 0, 1, 1])[::-1], rows(BEFORE, [1, 1, 2, 0]))
     found = errors.analyse(Predictions.read(RunFolder(folder)), "test")
     assert found is not None and sorted(found.deleted) == [("four", 1), ("two", 1)] and not found.inserted

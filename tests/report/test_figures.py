@@ -1,4 +1,4 @@
-"""A figure of each kind, from JSON to SVG; and what of them can be computed by hand."""
+"""Figures of each kind, from JSON to SVG, and their values where they can be computed by hand."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FIGURES: list[Figure] = [
 
 
 def remember(run: Path, best: float) -> None:
-    """Scores of the settings of a memory, the best of k=8 lambda=0.3 T=10."""
+    """Add an audit, personal scores, and scores of a memory's settings, of which k=8 lambda=0.3 T=10 is best."""
     results = json.loads((run / "results.json").read_text())
     grid = [(k, share, t) for k in (4, 8) for share in (0.1, 0.3) for t in (1, 10)]
     costs = {
@@ -175,7 +175,7 @@ def test_curves_begin_with_the_seed_model_and_end_where_each_run_does(found: rep
 
 
 def test_curves_over_what_was_spent(tmp_path: Path) -> None:
-    """Two runs whose rounds have two and three steps a client: cumulated, times the clients that answered."""
+    """Effort adds up over rounds: steps a client x clients that answered + server steps, as a mean of two runs."""
     for seed, steps in ((0, 2), (1, 3)):
         run = write(tmp_path / str(seed), config(seed=seed))
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -190,7 +190,7 @@ def test_curves_over_what_was_spent(tmp_path: Path) -> None:
 
 
 def test_groups_without_a_colour_are_drawn_where_they_alone_have_the_data(tmp_path: Path) -> None:
-    """Nine groups, and the worst one has devices."""
+    """Of nine groups, only the worst has devices; its figures are drawn although no colour is left for it."""
     for place in range(8):
         write(tmp_path / f"{place}", config(algorithm__alpha=place / 10))
     worst = write(tmp_path / "8", config(algorithm__alpha=0.9), best=sentences(1, wrong=0.9))

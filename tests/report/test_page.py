@@ -1,4 +1,4 @@
-"""The page, the table and the CSV file: self-contained, escaped, and complete."""
+"""The page, the table and the CSV file are self-contained, escaped and complete."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def test_a_table_that_is_too_wide_says_what_it_leaves_out(tmp_path: Path) -> Non
 
 
 class Page(HTMLParser):
-    """All tags that are not void, and all attributes that name a place."""
+    """Counts the scripts and collects all attributes that name a place."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.tags: list[str] = []
         self.places: list[str] = []
         self.scripts = 0
         self.feed(text)
@@ -76,7 +75,7 @@ def test_a_run_that_is_not_finished_is_shown(tmp_path: Path) -> None:
     assert "1 of 3 finished" in printed(found) and "Not finished: half, new." in found.caption
     found.save(tmp_path / "out")
     alone = report.read(tmp_path / "half")
-    assert alone.metric == "dev/wer" and alone.runs[0].best["round"] == 2  # of 3 rounds each better than the last
+    assert alone.metric == "dev/wer" and alone.runs[0].best["round"] == 2  # of 3 rounds, each better than the last
     page = Path(alone.save())
     assert page == tmp_path / "half" / "report.html" and "not finished" in page.read_text()
     assert "0 of 1 finished" in printed(report.read(tmp_path / "new"))
@@ -101,7 +100,7 @@ def test_no_audio_is_said_and_no_failure(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unrendered")
 def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
-    """A split without words has NaN for its WER."""
+    """The NaN that a split without words has as its WER is not shown."""
     folder = write(tmp_path / "run")
     results = json.loads((folder / "results.json").read_text())
     for model in ("seed", "best"):
@@ -142,7 +141,7 @@ def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_report_imports_nothing_that_a_run_folder_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run folder may come from anybody, with a module of the same name in the folder where one looks at it."""
+    """No module that a run folder names is imported, even from the working folder: run folders may be anybody's."""
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
     found = report.read(write(tmp_path / "run", config(imports=["stranger"])))
@@ -151,7 +150,7 @@ def test_a_report_imports_nothing_that_a_run_folder_names(tmp_path: Path, monkey
 
 
 def test_in_a_notebook_a_report_shows_its_page_and_the_worst_utterances(tmp_path: Path) -> None:
-    """Escaped once more in the frame; without the corpus the reason stands in place of the players."""
+    """The page is escaped once more in its frame; without the corpus, the reason replaces the players."""
     speakers = (NASTY, "bob")
     rows = [sentences(seed, speakers, wrong=0.5) for seed in (1, 2)]
     for row in [*rows[0], *rows[1]]:

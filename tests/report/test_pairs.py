@@ -1,4 +1,4 @@
-"""Which runs a change is told over, and what its sentence says."""
+"""Which runs a change is computed over, and what its sentence says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.report.folders import config, sentences, write
 
 
 def test_a_change_needs_every_pair_of_runs_to_score_the_same_units(tmp_path: Path) -> None:
-    """Over the pairs that are left it would be that of other seeds than the scores beside it."""
+    """There is no change over the pairs that are left: it would be of other seeds than the scores next to it."""
     for seed in (0, 1):
         write(tmp_path / "one" / f"{seed}", config(seed=seed))
         heard = sentences(200 + seed, *([("eve", "fay")] if seed else []))

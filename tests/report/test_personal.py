@@ -1,4 +1,4 @@
-"""Personal scores in a report, beside those of the shared model alone; run folders with their former names."""
+"""Personal scores in a report, next to those of the shared model alone, and under their former names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCORES = {"007": (20.0, 50.0), "bob": (30.0, 40.0)}  # personal, and of the shar
 
 
 def remembering(folder: Path, seed: int = 0, worse: float = 0.0, rank: int = 2) -> Path:
-    """A run of two clients."""
+    """Write a run with personal scores of two clients."""
     run = write(folder, config(seed=seed, algorithm__lora__rank=rank))
     rows = [f"{client}\ttest\t{personal + worse}\t{alone}" for client, (personal, alone) in SCORES.items()]
     (run / "personal.tsv").write_text("\n".join(["client\tsplit\twer\twer_alone", *rows]) + "\n")
@@ -37,7 +37,7 @@ def test_personal_scores_are_compared_with_those_of_the_shared_model_alone(tmp_p
     assert client_means(group.finished, "personal/test/wer") == {
         "007": 21.0,
         "bob": 31.0,
-    }  # a name of digits stays a name
+    }  # a name made of digits stays text
     page = Path(found.save(tmp_path / "out"))
     text = page.with_suffix(".md").read_text()
     assert "lowers the personal test WER from 45.0 to 26.0 % (−42.2 % [" in text
@@ -55,14 +55,14 @@ def test_intervals_of_personal_scores_are_over_clients(tmp_path: Path) -> None:
     change, against = found.changes[first], found.against[second]
     assert change is not None and (change.mean, change.low, change.high) == (100 * -20 / 45, -60.0, -25.0)
     assert against is not None and (against.mean, against.units, against.unit) == (100 * 3 / 25, 2, "%")
-    assert (against.low, against.high) == (10.0, 15.0)  # 3 of 30 and of 20 %
+    assert (against.low, against.high) == (10.0, 15.0)  # 3 points of 30 % and of 20 %
     assert first.interval(found.metric) == report.bootstrap.Interval(25.0, 20.0, 30.0)
     text = Path(found.save(tmp_path / "out")).with_suffix(".md").read_text()
     assert "bootstrap over clients" in text and "With only 2 clients, the interval is too narrow." in text
 
 
 def test_personal_models_without_a_shared_one_are_compared_with_the_baseline(tmp_path: Path) -> None:
-    """Nothing to change from: "change" stays empty, and the sentence says the difference to the baseline."""
+    """Without a score to change from, "change" stays empty, and the sentence gives the difference from the baseline."""
     for rank, worse in ((2, 0.0), (4, 3.0)):
         run = remembering(tmp_path / str(rank), rank=rank, worse=worse)
         for file, name in (("personal.tsv", "wer_alone"), ("results.json", "test/wer_alone")):
@@ -118,7 +118,7 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
 
 
 def test_each_shared_model_is_drawn_once(tmp_path: Path) -> None:
-    """Two memories of one model, then of another model as well: so many grey points, and one in the legend."""
+    """Two memories of one model share its grey points; a memory of another model adds one point for each client."""
     grey = []
     for place, (rank, worse) in enumerate([(2, 0.0), (4, 0.0), (8, 1.0)]):
         run = remembering(tmp_path / str(rank), rank=rank, worse=worse)

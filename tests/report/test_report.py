@@ -49,15 +49,15 @@ def test_only_what_is_asked_for_tells_groups_apart(tmp_path: Path) -> None:
     assert [group.label for group in report.read(tmp_path).groups] == [
         "alpha=0.1",
         "alpha=0.2",
-    ]  # that is enough to tell them apart
+    ]  # alpha is enough to tell them apart
     write(tmp_path / "c", config(algorithm__alpha=0.2, rounds=4, engine__actors=5, tracker__kind="mlflow"))
-    assert len(report.read(tmp_path).groups) == 2  # engine and tracker change nothing of the results
+    assert len(report.read(tmp_path).groups) == 2  # engine and tracker do not change the results
     with pytest.raises(ValueError, match="has the key algorithm.aplha"):
         report.read(tmp_path, group_by=["algorithm.aplha"])
 
 
 def test_seeds_pair_runs_whatever_else_differs_between_the_groups(tmp_path: Path) -> None:
-    """Keys that one method alone has, and settings of the engine, are no part of the pair."""
+    """Keys that only one method has, and settings of the engine, do not keep runs from pairing."""
     for seed in (0, 1):
         for kind, more in (("fedavg", {"engine__actors": 2}), ("fedprox", {"algorithm__mu": 0.1, "engine__actors": 4})):
             write(tmp_path / f"{kind}-{seed}", config(algorithm__kind=kind, seed=seed, data__seed=seed, **more))
@@ -89,7 +89,7 @@ def test_an_interval_and_a_share_need_all_predictions_of_the_same_units(tmp_path
 
 
 def test_a_project_is_no_run(tmp_path: Path) -> None:
-    """`fedray new` writes a config.yaml beside runs/."""
+    """A project is not read as a run, although `fedray new` writes a config.yaml next to runs/."""
     (tmp_path / "config.yaml").write_text("name: mine\n")
     write(tmp_path / "runs" / "one")
     write(tmp_path / "runs" / "two", config(seed=1))
@@ -236,7 +236,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 
 def test_runs_that_were_too_short_and_rows_that_spent_unequal_amounts(tmp_path: Path) -> None:
-    """The toy's dev falls to the last round; of ten rounds, the best of the ninth does not count as still improving."""
+    """The toy is best in its last round and still improving; a run that is best in round 9 of 10 is not."""
     write(tmp_path / "short", config(name="short"))
     done = write(tmp_path / "done", config(name="done", rounds=10))
     results = json.loads((done / "results.json").read_text())
@@ -264,7 +264,7 @@ def test_repeated_runs_and_few_speakers_are_told(tmp_path: Path) -> None:
 
 
 def test_personal_models_improve_by_the_scores_of_their_cohorts(tmp_path: Path) -> None:
-    """The shared model's best round is the last; that of personal models is the first of three."""
+    """The shared model is best in the last of three rounds; personal models, by their cohorts, in the first."""
     folder = write(tmp_path / "run")
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     scored = [row | {"personal/accuracy": 90.0 - at, "personal/own_accuracy": 50.0 + at} for at, row in enumerate(rows)]

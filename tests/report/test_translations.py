@@ -1,4 +1,4 @@
-"""Runs of translation in a report: BLEU and chrF in words, by speaker, the worst beside their sources, signatures."""
+"""Translation in a report: metrics in words, BLEU by speaker, the worst with their sources, and signatures."""
 
 from __future__ import annotations
 

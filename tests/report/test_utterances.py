@@ -1,4 +1,4 @@
-"""`fedray data CONFIG --show DIR`: the utterances, pictures and audio of its page, and that data stay text."""
+"""`fedray data CONFIG --show DIR` writes a page of utterances, pictures and audio, in which data stay text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPT = "<script>alert(1)</script>"
 
 
 def manifest(rows: list[tuple[str, float, str]]) -> Manifest:
-    """Utterances of (speaker, seconds, text)."""
+    """Return a manifest with a row for each (speaker, seconds, text)."""
     speakers, seconds, texts = zip(*rows, strict=True)
     columns = {"speaker": speakers, "seconds": seconds, "text": texts, "path": ["/a.wav"] * len(rows)}
     return Manifest.from_columns(columns | {"utterance": [f"u{row}" for row in range(len(rows))]}, "test")

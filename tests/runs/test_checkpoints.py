@@ -1,6 +1,4 @@
-"""Checkpoints, on a disk and on object storage alike: whatever happens there is one to go on from, and half of one is
-none.
-"""
+"""Checkpoints on a disk and on object storage: one to go on from always exists, and an incomplete one never counts."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
 
 
 def progress(round: int, up_bytes: float = 123) -> Progress:
-    """What a driver carries after a few rounds."""
+    """The progress of a driver after some rounds."""
     state = ServerState(
         np.full(5, round, np.float32), {"optimizer": {"m": np.arange(3, dtype=np.float32)}, "labels": ["a"]}
     )
@@ -43,7 +41,7 @@ def progress(round: int, up_bytes: float = 123) -> Progress:
 
 
 def named(folder: RunFolder, round: int, part: str) -> str:
-    """The file of a checkpoint whose name begins so: on object storage names hold hashes."""
+    """The file of a checkpoint whose name begins with `part`: on object storage, names contain hashes."""
     (found,) = [name for name in folder.storage.files() if name.startswith(f"checkpoints/round_{round:06d}/{part}.")]
     return found
 
@@ -118,7 +116,7 @@ def test_a_checkpoint_without_its_manifest_is_incomplete(folder: RunFolder, mani
 
 
 class Call:
-    """Pickles as a call: whoever unpickles it makes a folder."""
+    """An object that pickles as a call: unpickling it makes a folder."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -135,14 +133,14 @@ def test_a_pickle_planted_in_a_checkpoint_is_refused_and_not_run(folder: RunFold
     folder.save(progress(3))
     name = named(folder, 3, "server")
     folder.storage.put({name: planted})
-    hashes = json.loads(folder.read_text(named(folder, 3, "manifest")))  # who can write the one can write the other
+    hashes = json.loads(folder.read_text(named(folder, 3, "manifest")))  # whoever can write one can write both
     hashes[name.split("/")[-1]] = hashlib.blake2b(planted.read_bytes()).hexdigest()[:32]
     folder.write_json(named(folder, 3, "manifest"), hashes)
     with pytest.raises(ValueError, match=f"{name}: is not a state that fedray can read"):
         folder.load(3)
     assert not target.exists()
     torch.load(planted, weights_only=False) if how == "torch" else pickle.loads(planted.read_bytes())
-    assert target.is_dir()  # it was armed
+    assert target.is_dir()  # the planted pickle does work
 
 
 def test_clients_round_trip(tmp_path: Path) -> None:
@@ -156,7 +154,7 @@ def test_clients_round_trip(tmp_path: Path) -> None:
     assert found == clients and list(found) == list(clients)
 
 
-# On a disk: renamed into place.
+# On a disk, checkpoints are renamed into place.
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
@@ -204,7 +202,7 @@ def test_what_a_killed_writer_left_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_at_no_moment_is_there_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before and after every step of saving a round once more: what another process would load then."""
+    """Before and after every step of saving a round again, another process finds a complete checkpoint."""
     folder, seen = RunFolder(tmp_path), []
     folder.save(progress(3))
 
@@ -237,7 +235,7 @@ def test_a_driver_killed_between_the_renames(tmp_path: Path) -> None:
     assert folder.load(3).totals["up_bytes"] == 456 and [path.name for path in checkpoints.iterdir()] == [
         "round_000003"
     ]
-    (checkpoints / ".round_000003.old").mkdir()  # killed just after them
+    (checkpoints / ".round_000003.old").mkdir()  # killed just after the renames
     folder.prune({3})
     assert folder.load(3).totals["up_bytes"] == 456 and [path.name for path in checkpoints.iterdir()] == [
         "round_000003"
@@ -250,7 +248,7 @@ def test_a_driver_killed_between_the_renames(tmp_path: Path) -> None:
 
 
 def test_the_format_on_a_disk(tmp_path: Path) -> None:
-    """A promise to checkpoints that are already there: plain names, and the hashes of the files by name."""
+    """Existing checkpoints depend on this format: plain names, and the hashes of the files by name."""
     RunFolder(tmp_path).save(progress(3))
     folder = tmp_path / "checkpoints" / "round_000003"
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -263,4 +261,4 @@ def test_the_format_on_a_disk(tmp_path: Path) -> None:
     )
 
 
-# On object storage: the manifest last.
+# On object storage, the manifest is written last: see test_checkpoints_in_a_bucket.py.

@@ -1,4 +1,4 @@
-"""Checkpoints on object storage: uploads that are cut off or fail, and the way home."""
+"""Checkpoints on object storage: uploads that are cut off or fail, and a download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.runs.test_checkpoints import progress
 
 
 def dying(storage: Storage, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: int) -> None:
-    """Writing works `after` times, then fails."""
+    """Let writes to `storage` succeed `after` times, then raise `error`."""
     write, left = storage.write, iter(range(after))
 
     def failing(name: str, data: bytes) -> None:
@@ -43,7 +43,7 @@ def test_an_upload_that_was_cut_off_does_not_count(
     folder.save(progress(3, up_bytes=789))
     assert (
         folder.load(3).totals["up_bytes"] == 789 and len(folder.storage.files()) == 4
-    )  # what the killed one left is gone
+    )  # what the killed upload left is gone
 
 
 def test_a_store_that_fails_in_the_middle(bucket: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_store_that_fails_in_the_middle(bucket: Callable[[], str], monkeypatch
             dying(folder.checkpoints.storage, patch, StorageError("the first error"), 2)
             with pytest.raises(StorageError, match="the first error"):
                 folder.save(progress(round))
-        assert folder.load(3).round == 3 and len(folder.storage.files()) == 4  # nothing of the fourth is left
+        assert folder.load(3).round == 3 and len(folder.storage.files()) == 4  # nothing of the failed one is left
 
 
 def test_a_checkpoint_can_be_taken_home(bucket: Callable[[], str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Client states in versions, and the log of events."""
+"""Versions of client states, and the log of events."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_state_that_is_not_what_was_written_is_named(store: ClientStore) -> No
     ):
         store.load("a", written)
     with pytest.raises(RunError, match=r"a/000001\.pt: is not a state that fedray can read \(cut short"):
-        store.load("a", Written(1))  # of an earlier version of fedray
+        store.load("a", Written(1))  # without size and hash, as earlier versions of fedray
     ((client, what),) = lost(store, written)
     assert client == "a" and re.search(cut, what)
     assert lost(store, Written(1)) == []
@@ -72,7 +72,7 @@ def test_a_state_that_is_not_what_was_written_is_named(store: ClientStore) -> No
     store.storage.write("a/000001.pt", data[:-100] + bytes(100))
     with pytest.raises(RunError, match=r"a/000001\.pt: is not what was written \(its hash differs\)"):
         store.load("a", written)
-    assert lost(store, written) == []  # found when it is loaded
+    assert lost(store, written) == []  # the size is right; the hash is checked on loading
 
     store.remove("a", 1)
     for one in (written, Written(1)):
@@ -85,7 +85,7 @@ def lost(store: ClientStore, written: Written) -> list[tuple[str, str]]:
 
 
 class Call:
-    """Pickles as a call: whoever unpickles it makes a folder."""
+    """An object that pickles as a call: unpickling it makes a folder."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -105,7 +105,7 @@ def test_a_pickle_planted_as_a_state_is_refused_and_not_run(store: ClientStore, 
         store.load("a", Written(1))
     assert not target.exists()
     torch.load(planted, weights_only=False) if how == "torch" else pickle.loads(planted.read_bytes())
-    assert target.is_dir()  # it was armed
+    assert target.is_dir()  # the planted pickle does work
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:

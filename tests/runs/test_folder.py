@@ -1,4 +1,4 @@
-"""A run folder, on a disk and on object storage alike."""
+"""A run folder on a disk and on object storage."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def build(*names: str) -> Callable[[Path], None]:
 
 
 def test_a_folder_is_exported_in_place_of_the_one_before(folder: RunFolder) -> None:
-    """What only the folder before has stays: it may be the user's."""
+    """Files that only the older folder has stay: they may be the user's."""
     folder.export("model", build("weights", "deep/tokens"))
     folder.export("model", build("weights", "example"))
     assert folder.storage.files() == ["model/deep/tokens", "model/example", "model/weights"]
@@ -95,7 +95,7 @@ def test_a_folder_is_exported_in_place_of_the_one_before(folder: RunFolder) -> N
 
 
 def test_what_others_write_is_published(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As TensorBoard writes: a file that grows, and further ones."""
+    """A file that grows and new files are published, as TensorBoard writes them."""
     events = folder.scratch("tensorboard")
     assert events.is_dir() and folder.scratch("tensorboard") == events
     (events / "one").write_text("1")

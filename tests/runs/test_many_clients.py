@@ -1,4 +1,4 @@
-"""Checkpoints and client states of runs in which many clients have taken part: a round writes and scans its cohort."""
+"""Checkpoints and client states of runs with many clients: a round writes and scans only its cohort."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def begun() -> Progress:
 
 
 def play(before: Progress) -> Progress:
-    """A round, which leaves the clients' older records as they are."""
+    """Play a round, which leaves the progress before it as it is."""
     made, done, clients = random.Random(before.round), before.round + 1, dict(before.clients)
     for name in [*made.sample(sorted(clients), COHORT), f"new-{done}"]:
         record = clients.get(name, ClientRecord())
@@ -41,7 +41,7 @@ def play(before: Progress) -> Progress:
 
 
 def table_bytes(folder: RunFolder, round: int) -> tuple[int, int]:
-    """Bytes of the shared table and of the changes in a checkpoint."""
+    """Bytes of a checkpoint's table of clients, which checkpoints share, and of its table of changes."""
     found = {"clients": 0, "changed": 0}
     for name in folder.storage.files(place := f"checkpoints/round_{round:06d}"):
         if (part := name.partition(".")[0]) in found:
@@ -74,7 +74,7 @@ def test_a_checkpoint_writes_the_cohort_and_not_all_clients(folder: RunFolder, t
 
 
 def test_a_copy_of_the_folder_and_a_damaged_table(tmp_path: Path) -> None:
-    """Links are nothing that a copy needs; each file has its hash in the manifest of its checkpoint."""
+    """A copy needs no links; the manifest of a checkpoint has the hash of each file."""
     folder, progress = RunFolder(tmp_path / "run"), begun()
     for _ in range(3):
         folder.save(progress)
@@ -102,7 +102,7 @@ def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatc
 
 
 def test_states_that_a_checkpoint_names_stay_and_no_others(tmp_path: Path) -> None:
-    """Beside a definition that scans everything, with best rounds and checkpoints that come and go."""
+    """The states equal those found by a scan of all checkpoints, while best rounds and checkpoints come and go."""
     made, under_way = random.Random(3), random.Random(4)
     folder, states = RunFolder(tmp_path), ClientStore(tmp_path / "states")
     names = [f"client-{number}" for number in range(6)]

@@ -1,4 +1,4 @@
-"""A new run takes an empty folder, or none at all: nothing that a user has is touched."""
+"""A new run takes a new or an empty folder, and touches nothing that a user has."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_new_or_empty_is_taken(place: str, tmp_path: Path) -> None:
     assert not open_storage(place).files()
     (tmp_path / "empty").mkdir()
     assert places.new_place("toy", tmp_path / "empty") == tmp_path / "empty"
-    for name in ("log.txt", "broken.tsv"):  # of attempts that did not begin
+    for name in ("log.txt", "broken.tsv"):  # left by runs that did not begin
         (tmp_path / "empty" / name).touch()
     assert places.new_place("toy", tmp_path / "empty") == tmp_path / "empty"
 
@@ -84,7 +84,7 @@ def test_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 @pytest.mark.nightly
 def test_what_came_meanwhile_is_seen_under_the_lock(cluster: None, tmp_path: Path) -> None:
-    """Between the first look and the lock somebody put files there; what fedray itself leaves there does not count."""
+    """Files that appear between the first check and the lock are found; those that fedray leaves do not count."""
     assignment = replace(toys.assignment(tmp_path / "run", rounds=1), new=True)
     mine = {"error.txt": "mine", "driver.json": "mine", "results.json": "mine"}
     for name, text in mine.items():

@@ -1,4 +1,4 @@
-"""Client states that a checkpoint names: all of them are there when a run goes on, or the run says which is lost."""
+"""Client states that a checkpoint names: a resumed run finds all of them, or says which one is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def states(folder: RunFolder) -> ClientStore:
 
 
 def played(folder: RunFolder) -> None:
-    """Three clients with a state of each of two rounds, both with a checkpoint."""
+    """Write two rounds, each with a checkpoint and a state of each of three clients."""
     for round in (1, 2):
         after = progress(round)
         after.clients.clear()
@@ -43,7 +43,7 @@ def resume(folder: RunFolder) -> None:
 
 
 def without_hashes(folder: RunFolder, round: int) -> None:
-    """Write a checkpoint's clients as earlier versions of fedray did."""
+    """Rewrite a checkpoint's clients as earlier versions of fedray wrote them, without sizes and hashes."""
     name, manifest = named(folder, round, "clients"), named(folder, round, "manifest")
     made = io.BytesIO()
     pq.write_table(pq.read_table(io.BytesIO(folder.storage.read(name))).drop_columns(["bytes", "hash"]), made)
@@ -65,7 +65,7 @@ def test_states_that_are_lost_are_named_with_the_way_out(folder: RunFolder) -> N
         RunError, match=r"a/000002\.pt: is not what was written \(5 bytes of .*client a, and 1 more are"
     ):
         resume(folder)
-    assert "a/000002.pt" in states(folder).storage.files()  # nothing has been removed
+    assert "a/000002.pt" in states(folder).storage.files()  # resuming has removed nothing
     folder.storage.remove("checkpoints/round_000002")
     resume(folder)
     assert states(folder).storage.files() == ["a/000001.pt", "b/000001.pt", "c/000001.pt"]
@@ -84,7 +84,7 @@ def test_checkpoints_of_earlier_versions_name_states_by_version_alone(folder: Ru
 
 
 def test_what_a_trial_refers_to_stays_with_its_best_round_and_all_that_is_newer(folder: RunFolder) -> None:
-    """Round 3 is pinned: its best round is 2; 6 and 7 have their own. The driver is a new one in round 6."""
+    """Round 3 is pinned, and its best round is 2; that of 6 and 7 is 6. A new driver takes over in round 6."""
     best = {1: 1, 2: 2, 3: 2, 4: 2, 5: 2, 6: 6, 7: 6}
     retention = Retention(folder, states(folder), 1, lambda: {3})
     for round in range(8):

@@ -1,4 +1,4 @@
-"""Tables that grow with a run: in a bucket the bytes that are written grow with the rows, and no kill costs a row."""
+"""Tables that grow with a run: in a bucket, the bytes written grow with the rows, and a kill loses no row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedray.storage.local import LocalStorage
 
 
 class Counting(LocalStorage):
-    """Behaves as a bucket, counts what is written, and can fail after so many writes."""
+    """A store that acts like a bucket, counts the bytes written, and can fail after `left` writes and removals."""
 
     local = None  # type: ignore[assignment]
 
@@ -74,7 +74,7 @@ def test_the_bytes_grow_with_the_rows(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_kill_anywhere_costs_no_row_that_was_appended(tmp_path: Path) -> None:
-    """Every write and every removal may be the last one of a process; the next process goes on from what is there."""
+    """Each write and each removal may be the last one of a process; the next process goes on from what is stored."""
     number, kills = 0, 0
     done: list[str] = []
     for life in range(1, 120):

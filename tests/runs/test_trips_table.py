@@ -1,4 +1,4 @@
-"""trips.parquet: the rows of trips.jsonl, a few at a time; lines that are no trips."""
+"""trips.parquet holds the rows of trips.jsonl, written a few at a time; lines that are not trips are named."""
 
 from __future__ import annotations
 

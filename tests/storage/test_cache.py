@@ -13,7 +13,7 @@ from fedray.storage.files import write_atomically
 
 
 def build(log: Path, seconds: float, folder: Path) -> None:
-    """Write half, wait, write the other half, and note who did it."""
+    """Write half, wait, write the other half, and log the process that did it."""
     (folder / "first").write_text("1")
     time.sleep(seconds)
     (folder / "second").write_text("2")
@@ -75,7 +75,7 @@ def test_keys_name_contents_not_order() -> None:
     different = [{}, {"a": 1}, {"a": "1"}, {"a": 1.5}, {"a": None}, {"a": [1, 2]}, {"a": [2, 1]}, {"b": 1}]
     assert len({key(parts) for parts in different}) == len(different)
     with pytest.raises(TypeError):
-        key({"a": object()})  # rather than a name that is another in the next process
+        key({"a": object()})  # its repr would differ in the next process
 
 
 def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

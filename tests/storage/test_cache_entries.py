@@ -1,4 +1,4 @@
-"""The cache is listed, checked and pruned; nothing else in its folder is touched, and nothing that a process uses."""
+"""The cache is listed, checked and pruned; other files in its folder and entries that a process uses stay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build(size: int) -> object:
 
 
 def made(root: Path, days: float, size: int, number: int = 0) -> Path:
-    """Features that were last used so many days ago, by a process that has ended."""
+    """Make an entry of features, last used `days` days ago by a process that has ended."""
     name = f"features-{number:04d}{KEY[4:]}"
     folder = cache.cached(root / "features" / name, build(size))  # type: ignore[arg-type]
     os.close(cache._used.pop(folder))
@@ -46,7 +46,7 @@ def made(root: Path, days: float, size: int, number: int = 0) -> Path:
 
 
 def others(root: Path) -> list[Path]:
-    """What a user may have put there."""
+    """Put files, folders and links of a user into the cache, and return those that must stay."""
     (root / "features").mkdir(parents=True, exist_ok=True)
     outside = root.parent / "outside"
     outside.mkdir()
@@ -87,7 +87,7 @@ def test_a_leftover_has_the_lock_of_its_entry(root: Path, name: str) -> None:
 
 
 def test_looking_is_no_use(root: Path) -> None:
-    """To list a folder changes its access time."""
+    """Listing a folder changes its access time, but does not count as a use."""
     old = made(root, 40, 1000)
     entries.entries(root)
     assert list(old.iterdir())
@@ -163,7 +163,7 @@ def test_a_wrong_number_is_refused(option: str, value: str, capsys: pytest.Captu
 
 
 def test_what_vanishes_while_it_is_listed_is_no_entry(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that writes beside it renames its temporary files."""
+    """Another process that writes to the cache renames its temporary files."""
     stays, goes = made(root, 1, 10, 1), made(root, 1, 10, 2)
     size_of = entries.size_of
 

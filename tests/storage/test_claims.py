@@ -1,4 +1,4 @@
-"""What is not a run goes into an empty folder, or into one that fedray has marked; nobody's files are overwritten."""
+"""Output other than a run goes into an empty folder or one that fedray has marked; no user's files are overwritten."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_folders_of_earlier_versions_are_known_by_a_file(tmp_path: Path) -> None
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """Somebody's folder with files of the names that fedray writes."""
+    """A user's folder that holds files with the names that fedray writes."""
     folder = tmp_path / "mine"
     folder.mkdir()
     for name in ("report.md", "weights.pt", "supervisions_clients.jsonl.gz", "thesis.tex"):

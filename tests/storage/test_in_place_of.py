@@ -1,4 +1,4 @@
-"""A file or folder that takes the place of an older one."""
+"""Replacing a file or folder by a newer one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_folder_changes_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass  # nothing was made
     assert (final / "a").read_text() == "two" and [path.name for path in tmp_path.iterdir()] == ["model"]
     replace = os.replace
-    for fatal in (1, 2):  # killed before the first rename, between the two
+    for fatal in (1, 2):  # killed before the first rename, or between the two
         left = iter([replace] * (fatal - 1))
 
         def killed(source: Path, target: Path, left: Iterator[Callable[[Path, Path], None]] = left) -> None:
@@ -46,7 +46,7 @@ def test_a_folder_changes_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_folder_that_changes_places_keeps_what_the_new_one_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when its process was killed between the two renames, and where there are no links."""
+    """Files of the older folder stay after a kill between the two renames, and where links cannot be made."""
     final = tmp_path / "model"
 
     def make(text: str, *names: str) -> None:

@@ -12,7 +12,7 @@ from fedray.storage import serialize
 
 
 class Call:
-    """Pickles as a call: whoever unpickles it makes a folder."""
+    """An object that pickles as a call: unpickling it makes a folder."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -46,7 +46,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_arrays_as_they_come(tmp_path: Path) -> None:
-    """Read-only ones of the object store, views, reversed, scalars, none at all, and parameters with a gradient."""
+    """Read-only arrays (from the object store), views, scalars, empty arrays and torch parameters are saved."""
     shared = np.arange(5, dtype=np.float32)
     shared.flags.writeable = False
     state = {
@@ -59,7 +59,7 @@ def test_arrays_as_they_come(tmp_path: Path) -> None:
     serialize.save(state, tmp_path / "state.pt")
     found = serialize.load(tmp_path / "state.pt")
     assert all(np.array_equal(found[name], array) and found[name].dtype == array.dtype for name, array in state.items())
-    found["shared"] += 1  # one's own
+    found["shared"] += 1  # a copy that can be written
     assert shared[0] == 0
     serialize.save({"weight": torch.nn.Parameter(torch.ones(2))}, tmp_path / "parameter.pt")
     assert serialize.load(tmp_path / "parameter.pt")["weight"].tolist() == [1, 1]
@@ -90,7 +90,7 @@ def test_a_pickled_call_is_refused_and_not_made(tmp_path: Path) -> None:
         serialize.load(path)
     assert not target.exists()
     pickle.loads(path.read_bytes())
-    assert target.is_dir()  # it was armed
+    assert target.is_dir()  # the planted pickle does work
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])

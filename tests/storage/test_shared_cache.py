@@ -1,4 +1,4 @@
-"""The shared cache: what one machine has made, others fetch; half of an upload, or what was planted, is never used."""
+"""The shared cache: machines fetch what another has made; half an upload or a planted file is never used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.stores import small_disk
 
 @pytest.fixture(params=["disk", "s3"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """The shared cache; this machine's own is `tmp_path / "one"`."""
+    """The shared cache; this machine's own cache is `tmp_path / "one"`."""
     place = str(tmp_path / "shared") if request.param == "disk" else request.getfixturevalue("bucket")()
     monkeypatch.setenv("FEDRAY_SHARED_CACHE", place)
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "one"))
@@ -52,11 +52,11 @@ def test_another_machine_fetches_what_one_has_made(
     before = shared.files()
     assert (
         all(name.startswith("features/x/") for name in before) and len(before) == 2 + 1
-    )  # two of the three files are alike
+    )  # two of the three files are equal
     cached(made, never)
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "two"))
     fetched = cached(tmp_path / "two" / "features" / "x", never)
-    assert contents(fetched) == contents(made) and len(contents(made)) == 3  # times too: corpora are recognised by them
+    assert contents(fetched) == contents(made) and len(contents(made)) == 3  # and times, which identify corpora
     assert [path.name for path in fetched.parent.iterdir() if not path.name.endswith(".lock")] == [
         "x"
     ] and shared.files() == before
@@ -71,12 +71,12 @@ def test_what_was_there_before_is_shared_when_it_is_used(
     assert shared.files() == []
     cached(tmp_path / "one" / "x", never)
     assert shared.exists("x/manifest.json")
-    cached(tmp_path / "elsewhere" / "x", make)  # not in the cache: nobody would know what to call it
+    cached(tmp_path / "elsewhere" / "x", make)  # not in the cache, so it has no name to share
     assert {name.split("/")[0] for name in shared.files()} == {"x"}
 
 
 def test_one_file(shared: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the engine does with theta_0 and prepared states."""
+    """A single file is shared and fetched, as the engine does with theta_0 and prepared states."""
     path = tmp_path / "one" / "init" / "theta.pt"
     assert not fetch(path)
     path.parent.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_a_manifest_that_is_none_is_refused(shared: Storage, tmp_path: Path, man
 
 
 class Call:
-    """Pickles as a call: whoever unpickles it makes a folder."""
+    """An object that pickles as a call: unpickling it makes a folder."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -182,7 +182,7 @@ def test_a_pickle_planted_as_theta_is_refused_and_not_run(
         serialize.load(tmp_path / "two" / "theta.pt")
     assert not target.exists()
     torch.load(theta, weights_only=False) if how == "torch" else pickle.loads(theta.read_bytes())
-    assert target.is_dir()  # it was armed
+    assert target.is_dir()  # the planted pickle does work
 
 
 def test_the_cache_may_be_the_shared_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

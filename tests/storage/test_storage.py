@@ -76,7 +76,7 @@ def test_it_pickles(storage: Storage) -> None:
     storage.child("x y").write("a", b"1")
     again = pickle.loads(pickle.dumps(storage.child("x y")))
     assert again.read("a") == b"1" and again.place == storage.child("x y").place
-    assert open_storage(again.place).read("a") == b"1"  # what stands in messages can be typed in
+    assert open_storage(again.place).read("a") == b"1"  # a place shown in a message can be opened
 
 
 def test_checked_before_a_run(storage: Storage, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_is_not(error: Exception) -> None:
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """pyarrow is asked elsewhere; here bytes, torch's own writer, and a temporary folder."""
+    """Bytes, torch's own writer, a copy and a temporary folder fail cleanly; other tests cover pyarrow."""
     with small_disk(tmp_path / "disk", "1m") as disk:
         storage = open_storage(disk)
         storage.write("a", b"old")
@@ -210,7 +210,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_process_is_quiet(bucket: Callable[[], str]) -> None:
-    """pyarrow must end the AWS libraries before the process goes, and says so when nobody did."""
+    """The AWS libraries must be shut down before a process ends; otherwise pyarrow complains."""
     code = (
         "import sys; from fedray.storage.opening import open_storage; s = open_storage(sys.argv[1]); "
         "s.write('a', b'x'); print(s.read('a'))"

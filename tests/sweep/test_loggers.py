@@ -1,4 +1,4 @@
-"""What TensorBoard finds of a sweep's trials."""
+"""What the loggers write about a sweep's trials: TensorBoard, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from fedray.sweep.loggers import Board, Csv, Json
 
 @dataclass(frozen=True)
 class Placed:
-    """What loggers ask of Tune's trial."""
+    """The part of a Tune trial that the loggers use."""
 
     local_path: str
     config: tuple[()] = ()
-    checkpoint: None = None  # nothing to bring from elsewhere
+    checkpoint: None = None  # no checkpoint to restore
 
     def init_local_path(self) -> None:
-        """The folder is there."""
+        """Do nothing: the folder exists."""
 
 
 def ended(folder: Path, result: dict[str, Any], failed: bool = False) -> list[Any]:
-    """The values that a trial leaves in its folder."""
+    """Log a trial that ends with this result, and return the values in its event files."""
     swept = {"algorithm.client.lr": 0.2, "engine.actors": "auto", "cohort.of": [1, 2]}
     trial, board = SimpleNamespace(local_path=str(folder), last_result=result, evaluated_params=swept), Board()
     board.log_trial_start(trial)  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def ended(folder: Path, result: dict[str, Any], failed: bool = False) -> list[An
 
 
 def events(path: Path) -> Iterator[Event]:
-    """Records of (length, its checksum, data, checksum)."""
+    """The events of a file, whose records are (length, its checksum, data, checksum)."""
     data = path.read_bytes()
     while data:
         length = int.from_bytes(data[:8], "little")
@@ -77,14 +77,14 @@ def test_a_trial_that_failed_or_never_came_to_a_round_has_no_line(tmp_path: Path
 
 
 def test_a_table_that_goes_on_keeps_its_columns_and_ends_with_the_scores(tmp_path: Path) -> None:
-    """A resumed trial's first row may lack what the file has, and the last round comes again with the run's scores."""
+    """A resumed trial's first row may lack columns of the file; the last round is repeated with the run's scores."""
     rows: list[dict[str, Any]] = [
         {"run": "run", "round": 1, "dev/wer": 30.0, "done": False},
         {"run": "run", "round": 2, "train/loss": 0.5, "done": False},
         {"run": "run", "round": 2, "dev/wer": 20.0, "best/test/wer": 21.0, "done": True},
     ]
     trial = Placed(str(tmp_path))
-    for part in (rows[:1], rows):  # a resumed trial says its first round again
+    for part in (rows[:1], rows):  # a resumed trial reports its first round again
         csv_file, json_file = Csv(), Json()
         for row in part:
             csv_file.log_trial_result(1, trial, row)  # type: ignore[arg-type]

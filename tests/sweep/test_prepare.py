@@ -1,4 +1,4 @@
-"""What is made before the trials: everything that swept values share, once for each value that makes a difference."""
+"""Work before the trials: what trials share is made once for each swept value that changes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Queue = list[tuple[Assignment, list[str]]]
 
 @pytest.fixture
 def drafts(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The work that `prepare` hands out for a space, without doing it."""
+    """A function that returns the work that `prepare` hands out for a space, without doing it."""
     (tmp_path / "corpus").mkdir()
     speech.write_corpus(tmp_path / "corpus", speakers=9)
     base = speech.settings(tmp_path / "corpus")
@@ -43,7 +43,7 @@ def drafts(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_what_no_swept_key_changes_is_made_once(drafts: Any) -> None:
     (draft,) = drafts({"algorithm.alpha": tune.grid_search([0.1, 0.2]), "algorithm.client.lr": tune.uniform(0.1, 0.2)})
-    assert len(draft[1]) > 3  # of the five: three rounds draw three each
+    assert len(draft[1]) > 3  # of the five clients: three rounds draw three each
 
 
 def test_a_seed_model_for_each_seed_and_none_for_what_is_drawn_from_a_range(drafts: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a trial reserves fits as often as trials are to run at once; what can never fit is refused."""
+"""The reservations of all trials that run at once fit on the nodes; one that can never fit is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLUSTER = [Node(16, 4, None, True), Node(16, 4, None, False)]
 
 
 @pytest.mark.parametrize(
-    ("engine", "nodes", "trials", "at_once", "expected"),  # actors a trial, trials at once
+    ("engine", "nodes", "trials", "at_once", "expected"),  # expected: actors per trial, trials at once
     [
         (EngineSettings(), LAPTOP, 5, None, (1, 2)),
         (EngineSettings(), LAPTOP, 1, None, (2, 1)),
@@ -25,7 +25,7 @@ CLUSTER = [Node(16, 4, None, True), Node(16, 4, None, False)]
         (EngineSettings(gpus_per_client=0), CLUSTER, 4, None, (8, 4)),
         (EngineSettings(), CLUSTER, 100, None, (1, 32)),
         (EngineSettings(gpus_per_client=1), CLUSTER, 4, None, (2, 4)),
-        (EngineSettings(), [Node(0, 0, None, False), Node(8, 0, None, True)], 4, None, (2, 4)),  # a head without cores
+        (EngineSettings(), [Node(0, 0, None, False), Node(8, 0, None, True)], 4, None, (2, 4)),  # a coreless head node
     ],
 )
 def test_the_bundles_of_all_trials_fit(
@@ -34,7 +34,7 @@ def test_the_bundles_of_all_trials_fit(
     share, together = reserve(engine, nodes, trials, at_once)
     assert (share.actors, together) == expected
     free = [[node.cpus, node.gpus] for node in nodes]
-    for _ in range(together):  # each bundle in the first node that has room: as bad a packer as Ray may be
+    for _ in range(together):  # first fit, as Ray may pack in the worst case
         for bundle in group(share).bundles:
             place = next(
                 i

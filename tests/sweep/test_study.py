@@ -1,4 +1,4 @@
-"""What a sweep may ask, and which configuration each trial gets."""
+"""What a sweep may vary, and which configuration each trial gets."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_an_unknown_key_or_file_is_named(base: Path) -> None:
 
 
 def test_a_sweep_that_was_copied_alone_finds_its_base_where_fedray_is_installed_from(base: Path) -> None:
-    """`ray submit` copies a script to the home of the head, and runs it there."""
+    """`ray submit` copies a script to the home folder of the head node, and runs it there."""
     asked = runpy.run_path(str(ROOT / "sweeps" / "fednst_lambda.py"))["SWEEP"]
     (found,) = study.read_bases(asked, base.parent / "fednst_lambda.py").values()
     assert found["name"] == "fednst-embedded-4k"
@@ -154,7 +154,7 @@ def test_the_index_has_every_sweep_with_its_question(path: Path) -> None:
 
 
 def test_a_text_that_all_trials_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transcripts of the server, one a line, and their file in place of {text}."""
+    """The server's transcripts are written one a line, and their file replaces {text}."""
     monkeypatch.setattr(session, "parallel", serial)
     (tmp_path / "corpus").mkdir()
     speech.write_corpus(tmp_path / "corpus", speakers=9)

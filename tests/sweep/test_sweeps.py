@@ -1,4 +1,4 @@
-"""Whole sweeps of a corpus of tones: their trials are the runs that `fedray run` plays, and kill -9 costs no row."""
+"""End-to-end sweeps on a corpus of tones: trials equal the runs of `fedray run`, and kill -9 loses no row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENGINE = ["engine.actors=1"]
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working folder, with tones.yaml, whose paths are relative to it."""
+    """The working folder. It holds tones.yaml, whose paths are relative to it."""
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "corpus").mkdir()
     speech.write_corpus(folder / "corpus", speakers=9)
@@ -106,7 +106,7 @@ def test_population_based_training_goes_on_from_the_better_half(place: Path) -> 
 
 @pytest.mark.nightly
 def test_kill_everything_then_resume(place: Path) -> None:
-    """Finished trials stay, others resume, no row is there twice, and a trial equals a run by `fedray run`."""
+    """Finished trials stay, others resume, no row appears twice, and a trial equals a run of `fedray run`."""
     command = [sys.executable, str(Path(__file__).parent / "tones.py"), "--max-concurrent", "1"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     experiment = place / "runs" / "tones"

@@ -1,4 +1,4 @@
-"""A sweep in MLflow: its trials are runs nested under the sweep, which has the report."""
+"""A sweep in MLflow: its trials are runs nested under the run of the sweep, which holds the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sweep.tones import SWEEP
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.filterwarnings("ignore")  # MLflow's own, about SQLAlchemy
+@pytest.mark.filterwarnings("ignore")  # MLflow's own warnings about SQLAlchemy
 def test_trials_are_nested_under_their_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient
 
@@ -24,7 +24,7 @@ def test_trials_are_nested_under_their_sweep(tmp_path: Path, monkeypatch: pytest
     settings = speech.settings(Path("corpus"), engine={"lanes": 2}, tracker={"kind": "mlflow", "experiment": "tests"})
     (tmp_path / "tones.yaml").write_text(yaml.safe_dump(settings))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")  # trials are in processes that do not see it
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")  # the trials' processes do not see this
     assert main(SWEEP, ["engine.actors=1", "rounds=2"]) == 0
 
     server = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/here.db")

@@ -1,4 +1,4 @@
-"""A trial that takes over another's checkpoint stands where that one stood, whatever becomes of the other."""
+"""A trial that takes over another's checkpoint goes on from it, whatever becomes of the other trial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedray.sweep.trial import Trial, take_over
 
 
 def played(folder: Path, rounds: int) -> RunFolder:
-    """Client "a" takes part in every round, "b" in the first one only; round 1 is the best."""
+    """Write a run: client "a" takes part in every round, "b" in the first one only; round 1 is the best."""
     run, states = RunFolder(folder), ClientStore(folder / "states")
     clients: dict[str, ClientRecord] = {}
     for done in range(rounds + 1):
@@ -35,7 +35,7 @@ def test_a_run_that_is_taken_over_has_checkpoints_states_and_rows_of_its_own(tmp
     source, target = played(tmp_path / "source", 4), RunFolder(tmp_path / "target")
     take_over(source, 3, target)
     shutil.rmtree(tmp_path / "source")
-    assert target.saved_rounds() == [0, 1, 3]  # the initial one, the best, and where it stands
+    assert target.saved_rounds() == [0, 1, 3]  # the initial, the best and the current one
     progress = target.load(3)
     assert progress.state.params.tolist() == [3, 3, 3] and progress.best == {"round": 1, "value": 0.5}
     assert [row["round"] for row in target.rows("metrics.jsonl")] == [1, 2, 3]
@@ -52,12 +52,12 @@ def test_states_are_linked_not_copied(tmp_path: Path) -> None:
         ClientStore(tmp_path / name / "states").storage.local / "a" / "000002.pt" for name in ("source", "target")
     )
     assert mine.stat().st_ino == theirs.stat().st_ino
-    ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # written anew, it is another file
+    ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # saving again makes a new file
     assert ClientStore(tmp_path / "source" / "states").load("a", Written(2)) == {"round": 2}
 
 
 def test_a_trial_goes_on_in_its_own_folder_whatever_its_configuration(tmp_path: Path) -> None:
-    """`carried_on` then says what has changed; only another trial's checkpoint begins a new folder."""
+    """`carried_on` then reports what has changed; only another trial's checkpoint starts a new folder."""
     trial = Trial.__new__(Trial)
     trial.name, trial.source, trial.study = "a", None, SimpleNamespace(place=str(tmp_path))  # type: ignore[assignment]
     assert trial._choose() == ("run", True)
@@ -71,7 +71,7 @@ def test_a_trial_goes_on_in_its_own_folder_whatever_its_configuration(tmp_path: 
 
 
 def test_a_round_without_a_score_keeps_the_last_one() -> None:
-    """Tune ranks a trial by what it hears last, and stops one whose score it does not hear."""
+    """Tune ranks a trial by its last row, and stops a trial whose row lacks the score."""
     trial = Trial.__new__(Trial)
     trial.study, trial.run, trial.metric = SimpleNamespace(metric="dev/wer"), "run", None  # type: ignore[assignment]
     trial._reports = iter([{"round": 1, "dev/wer": 50.0}, {"round": 2, "dev/wer": None}, {"round": 3}])
@@ -80,7 +80,7 @@ def test_a_round_without_a_score_keeps_the_last_one() -> None:
 
 
 def test_a_pointer_names_no_round_that_tune_has_not_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver is a round ahead. Who takes the pointer over goes on from its round, which stays."""
+    """The driver is a round ahead. A trial that takes over the pointer goes on from its round, and keeps it."""
     monkeypatch.setattr(ray, "get", lambda told: told)
     told: list[list[int]] = []
     trial, other = Trial.__new__(Trial), Trial.__new__(Trial)

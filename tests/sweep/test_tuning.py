@@ -1,4 +1,4 @@
-"""What Tune is told of a sweep."""
+"""The arguments that Tune gets for a sweep."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedray.sweep import Sweep, tune, tuning
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The arguments of the Tuner, once it is made."""
+    """The arguments of the Tuner, filled in when it is made."""
     found: dict[str, Any] = {}
     monkeypatch.setattr(tuning, "trainable", lambda study: "trial")
     monkeypatch.setattr(tuning.tune, "Tuner", lambda trial, **arguments: found.update(arguments))
-    monkeypatch.setattr("ray.tune.search.optuna.OptunaSearch", SimpleNamespace)  # Optuna need not be there
+    monkeypatch.setattr("ray.tune.search.optuna.OptunaSearch", SimpleNamespace)  # Optuna need not be installed
     return found
 
 
@@ -25,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_trials_are_ranked_by_the_metric_of_the_sweep(
     told: dict[str, Any], metric: str, mode: str, search: str
 ) -> None:
-    """Also by a search that learns from earlier trials."""
+    """A search that learns from earlier trials gets the same metric and mode."""
     space = {"rounds": tune.choice([1, 2])}
     sweep = Sweep(name="s", question="?", base="b.yaml", space=space, metric=metric, mode=mode, figures=[])
     plan = tuning.Plan(space, search, "asha", samples=4, at_once=2, rounds=27)

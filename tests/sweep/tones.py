@@ -1,4 +1,4 @@
-"""A sweep for tests, of tones.yaml in the working folder: python tones.py [options]."""
+"""A sweep for tests, based on tones.yaml in the working folder: python tones.py [options]."""
 
 import sys
 

@@ -46,7 +46,7 @@ def encoded(request):
 
 
 def attention(model, hidden, lengths, tokens) -> float:
-    """Log-probability of a text and its end."""
+    """The decoder's log-probability of a text and its end."""
     targets = torch.tensor([[*tokens, model.eos]])
     with torch.no_grad():
         scores = model.attend(hidden, lengths, torch.tensor([[model.bos, *tokens]])).gather(-1, targets[..., None])[
@@ -111,7 +111,7 @@ def test_a_batch_gives_what_its_utterances_give(encoded):
 
 
 def test_beams_divide_by_the_temperature(encoded):
-    """The hotter, the nearer every token is to the same probability."""
+    """Beams divide log-probabilities by the temperature: a high one makes all tokens almost equally likely."""
     model, hidden, lengths = encoded
     scores = {}
     for temperature in (1.0, 1.5, 1e6):
@@ -122,17 +122,17 @@ def test_beams_divide_by_the_temperature(encoded):
 
 
 def endless(model):
-    """The model with a decoder that says token 1 and never ends."""
+    """A copy of the model whose decoder always says token 1 and never ends."""
     model = copy.deepcopy(model)
     torch.nn.init.zeros_(model.attention_head.w.weight)
     with torch.no_grad():
         model.attention_head.w.bias[:] = -100 * (torch.arange(len(model.attention_head.w.bias)) != 1)
-        model.attention_head.w.bias[model.eos] = -1e4  # worse than anything else that a beam may hold
+        model.attention_head.w.bias[model.eos] = -1e4  # worse than any other token of a beam
     return model
 
 
 def test_a_text_may_have_a_token_for_each_frame(encoded):
-    """A CRDNN's `longest`, the frames of a trace, once bounded it."""
+    """A CRDNN's `longest`, the frames of its ONNX trace, must not limit a text."""
     model, hidden, _ = encoded
     model, frames = endless(model), 60
     search = AttentionSearch(DecodeSettings("attention", beam=1), str)
@@ -142,7 +142,7 @@ def test_a_text_may_have_a_token_for_each_frame(encoded):
 
 @pytest.mark.parametrize(("beam", "sizes"), [(1, [10, 5]), (3, [9])])
 def test_a_text_has_so_many_tokens_a_frame_at_most(encoded, beam, sizes):
-    """Among those of a beam is the end."""
+    """The limit follows the frames of each utterance; in a beam it includes the end."""
     model, hidden, _ = encoded
     settings = DecodeSettings("attention", beam=beam, lm_weight=0.0, ctc_weight=0.0, max_tokens_per_frame=0.25)
     states, lengths = torch.randn(len(sizes), 40, hidden.shape[2]), torch.tensor([40, 20][: len(sizes)])

@@ -62,7 +62,7 @@ def clips(folder: Path, name: str, labels: Labels, first_frames: Any = None) -> 
 def federation(
     folder: Path, clients: Labels = ("no", "yes", "no"), server: Labels | None = None, dev: Labels | None = None
 ) -> SpeechData:
-    """One client, `only`, with all of the clients' clips but the last one."""
+    """A federation of one client, `only`, which has all of the clients' clips but the last."""
     everyone = clips(folder, "client", [*clients, "nobody's"])
     splits = {} if dev is None else {"dev": clips(folder, "dev", dev)}
     return SpeechData(
@@ -221,7 +221,7 @@ def test_the_exported_model_is_a_state_dict_and_its_classes(tmp_path: Path, monk
 
 
 def test_macro_f1_is_pooled_by_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets a a a b b c, answers a a b b a a: F1 of a is 2*2/(3+4), of b 2*1/(2+2), of c 0."""
+    """With targets a a a b b c and answers a a b b a a, F1 of a is 2*2/(3+4), of b 2*1/(2+2), of c 0."""
     monkeypatch.setitem(MODELS, "echo", Echo)
     answers = np.eye(3)[[0, 0, 1, 1, 0, 0]]
     data = federation(tmp_path, list("abc"))
@@ -234,7 +234,7 @@ def test_macro_f1_is_pooled_by_class(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clips of four frames, windows of two: all frames of a clip are equal, so each window has the clip's logits."""
+    """All four frames of a clip are equal, so each window of two frames has the clip's logits."""
     monkeypatch.setitem(MODELS, "echo", Echo)
     data = federation(tmp_path, list("abc"))
     whole, cut = task(data, Choice("echo", EchoSettings())), task(data, Choice("echo", EchoSettings()), window=0.035)
@@ -245,7 +245,7 @@ def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_short_clips_are_centred_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In training and in scores, where no mean is taken off: the first of six frames lies before a clip of four."""
+    """Without mean subtraction, a clip of four frames has silence on both sides in a window of six, also in scoring."""
     monkeypatch.setitem(MODELS, "echo", Echo)
     data, features = federation(tmp_path), FeatureSettings(bins=BINS, normalise="none")
     built = Classification(ClassificationSettings(window=0.075), Choice("echo", EchoSettings()), features, data)

@@ -1,4 +1,4 @@
-"""Loops that are compiled ahead: all that training and scoring need, and only once."""
+"""Loops that are compiled ahead of a run: all that training and scoring need, and only once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedray.models.conformer import ConformerSettings
 from fedray.models.whisper import WhisperSettings
 from fedray.training import compiling
 
-# The second half runs with other sizes, on a model that trains as clients do.
+# The second half uses other sizes, on a model that trains as clients do.
 COMPILE_AND_TRAIN = """
 import sys
 from pathlib import Path

@@ -63,7 +63,7 @@ def test_the_similarity_is_bilinear() -> None:
 
 
 def test_the_first_steps_by_hand(tmp_path: Path) -> None:
-    """An epoch of 18 clips in batches of 8: the loss finds each clip among the others of its batch."""
+    """An epoch takes 18 clips in batches of 8; the loss is that of finding each clip among those of its batch."""
     found = training(tmp_path)
     other = training(tmp_path)
     optimizer = torch.optim.Adam([*other.model.blocks.parameters(), *other.head.parameters()], lr=1e-3)
@@ -102,7 +102,7 @@ def test_a_cut_changes_no_bit(tmp_path: Path) -> None:
     cut.epoch()
     cut.epoch()
     torch.save(cut.state(), tmp_path / "state.pt")
-    cut.epoch()  # what came after the checkpoint is lost
+    cut.epoch()  # this epoch, after the checkpoint, is lost
     again = training(tmp_path)
     again.load(torch.load(tmp_path / "state.pt", weights_only=True))
     assert again.done == 2

@@ -151,7 +151,7 @@ def test_lexicon_search_gives_words_within_the_counts():
 
 
 def test_lexicon_of_sub_words_where_one_word_begins_another():
-    # Pieces without a separator: 1 = _a, 2 = b: the words are "a" = [1] and "ab" = [1, 2].
+    # Pieces without a separator, 1 = _a and 2 = b: the words are "a" = [1] and "ab" = [1, 2].
     def pieces(text: str) -> list[int]:
         return [token for word in text.split() for token in {"a": [1], "ab": [1, 2]}[word]]
 
@@ -185,7 +185,7 @@ def test_wrong_settings_are_refused(changes, words):
 
 
 class TinyGRU:
-    """A neural language model: its state is the history, the key of its tensors."""
+    """A neural language model; its state is the history, the key to its hidden tensors."""
 
     size = 4
 
@@ -218,7 +218,7 @@ class TinyGRU:
 
 def test_a_neural_model_fits_the_protocol():
     model = TinyGRU()
-    # All texts of at most 6 tokens have less than the whole probability: longer texts have the rest.
+    # The texts of at most 6 tokens have a probability below 1 together: longer texts have the rest.
     total = sum(
         math.exp(log_probability(model, tokens))
         for length in range(7)
@@ -228,7 +228,7 @@ def test_a_neural_model_fits_the_protocol():
     assert perplexity(model, [[1, 2]]) == pytest.approx(math.exp(-log_probability(model, [1, 2]) / 3))
     search = BeamSearch(DecodeSettings(beam=50, prune=100.0, lm_weight=1.0, token_bonus=0.0), str, model)
     uniform = np.full((2, TinyGRU.size), -math.log(TinyGRU.size))
-    # Alignments of two frames: of no token 1, of one token 3, of two different ones 1.
+    # Numbers of alignments with two frames: 1 of no token, 3 of one token, 1 of two different tokens.
     scores = (
         {(): 1.0}
         | dict.fromkeys(itertools.product((1, 2, 3)), 3.0)

@@ -12,7 +12,7 @@ from fedray.training.local import ClientOptimizer, ClientSettings
 
 
 def given(convolution: bool = False) -> FlatModel:
-    """Two weights, 1 and 2, with the gradient (3, 4)."""
+    """A model of two weights, 1 and 2, with the gradient (3, 4)."""
     layer = nn.Conv1d(2, 1, 1, bias=False) if convolution else nn.Linear(2, 1, bias=False)
     flat = FlatModel(nn.Sequential(layer))
     flat.load(np.array([1.0, 2.0], np.float32))

@@ -1,4 +1,4 @@
-"""The compiled beam search has the bits of the same search in plain Python."""
+"""The compiled beam search gives the same bits as the same search in plain Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spelling(text: str) -> list[int]:
 
 
 def expected(log_probs, settings, language_model, lexicon, beam):
-    """(score, acoustic log-probability, tokens) of the last beam; a prefix is its tuple of tokens."""
+    """The hypotheses of the last beam: (score, acoustic log-probability, tokens); a prefix is its tuple of tokens."""
 
     def allowed(prefix):
         state = lexicon.start()
@@ -78,7 +78,7 @@ def expected(log_probs, settings, language_model, lexicon, beam):
 def log_probabilities(frames: int, spread: float, seed: int) -> np.ndarray:
     logits = np.random.default_rng(seed).normal(0, spread, (frames, VOCABULARY))
     logits[::4, 0] += 3 * spread  # frames in which nothing but the blank is likely
-    logits[1::7] = np.round(logits[1::7])  # equal probabilities: equal scores
+    logits[1::7] = np.round(logits[1::7])  # equal probabilities give equal scores
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
 

@@ -39,7 +39,7 @@ def build(folder: Path, **task: Any) -> tuple[Algorithm, Utterances, ServerState
 
 
 def test_the_loss_is_ctc_and_the_decoders_with_smoothed_labels(folder: Path) -> None:
-    """Each is a mean over the tokens of an utterance, the decoder's with the end, and then over utterances."""
+    """Each loss is a mean over an utterance's tokens, for the decoder with the end, and then over utterances."""
     algorithm, mine, state = build(folder, ctc_weight=0.3, label_smoothing=0.2)
     flat = algorithm.task.flat("cpu")
     flat.load(state.params)
@@ -69,7 +69,7 @@ def test_what_is_scored_has_no_dropout_and_no_masks(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("scoring", "wer", "cer"),
     [
-        # Five words and 21 characters: a word too many (and its space), two words in one, nothing.
+        # Of five words and 21 characters: an extra word (and its space), two words in one, no error.
         ("plain", 100 * (1 + 2 + 0) / 5, 100 * (3 + 1 + 0) / 21),
         ("gigaspeech", 100 * (0 + 2 + 0) / 5, 100 * (0 + 1 + 0) / 21),
     ],
@@ -89,7 +89,7 @@ def test_scores_by_hand(folder: Path, monkeypatch: pytest.MonkeyPatch, scoring: 
 
 @pytest.mark.parametrize(("ctc_weight", "kind"), [(0.3, GreedySearch), (0.0, AttentionSearch)])
 def test_the_first_score_is_greedy_whatever_the_search(folder: Path, ctc_weight: float, kind: type[Search]) -> None:
-    """On CTC, or where none is trained on the decoder."""
+    """The first score is of greedy search on the CTC head or, if that is untrained, on the decoder."""
     decode = {"search": "attention", "beam": 4, "ctc_weight": ctc_weight}
     algorithm, _, _ = build(folder, ctc_weight=ctc_weight, decode=decode)
     found = algorithm.task.searches({"language_model": None})

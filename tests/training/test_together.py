@@ -1,4 +1,4 @@
-"""Clients trained side by side end where clients trained alone end, and fail alone."""
+"""Clients that train side by side end with the models that they reach alone, and fail alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIZE = Size(clients=4, utterances=7, fewer=1)
 
 @pytest.fixture
 def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Models and features of float64. What is sent stays float32."""
+    """Make models and features float64. Vectors that are sent stay float32."""
     collate = dataset.collate
 
     def doubled(*arguments: Any, **options: Any) -> Batch:
@@ -63,14 +63,14 @@ def played(case: dict[str, Any], size: int, quiet: bool = True, start: Any = Non
 
 
 def furthest(one: Federation, other: Federation) -> float:
-    """The largest difference of any number that a run would keep."""
+    """The largest difference between two federations in any number that a run would keep."""
     pairs = ((array, other.numbers()[name]) for name, array in one.numbers().items() if array.dtype.kind == "f")
     return max(float(np.abs(array - of_other).max(initial=0.0)) for array, of_other in pairs)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_side_by_side_is_one_by_one_in_float64(name: str, double: None) -> None:
-    """Clients of different sizes, with utterances of different lengths: the last of them train alone."""
+    """In float64, clients of different sizes and utterance lengths end as they do one by one; the last train alone."""
     alone = played(CASES[name], 1)
     assert furthest(alone, played(CASES[name], 3, start=alone.begun)) < 1e-5  # type: ignore[attr-defined]
 
@@ -82,7 +82,7 @@ def test_with_dropout_the_same_bits_twice_and_others_than_alone() -> None:
 
 
 def test_every_step_draws_other_dropout_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where clients draw nothing between two steps."""
+    """Masks differ from step to step, even if clients draw nothing between two steps."""
     before, forward = [], Stack.forward
 
     def noted(self: Stack, calls: list[Any]) -> None:
@@ -116,7 +116,7 @@ def test_clients_of_a_call_have_dropout_masks_of_their_own() -> None:
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of calls that were made as one, without an error."""
+    """The sizes of the groups of calls that were made as one without an error."""
     found, forward = list[int](), Stack.forward
     monkeypatch.setattr(Stack, "forward", lambda self, calls: (forward(self, calls), found.append(len(calls)))[0])
     return found
@@ -128,18 +128,18 @@ def test_calls_are_made_together(sizes: list[int]) -> None:
 
 
 def test_clips_of_one_length_are_made_together(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keywords have no padding. A group that fails, and whose clients pass alone, would only be slow."""
+    """Keywords have no padding. If their joint calls failed, the clients would pass alone, and only be slow."""
     monkeypatch.setitem(globals(), "SIZE", replace(SIZE, equal=True))
     played(CASES["fedavg crnn"], 3, rounds=1)
     assert max(sizes) == 3
 
 
 def troubled(monkeypatch: pytest.MonkeyPatch, trouble: str, size: int) -> LaneResult:
-    """A lane of four clients of which c1 has trouble: before its first step, in a call of its model, or at the end."""
+    """Train four clients in a lane; c1 has trouble before its first step, within a model call, or after training."""
     data = federation(SIZE)
     if trouble == "within":
         features = data.load("c1").features
-        row = SIZE.utterances  # the first of c1
+        row = SIZE.utterances  # c1's first
         features.rows[row], features.frames[row] = features.rows[row][:2], 2
     case = still({"model": CONFORMER, "task": RECOGNITION, "rounds": 1, **CASES["fedavg conformer"]})
     made = Federation(sections(case), data, "cpu")
@@ -183,7 +183,7 @@ def test_memory_that_runs_out_dooms_the_actor_and_leaves_no_thread(monkeypatch: 
 
 
 def test_together_it_is_never_retried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that one call has, and all together have not, must not decide about bits."""
+    """Whether calls fit into memory together must not decide the bits of an update."""
 
     def forward(self: Stack, calls: list[Any]) -> None:
         raise MemoryError
@@ -196,7 +196,7 @@ def test_together_it_is_never_retried_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_method_of_a_model_is_refused_where_nobody_knows_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would run with the parameters of another client."""
+    """The method could run with the parameters of another client."""
     loss = Recognition.loss
 
     def encoded(self: Recognition, model: Any, batch: Batch, targets: Any) -> Any:

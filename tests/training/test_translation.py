@@ -96,7 +96,7 @@ def test_smoothing_is_that_of_torch() -> None:
 
 
 def test_the_loss_is_the_decoders_with_smoothed_labels(folder: Path) -> None:
-    """A tenth of each label is spread by default."""
+    """By default, a tenth of each label is spread over all tokens."""
     algorithm, data, state = build(folder)
     task, mine = algorithm.task, data.load(data.client_ids()[0])
     flat = task.flat("cpu")

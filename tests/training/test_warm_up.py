@@ -44,7 +44,7 @@ def test_wrong_settings() -> None:
 
 
 def test_a_factor_is_another_rate_for_a_weight() -> None:
-    """As two groups of torch's AdamW with rates of their own."""
+    """Factors act like two parameter groups of torch's AdamW with different rates."""
 
     def model() -> nn.Linear:
         torch.manual_seed(0)

@@ -56,7 +56,7 @@ def test_clips_of_a_windows_length_stay() -> None:
 
 
 def test_padding_of_whole_spectra_is_silence() -> None:
-    """Where no mean is taken off, 0 is as loud as speech."""
+    """Without mean subtraction, 0 is as loud as speech, so padding is silence instead."""
     silence = FeatureSettings(normalise="waveform").silence
     assert silence == FeatureSettings(normalise="none").silence < -18 and FeatureSettings().silence == 0
     windows, _ = all_windows(batch(2), 4, silence)

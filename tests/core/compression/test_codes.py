@@ -1,4 +1,4 @@
-"""Codes of vectors: their bytes follow from the shape alone, and their errors have a bound."""
+"""Codes of vectors: their size follows from the shape alone, and their errors are bounded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_bytes_follow_from_the_shape_alone(code: Code, shape: tuple[int, ...
 @pytest.mark.parametrize("code", [Int8(), Int4()], ids=str)
 def test_steps_are_off_by_half_a_step_of_their_block(code: Steps) -> None:
     shape, vector = (300, 5000), drawn(5300)
-    vector[:300] *= 1e4  # another tensor: its scale must not reach into the next
+    vector[:300] *= 1e4  # a tensor of large numbers, which must not change the scale of the next one
     starts, lengths = blocks(shape, code.block)
     steps = np.repeat(np.maximum.reduceat(np.abs(vector), starts) / code.most, lengths)
     nearest = code.decode(code.encode(vector, shape), shape)
@@ -49,7 +49,7 @@ def test_steps_are_off_by_half_a_step_of_their_block(code: Steps) -> None:
 
 @pytest.mark.parametrize("code", [Int8(), Int4()], ids=str)
 def test_random_rounding_has_no_bias(code: Steps) -> None:
-    """The mean of 400 draws lies within five standard errors, which are at most half a step over 20."""
+    """The mean of 400 draws lies within five standard errors, each at most half a step / 20."""
     vector, shape, generator = drawn(500), (500,), np.random.default_rng(1)
     total = np.zeros(500)
     for _ in range(400):
@@ -75,7 +75,7 @@ def test_numbers_at_the_ends_of_float32(code: Steps) -> None:
 
 @pytest.mark.parametrize("code", [Int8(), Int4()], ids=str)
 def test_the_largest_number_is_not_rounded_beyond_the_last_step(code: Steps) -> None:
-    """With the highest draw there is, `most` + draw is `most` + 1, which would come back with the other sign."""
+    """With the highest possible draw, `most` + draw rounds to `most` + 1, which would decode with the opposite sign."""
     highest = SimpleNamespace(random=lambda size, kind: np.full(size, np.nextafter(kind(1), kind(0))))
     vector = np.full(300, 1e-3, np.float32)
     found = code.decode(code.encode(vector, (300,), highest), (300,))  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ N = 178_083  # parameters of a small Conformer
 
 
 def test_the_factors() -> None:
-    """Bytes of a float32 update over those of the code. The largest 5 % in int8: 22.8 with a bitmap, here 44.8."""
+    """Bytes of a float32 update / those of its code. The largest 5 % in int8 give 44.8; with a bitmap, 22.8."""
     plain = 4 * N
     assert round(plain / Int8().size((N,)), 1) == 4.0
     assert round(plain / Int4().size((N,)), 1) == 7.8
@@ -131,7 +131,7 @@ def test_the_traffic_of_every_setting() -> None:
 
 @pytest.mark.parametrize("code", [code for code in CODES if not code.exact], ids=str)
 def test_with_feedback_the_sum_arrives(code: Code) -> None:
-    """After any number of updates no more is missing than what the last one lost; without, ever more is."""
+    """With feedback, the sum lacks only what the last update lost; without it, the sum lacks more with each update."""
     delta, shape = drawn(5000), (5000,)
     lost, total = np.zeros(5000, np.float32), np.zeros(5000)
     for _ in range(50):

@@ -38,7 +38,7 @@ def test_the_largest_are_kept_and_of_equal_ones_the_first() -> None:
     assert largest(vector, 7).tolist() == list(range(7))
     assert largest(np.zeros(4, np.float32), 2).tolist() == [0, 1]
     code = TopK(0.5)
-    assert code.kept(7) == 4  # round(3.5) is even
+    assert code.kept(7) == 4  # round(3.5) goes to the even number
     assert code.decode(code.encode(vector, (7,)), (7,)).tolist() == [0, -3, 1, 3, 0, 2, 0]
 
 

@@ -1,4 +1,4 @@
-"""Windows of availability against a search of every second; nights; what is wrong with a table of windows."""
+"""Windows of availability against a search of every half second, nights, and tables of windows that are refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fedray.core.devices.candidates import Candidates
 from fedray.core.devices.trips import SECOND
 from tests.core.devices.worlds import windows
 
-EACH = [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 22)]]  # in a period of 20 s, two wrap around
+EACH = [[(3, 5), (8, 12)], [(0, 4)], [(18, 21)], [(7, 8), (9, 10), (15, 22)]]  # two wrap around if the period is 20 s
 
 
 def inside(client: int, now: float, period: float | None) -> float | None:
-    """The end of the window of `EACH` around a moment, by trying all windows and periods."""
+    """The end [s] of the client's window around the moment `now`, found by trying all windows and periods."""
     turns = range(-1, 5) if period is not None else (0,)
     for turn in turns:
         for start, end in EACH[client]:
@@ -62,7 +62,7 @@ def test_several_clients_with_the_windows_of_one_device() -> None:
 
 
 def test_nights() -> None:
-    """20,000 devices: means and deviations of beginnings and lengths within 5 standard errors."""
+    """Starts and lengths of 20,000 nights have the mean and deviation of the settings within 5 standard errors."""
     size = 20_000
     of = Nightly(start=12.0, spread=1.5, hours=6.0, hours_spread=0.5).windows(0, size)
     for values, mean, deviation in ((of.start, 12.0, 1.5), (of.length, 6.0, 0.5)):

@@ -1,4 +1,4 @@
-"""The buffered clock by hand: who is stale by how much, who is replaced, who is stopped."""
+"""The buffered clock checked by hand: how stale clients are, who is replaced, and who is stopped."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def test_refilled_by_steps_a_buffer_as_large_as_the_concurrency_is_a_synchronous
 def test_staleness_with_equal_devices_refilled_at_arrivals() -> None:
     """C = 4, K = 2, trips of 1 s, so 4 trips and 2 steps end in every second.
 
-    Second 1 ends the trips of version 0: two in step 0, two in step 1, so 0 + 0 + 1 + 1. Meanwhile the first arrival of
-    step 0 is replaced from version 0; the second one, which ends the step, and the first one of step 1 from version 1;
-    the last one from version 2. From here on each second ends trips of versions v, v + 1, v + 1, v + 2 in steps v + 2,
-    v + 2, v + 3, v + 3: in whatever order of clients, they are 10 - 4 = 6 steps behind together.
+    Second 1 ends the trips of version 0: two in step 0, two in step 1, so 0 + 0 + 1 + 1. The trip that replaces the
+    first arrival of step 0 starts from version 0. Those that replace the second arrival, which ends the step, and the
+    first one of step 1 start from version 1. The last one starts from version 2. From here on each second ends trips of
+    versions v, v + 1, v + 1, v + 2 in steps v + 2, v + 2, v + 3, v + 3: in any order of clients, they are 10 - 4 = 6
+    steps behind in total.
     """
     steps = played(clock(BufferedClock(4, 2), devices([1.0] * 40)), 20)
     assert [step.ended / SECOND for step in steps] == [float(1 + number // 2) for number in range(20)]
@@ -50,7 +51,7 @@ def test_stale_updates_count_less() -> None:
 
 
 def test_staleness_with_equal_devices_refilled_by_steps() -> None:
-    """Each step replaces the two that arrived before it: versions v, v, v + 1, v + 1 end in steps v + 1 and v + 2."""
+    """Each step replaces its two arrivals, so trips of versions v, v, v + 1, v + 1 end in steps v + 1 and v + 2."""
     steps = played(clock(BufferedClock(4, 2, refill="step"), devices([1.0] * 40)), 20)
     assert behind(steps[:2]) == [0, 0, 1, 1]
     assert [sum(behind(steps[n : n + 2])) for n in range(2, 20, 2)] == [4] * 9
@@ -77,7 +78,7 @@ def test_lost_trips_do_not_count_and_are_replaced() -> None:
 
 
 def test_trips_that_would_be_too_far_behind_are_stopped() -> None:
-    """Client 0 takes 100 s, the two others 1 s each: with most = 3 its trip may end in steps 0 to 3."""
+    """Client 0 takes 100 s, the other two 1 s each: with most = 3 its trip may end at most 3 steps after it began."""
     steps = played(clock(BufferedClock(2, 1, most=3), devices([100.0, 1.0, 1.0])), 8)
     began = next(step.number for step in steps if 0 in clients(step.begun))
     stopped = next(step for step in steps if step.aborted)
@@ -87,7 +88,7 @@ def test_trips_that_would_be_too_far_behind_are_stopped() -> None:
 
 
 def test_what_ends_while_the_server_is_busy_waits() -> None:
-    """Steps of one arrival, trips of 1 s, and 2.5 s of the server: a step begins with what has arrived meanwhile."""
+    """With trips of 1 s and 2.5 s on the server, a step of one arrival takes a trip that ended during the last step."""
     steps = played(clock(BufferedClock(2, 1, server_seconds=2.5), devices([1.0] * 9)), 3)
     assert [step.ended / SECOND for step in steps] == [3.5, 6.0, 8.5]
     assert steps[0].arrived[0].end == steps[1].arrived[0].end == SECOND
@@ -102,7 +103,7 @@ def test_who_becomes_available_is_chosen_at_once_where_trips_are_missing() -> No
 
 
 def test_a_step_is_short_where_everybody_has_had_a_trip() -> None:
-    """Nobody but client 0 ever arrives, so a buffer of two is never full."""
+    """Only client 0 ever arrives, so a buffer of two is never full."""
     of = devices([1.0, 9.0, 9.0], windows([(0, 99)], [(0, 3)], [(0, 3)]))
     first, second = played(clock(BufferedClock(2, 2), of), 2)
     assert clients(first.arrived) == [0] and sorted(clients(first.lost)) == [1, 2] and first.complete

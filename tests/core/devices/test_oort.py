@@ -20,14 +20,14 @@ def arrives(client: int, seconds: float) -> Trip:
 
 
 def heard(number: int, state: OortState | None = None, **of: tuple[float, float]) -> OortState:
-    """The state after clients c0, c1, ... took so many seconds and reported one example of this loss."""
+    """The state after a step. `of`: (seconds, loss) of clients c0, c1, ..., which report one example each."""
     trips = [arrives(int(name[1:]), seconds) for name, (seconds, _) in of.items()]
     reports = {int(name[1:]): {"examples": 1.0, "loss": loss} for name, (_, loss) in of.items()}
     return (state or OortState()).heard(number, trips, reports)
 
 
 def test_scores_by_hand() -> None:
-    """Losses 1 to 4, whose 0.9 quantile is 3 + 0.7; times 1, 2, 3, 10, whose 30th percentile is 1 + 0.9 (2 - 1)."""
+    """Losses 1 to 4 have the 0.9 quantile 3 + 0.7; times 1, 2, 3, 10 have the 30th percentile 1 + 0.9 (2 - 1)."""
     state = heard(0, c5=(1.0, 1.0), c2=(2.0, 2.0))
     state = heard(2, state, c7=(3.0, 3.0), c0=(10.0, 4.0))
     assert state.clients.tolist() == [0, 2, 5, 7] and state.last.tolist() == [3, 1, 1, 3]
@@ -66,7 +66,7 @@ def test_the_pacer_gives_more_time_where_utility_falls(later: float, percent: fl
 
 
 def test_the_first_choice_takes_the_best_and_explores_clients_never_seen() -> None:
-    """Round 31 explores 0.9 x 0.98^31 = 48 % of ten: five known clients, the only ones with a high score."""
+    """Round 31 explores 0.9 x 0.98^31 = 48 % of ten: the other five are the only known clients with a high score."""
     state = heard(0, **{f"c{client}": (1.0, 10.0 if client < 5 else 1.0) for client in range(20)})
     rule, candidates = Oort(0, 1000, state, 30), Candidates(Anytime(), 1000)
     chosen = rule.choose(30, 0, 10, candidates)
@@ -76,7 +76,7 @@ def test_the_first_choice_takes_the_best_and_explores_clients_never_seen() -> No
 
 
 def test_clients_are_drawn_from_those_near_the_last_that_would_be_taken() -> None:
-    """Losses 40 to 1, of which 36.1 and more score 1: eight are drawn from those down to 95 % of the eighth."""
+    """Of losses 40 to 1, those above 36.1 score 1. Eight are drawn from scores of at least 95 % of the eighth."""
     state = heard(0, **{f"c{client}": (1.0, 40.0 - client) for client in range(40)})
     candidates = Candidates(Anytime(), 40)
     drawn = {client for number in range(60) for client in Oort(number, 40, state, 0).best(0, 0, 8, candidates)}
@@ -97,7 +97,7 @@ def test_small_populations_are_explored_to_the_end() -> None:
 
 @pytest.mark.parametrize("settings", [RoundsClock(), BufferedClock(8, 4)])
 def test_fast_devices_are_chosen_more_often(settings: RoundsClock | BufferedClock) -> None:
-    """Equal losses: 30 fast devices of 100 are chosen in more than 30 % of the trips, once all have been seen."""
+    """With equal losses, 30 fast devices of 100 make more than 45 % of the trips once all have been seen."""
     steps = played(clock(settings, devices([1.0] * 30 + [20.0] * 70), 8, sampling="oort"), 150)
     chosen = [client for step in steps[50:] for client in clients(step.begun)]
     assert np.mean(np.array(chosen) < 30) > 0.45

@@ -1,4 +1,4 @@
-"""From a stored state a clock plays the same trips. Its choice is uniform, or by cost."""
+"""A clock plays the same trips from a stored state, and chooses single clients uniformly or by cost."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_the_same_trips_from_a_stored_state(settings: RoundsClock | BufferedCloc
     steps = played(clock(settings, of, 6, **options), 25)
     assert played(clock(settings, of, 6, **options), 25, store=True) == steps
     fresh = clock(settings, of, 6, **options)
-    for step in played(fresh, 25)[::-1][:3]:  # a clock that has played other steps since
+    for step in played(fresh, 25)[::-1][:3]:  # the last steps of a third clock
         assert step == steps[step.number]
 
 
 def test_who_becomes_a_candidate_is_found_without_a_search_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """30 clients that are seldom available, 12 of them at work: most of the time trips are missing."""
+    """Steps equal those of a search of all clients: 30, seldom available, for 12 places, so trips are often missing."""
     of = spread(30, 1.0, availability=Nightly(start=3.0, hours=1.5).windows(0, 30), lost=0.3, seconds=900.0)
     steps, search = played(clock(BufferedClock(12, 4), of), 60), _Simulation.fill
     monkeypatch.setattr(_Simulation, "fill", lambda play, settings, fresh=None: search(play, settings))
@@ -63,7 +63,7 @@ def test_a_state_is_vectors_of_two_types() -> None:
 
 
 def test_single_clients_are_drawn_uniformly_among_candidates() -> None:
-    """Three of ten are taken: the others are drawn 1,000 times each, with a deviation of 29."""
+    """Three of ten are taken; the others are drawn 1,000 times each, with a standard deviation of 29."""
     candidates = Candidates(Anytime(), 10)
     candidates.taken = {0, 4, 7}
     counts = Counter(Uniform(0, 10).one(version, 1, candidates) for version in range(7000))

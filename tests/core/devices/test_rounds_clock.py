@@ -1,4 +1,4 @@
-"""Rounds by hand: who is waited for, and when a round ends."""
+"""Rounds checked by hand: which clients a round waits for, and when it ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_deadline_ends_a_round_and_a_quorum_decides_whether_it_counts(quorum: 
 
 
 def test_rounding_neither_chooses_nor_asks_for_one_more() -> None:
-    """1.1 x 10 is above 11 by 2e-15, and 0.55 x 100 above 55 by 7e-15."""
+    """As floats, 1.1 x 10 is above 11 by 2e-15, and 0.55 x 100 above 55 by 7e-15."""
     (step,) = played(clock(RoundsClock(over=1.1), devices([1.0] * 20), size=10), 1)
     assert len(step.begun) == 11
     settings = RoundsClock(deadline=2.0, quorum=0.55)
@@ -62,7 +62,7 @@ def test_who_arrives_at_the_deadline_has_arrived_and_a_full_cohort_does_not_wait
 
 
 def test_late_clients_do_the_share_of_their_work_that_fits() -> None:
-    """4 s - 1 s of latency - 1 s down - 1 s up leave 1 s: of 1 s of work all, of 2 s half, of 4 s a quarter."""
+    """4 s - 1 s of latency - 1 s down - 1 s up leave 1 s: all of 1 s of work, half of 2 s, a quarter of 4 s."""
     settings = RoundsClock(deadline=4.0, late="partial")
     player = clock(settings, devices([1.0, 2.0, 4.0], latency=1.0), size=3)
     step, _ = player.simulate(player.start(), 0, lambda client, first: Load(1, 1, 1.0), frozenset())
@@ -73,7 +73,7 @@ def test_late_clients_do_the_share_of_their_work_that_fits() -> None:
 
 
 def test_a_trip_takes_latency_transfers_and_passes_over_utterances() -> None:
-    """0.25 s + 3 passes x 5 utterances x 0.1 s + 100 bytes at 1,000 bit/s + 30 bytes at 500 bit/s."""
+    """A trip takes 0.25 s + 3 passes x 5 utterances x 0.1 s + 100 bytes at 1,000 bit/s + 30 bytes at 500 bit/s."""
     player = clock(RoundsClock(), devices([0.1], latency=0.25, down=1000.0, up=500.0))
     step, _ = player.simulate(player.start(), 0, lambda client, first: Load(100, 30, 3 * 5), frozenset())
     assert step.arrived[0].end == round(SECOND * (0.25 + 1.5 + 0.8 + 0.48))
@@ -87,7 +87,7 @@ def test_what_a_client_gets_the_first_time_is_told_apart() -> None:
 
 
 def test_a_round_ends_when_the_last_trip_is_decided() -> None:
-    """The window of client 3 ends after 1.5 s, so that it is lost there; the round waits for client 2."""
+    """The window of client 3 ends after 1.5 s, so its trip is lost then; the round waits for client 2."""
     of = devices(FOUR, windows([(0, 50)], [(0, 50)], [(0, 50)], [(0, 1.5)]))
     (step,) = played(clock(RoundsClock(), of, size=4), 1)
     assert clients(step.arrived) == [0, 1, 2] and step.ended == 3 * SECOND

@@ -1,4 +1,4 @@
-"""What waiting for fewer is worth, and a million clients."""
+"""The speed-up of over-selection and of a buffer, and the cost of simulating a million clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.devices.worlds import clock, played, spread
 
 @pytest.mark.parametrize(("sigma", "over", "buffered"), [(0.6, 1.6, 2.6), (1.0, 2.4, 3.9), (1.5, 4.0, 7.2)])
 def test_speed_of_over_selection_and_of_a_buffer(sigma: float, over: float, buffered: float) -> None:
-    """60 clients with log-normal speeds: the mean over five draws of devices lies near what theory says."""
+    """For 60 clients with log-normal speeds, the mean speed-up over five draws of devices is near the theory."""
     times = {"over": 0.0, "buffered": 0.0}
     for seed in range(5):
         synchronous = pace(RoundsClock(), sigma, seed, 900)[0]

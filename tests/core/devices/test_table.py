@@ -74,7 +74,7 @@ def trip(latency: float, down: float, compute: float, up: float) -> Trip:
     [(0.5, 0.0, 0.0), (1.5, 0.0, 0.5), (3.0, 0.0, 2.0), (5.0, 2.0, 2.0), (7.0, 4.0, 2.0), (9.5, 4.0, 4.5)],
 )
 def test_energy_of_a_trip_as_far_as_it_gets(stopped: float, compute: float, transfer: float) -> None:
-    """1 s of latency, 2 s down, 4 s of computing, 8 s up; 36 W while it computes, 18 W while it moves bytes."""
+    """A trip has 1 s of latency, 2 s down, 4 s of computing and 8 s up; computing takes 36 W, transfers take 18 W."""
     of, whole = devices([1.0], watts=36.0, radio=18.0), trip(1.0, 2.0, 4.0, 8.0)
     assert of.watt_hours(whole) == pytest.approx((36 * 4 + 18 * 10) / 3600)
     part = whole.stopped(round(stopped * SECOND), LATE)

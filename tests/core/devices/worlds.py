@@ -1,4 +1,4 @@
-"""Small populations of devices whose trips take times that can be told by hand."""
+"""Small populations of devices whose trip times can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedray.core.devices.trips import SECOND, Load, Trip
 
 
 def load(client: int, first: bool) -> Load:
-    """Trips that only compute, one utterance."""
+    """The load of a trip that transfers no bytes and computes one utterance."""
     return Load(0, 0, 1.0)
 
 
 def devices(seconds: Sequence[float], availability: Availability | None = None, **columns: float) -> Devices:
-    """Client i computes for `seconds[i]`. `columns`: other numbers of all devices; rates are 8 bits a second."""
+    """Devices whose client i computes for `seconds[i]` [s]. `columns`: other numbers of all devices; rates: 8 bit/s."""
     size = len(seconds)
     numbers = {"down": 8.0, "up": 8.0, "latency": 0.0, "watts": 0.0, "radio": 0.0} | columns
     table = {"seconds": np.array(seconds, np.float64)} | {name: np.full(size, value) for name, value in numbers.items()}
@@ -32,14 +32,14 @@ def devices(seconds: Sequence[float], availability: Availability | None = None, 
 def spread(
     population: int, sigma: float, seed: int = 0, availability: Availability | None = None, **of: float
 ) -> Devices:
-    """Devices of one class that takes a minute in the median."""
+    """Devices of one class; the median device takes 60 s per utterance."""
     numbers = {"seconds": 60.0, "down": 1e6, "up": 1e6} | of
     settings = ClassDevices({"phone": DeviceClass(**numbers)}, spread=sigma)
     return of_classes(settings, seed, population, availability or Anytime())
 
 
 def windows(*each: Sequence[tuple[float, float]], period: float | None = None) -> Windows:
-    """Client i can take part in the windows (start, end) of `each[i]`, in seconds."""
+    """Windows in which client i can take part: (start, end) of `each[i]` [s]."""
     rows = [(f"{client:03d}", *window) for client, own in enumerate(each) for window in own]
     names, starts, ends = zip(*rows, strict=True)
     return windows_of(list(names), np.array(starts, np.float64), np.array(ends, np.float64), period)[1]
@@ -54,7 +54,7 @@ def names(population: int) -> list[str]:
 
 
 def played(clock: Clock, steps: int, store: bool = False) -> list[Step]:
-    """So many steps; `store`: the state goes through its arrays between any two. Clients report 1 example."""
+    """Play `steps` steps. `store`: convert the state to arrays and back after each. Clients report 1 example."""
     state, found = clock.start(), []
     for number in range(steps):
         step, state = clock.simulate(state, number, load, frozenset())

@@ -1,4 +1,4 @@
-"""Epsilon equals dp-accounting's own and the published numbers, falls with noise, and comes back from its noise."""
+"""Epsilon equals that of dp-accounting and published ones, falls with noise, and comes back from the noise found."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_cohorts_of_fixed_size_cost_more_than_poisson_cohorts() -> None:
 
 
 def test_whole_numbers_show_how_many_clients_there_are() -> None:
-    """So a client can only be replaced, which moves the sum by two bounds, and Poisson cohorts hide nothing."""
+    """Neighbours then differ by a replaced client, which moves the sum by two bounds; Poisson cohorts hide nothing."""
     skellam = Skellam(delta=1e-6, noise=1.0)
     with pytest.raises(ValueError, match="no account for poisson cohorts: choose cohort.sampling=uniform"):
         Account(skellam, 1.0, POISSON, 100)
-    everybody = Sampling("uniform", 100, 100)  # Renyi's orders are whole numbers here, which costs 2 %
+    everybody = Sampling("uniform", 100, 100)  # Skellam has only integer Renyi orders, which costs 2 %
     assert Account(skellam, 2.0, everybody, 10).epsilon() == pytest.approx(
         Account(GAUSSIAN, 1.0, everybody, 10).epsilon(), rel=0.03
     )
@@ -121,7 +121,7 @@ def test_a_claimed_federation_has_its_own_epsilon() -> None:
 
 
 def test_correlated_noise_wins_where_epsilon_is_large() -> None:
-    """4,000 clients, 100 a round, 200 rounds: the noise in sums of rounds, beside independent noise."""
+    """For 4,000 clients, 100 a round and 200 rounds: correlated noise wins at epsilon 8, independent noise at 2."""
     account = Account(Gaussian(delta=1e-5, noise=1.0), 1.0, POISSON, 200)
     for epsilon, correlated, independent in ((8.0, 3.94, 6.19), (2.0, 13.1, 10.8)):
         found = noise_by_kind(account, epsilon)
@@ -156,7 +156,7 @@ def _pld(event: Any, rounds: int) -> float:
 
 @pytest.mark.long
 def test_noise_is_found_where_epsilon_hardly_depends_on_it() -> None:
-    """A delta close to the sampling rate has an epsilon of 0 over a wide range of noise."""
+    """With delta close to the sampling rate, epsilon is 0 over a wide range of noise."""
     settings = Gaussian(epsilon=1.0, delta=9e-3)
     found = noise_for(settings, Sampling("poisson", 1, 100), 1)
     assert Account(settings, found, Sampling("poisson", 1, 100), 1).guarantee() <= 1.001
@@ -170,7 +170,7 @@ def test_an_account_follows_the_noise_that_was_used() -> None:
 
 
 def test_local_noise_is_one_release_of_all_updates_of_a_client() -> None:
-    """Each of them moves by two bounds. Random cohorts: half of delta is for a client that is in more of them."""
+    """Each update moves by two bounds. For random cohorts, half of delta covers a client that is in more of them."""
     settings, everybody = Local(delta=1e-6, noise=8.0), Sampling("uniform", 100, 100)
     assert Account(settings, 8.0, everybody, 16).guarantee() == pytest.approx(gaussian_epsilon(1.0, 1e-6), rel=1e-6)
     drawn = Account(settings, 8.0, POISSON, 200)
@@ -182,7 +182,7 @@ def test_local_noise_is_one_release_of_all_updates_of_a_client() -> None:
 
 @pytest.mark.parametrize(("population", "granted"), [(400, 3), (250, 5), (100, 9)])
 def test_a_client_of_cyclic_cohorts_is_granted_each_round_of_its_group(population: int, granted: int) -> None:
-    """Nine rounds of 4, 2 and 1 groups: a part of a group takes its turn with the others, and of turns each counts."""
+    """Nine rounds of 4, 2 and 1 groups: clients of an incomplete group join the others, and every turn counts."""
     account = Account(GAUSSIAN, 2.0, Sampling("cyclic", 100, population), 9)
     assert account.guarantee() == pytest.approx(gaussian_epsilon(math.sqrt(granted) / 2, 1e-6), rel=1e-6)
 

@@ -40,7 +40,7 @@ def test_clopper_pearson_covers_the_share(share: float, trials: int) -> None:
 def test_true_positives_at_a_rate_of_false_ones() -> None:
     outside = np.arange(200.0)
     rate = auditing.true_positives(np.array([150.0, 197.0, 198.0, 500.0]), outside, 0.01)
-    assert (rate.rate, rate.threshold) == (0.5, 197.0)  # 198 and 199 of those outside are above
+    assert (rate.rate, rate.threshold) == (0.5, 197.0)  # two outside scores are above: 198 and 199
     assert (rate.low, rate.high) == auditing.clopper_pearson(2, 4)
     assert rate.false == auditing.clopper_pearson(2, 200)[1]
     few = auditing.true_positives(outside, np.arange(20.0), 0.01)
@@ -69,7 +69,7 @@ def test_perfect_guesses_give_the_bound_by_hand() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
 def test_randomised_response_is_hardly_ever_contradicted_and_a_worse_one_is_caught(epsilon: float) -> None:
-    """Each canary's score is whether it is inside, told truly with the probability e^epsilon / (1 + e^epsilon)."""
+    """A canary's score says whether it is inside, truthfully with probability e^epsilon / (1 + e^epsilon)."""
     contradicted, caught = 0, 0
     for trial in range(TRIALS):
         generator = numpy_generator("response", trial)
@@ -85,7 +85,7 @@ def test_randomised_response_is_hardly_ever_contradicted_and_a_worse_one_is_caug
 
 
 def gaussian_scores(noise: float, count: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The products of `count` directions inside and outside with a sum of the former and noise, in 1,000 numbers."""
+    """Scores of `count` directions inside and `count` outside: products with the noisy sum of those inside [1,000]."""
     size = 1_000
     directions = np.stack([auditing.direction(size, generator) for _ in range(2 * count)])
     released = directions[:count].sum(0) + noise * generator.standard_normal(size)
@@ -131,7 +131,7 @@ def test_the_attack_by_threshold_and_that_in_one_run_agree_with_the_gaussian_mec
 
 
 def test_an_audit_of_the_skellam_mechanism_finds_its_noise_and_a_quarter_of_it() -> None:
-    """Thirty clients send directions of norm C; a sixteenth of the clients' noise is a quarter of the deviation."""
+    """Thirty clients send directions of norm C; noise of a sixteenth of the clients has a quarter of the deviation."""
     plan = Encoding(2_000, bound=0.1, noise=1.0, cohort=32, shares=32, bits=16, deviations=4.0)
     claim = auditing.gaussian_epsilon(1.0, DELTA)
     bounds: dict[int, list[float]] = {32: [], 2: []}
@@ -156,7 +156,7 @@ def test_the_attack_by_threshold_shows_no_more_than_its_scores_can() -> None:
 
 
 def test_the_separation_of_few_canaries_by_hand() -> None:
-    """Means 6 and 2, a variance of (2 + 8) / 3 with three degrees of freedom."""
+    """The means are 6 and 2, the variance is (2 + 8) / 3 with three degrees of freedom."""
     found = auditing.separation(np.array([5.0, 7.0]), np.array([0.0, 2.0, 4.0]), 0.9)
     deviation = math.sqrt(10 / 3)
     assert found.mu == pytest.approx(4 / deviation)

@@ -1,4 +1,4 @@
-"""Layers share the bound C as `layers` says, and each of them is clipped by itself."""
+"""Layers share the bound C as `layers` says, and each layer is clipped separately."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_on_a_ring_one_lonely_client_closes_the_round() -> None:
 
 
 def rounds_of(protocol: SecureAggregation, dropout: float) -> tuple[list[bool], list[int]]:
-    """Of 500 rounds: whether the sum opened, and how many clients answered."""
+    """For each of 500 rounds: whether the sum opened, and how many clients answered."""
     opened, present = [], []
     for trial in range(500):
         generator = numpy_generator("trial", trial)
@@ -71,7 +71,7 @@ def test_the_probability_of_failure_bounds_what_happens(neighbours: int, dropout
 
 
 def test_a_round_fails_where_fewer_than_needed_answer() -> None:
-    """Two of three clients must answer; each leaves with the probability 1/2, or 1/4."""
+    """Two of three clients must answer; each drops out with probability 1/2 or 1/4."""
     protocol = SecureAggregation(3)
     assert protocol.needed == 2
     assert protocol.failure(0.5) == pytest.approx(4 / 8) and protocol.failure(0.25) == pytest.approx(10 / 64)
@@ -93,7 +93,7 @@ def test_nobody_and_a_single_client() -> None:
     assert SecureAggregation(0).seconds(10, 0).server == 0
 
 
-# Seconds in Bonawitz et al., 100,000 numbers: clients, share lost before the upload, client, server
+# Bonawitz et al., 100,000 numbers: clients, share lost before the upload, time of a client [s], of the server [s]
 PUBLISHED = [
     (500, 0.0, 0.849, 2.018),
     (500, 0.1, 0.849, 62.239),

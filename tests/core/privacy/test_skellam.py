@@ -24,7 +24,7 @@ def encoding(size: int = 20_000, noise: float = 1.0, cohort: int = 50, bits: int
 
 
 def update(kind: str, client: int, size: int) -> Vector:
-    """An update of the largest norm. "one" and "equal" are the same for all clients: their sum is the largest."""
+    """An update of norm `BOUND`. "one" and "equal" are the same for all clients, so their sums are the largest."""
     generator = numpy_generator("update", kind, client)
     values = {
         "normal": lambda: generator.standard_normal(size),
@@ -60,7 +60,7 @@ def test_a_round_has_the_error_of_its_noise_and_hardly_a_number_wraps(kind: str,
     decoded = plan.decode(total + noise, signs)
     wrapped = np.mean(np.abs(exact + noise) >= plan.half)
     assert wrapped <= 2 * scipy.stats.norm.sf(4.0) + 4 * math.sqrt(6e-5 / plan.length)
-    ideal = plan.noise * BOUND  # the Gaussian mechanism's
+    ideal = plan.noise * BOUND  # the deviation of the Gaussian mechanism
     error = np.std(decoded - true) / ideal
     assert plan.deviation(plan.cohort) / ideal == pytest.approx(plan.inflation)
     assert error == pytest.approx(plan.inflation, rel=0.03)
@@ -75,7 +75,7 @@ def test_sums_do_not_depend_on_the_order_or_on_wrapping() -> None:
     for part in sent:
         one += part
     lanes = [sum(lane, np.zeros(plan.length, np.uint32)) for lane in (sent[6:3:-1], sent[3::-1])]
-    other = lanes[1] + lanes[0] + np.uint32(2**20)  # mod 2^32, and reduced when it is decoded
+    other = lanes[1] + lanes[0] + np.uint32(2**20)  # wraps mod 2^32; decoding reduces mod 2^20
     assert plan.decode(one, signs).tobytes() == plan.decode(other, signs).tobytes()
     true = sum(update("normal", i, plan.size).astype(np.float64) for i in range(7))
     assert np.abs(plan.decode(one, signs) - true).max() < 10 * math.sqrt(7 / 4) / plan.scale
@@ -134,7 +134,7 @@ def test_one_draw_has_the_distribution_of_the_sum_of_the_draws_of_clients() -> N
 
 
 def renyi(order: int, two: float, one: float, variance: float) -> tuple[float, float]:
-    """Agarwal et al., theorem 3.5: the Gaussian's divergence of this order, and what the grid adds at most.
+    """Agarwal et al., theorem 3.5: the Gaussian's divergence of this order, and the most that the grid adds.
 
     `two` bounds the Euclidean norm of the difference, `one` the sum of its absolute values.
     """

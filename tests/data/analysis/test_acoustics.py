@@ -1,4 +1,4 @@
-"""The measures of a recording on signals whose values are known."""
+"""Acoustic measures on signals whose values are known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def voice(pitch: float = 120.0) -> np.ndarray:
 
 
 def test_loudness_of_a_tone_is_that_of_its_intensity() -> None:
-    tone = as_waveform(0.2 * np.sin(2 * np.pi * 400 * SECONDS))  # ten periods a frame
+    tone = as_waveform(0.2 * np.sin(2 * np.pi * 400 * SECONDS))  # ten periods in each frame
     assert acoustics.loudness(tone) == pytest.approx((0.2**2 / 2) ** 0.3, rel=1e-3)
     assert acoustics.loudness(2 * tone) == pytest.approx(4**0.3 * acoustics.loudness(tone), rel=1e-6)
     assert acoustics.loudness(np.zeros(SAMPLE_RATE, np.float32)) == 0
@@ -69,7 +69,7 @@ def test_permutation_entropy_runs_from_a_ramp_to_noise() -> None:
     assert acoustics.permutation_entropy(as_waveform(noise())) > 0.97
     assert acoustics.permutation_entropy(as_waveform(SECONDS)) == 0
     assert acoustics.permutation_entropy(np.zeros(SAMPLE_RATE, np.float32)) == 0
-    # A frame of a slow tone rises, falls, or turns: its entropy is that of a few of the 24 orders.
+    # Four neighbouring samples of a slow tone rise, fall or turn once: only a few of the 24 orders occur.
     assert 0.2 < acoustics.permutation_entropy(as_waveform(np.sin(2 * np.pi * 200 * SECONDS))) < 0.5
 
 

@@ -1,4 +1,4 @@
-"""Statistics of clients: by hand, and on audio of which some is broken."""
+"""Statistics of clients, checked by hand and on audio of which some is broken."""
 
 from __future__ import annotations
 

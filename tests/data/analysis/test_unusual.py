@@ -1,4 +1,4 @@
-"""Which clients are told to be unusual, and why."""
+"""Which clients are called unusual, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedray.data.manifest import Manifest
 
 
 def test_the_fastest_speaker_comes_first_and_a_client_of_one_utterance_not_at_all() -> None:
-    """Five characters a second by all but one; the client with one long utterance may have it by chance."""
+    """All clients but one speak five characters a second. A client's only utterance may be long by chance."""
     sizes = {f"plain{number}": (4, 2.0, 10) for number in range(5)} | {"fast": (4, 2.0, 20), "few": (1, 9.0, 45)}
     rows, clients = [], {}
     for name, (count, seconds, characters) in sizes.items():

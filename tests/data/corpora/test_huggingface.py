@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face `datasets`: Parquet and Arrow files, with audio inside, in the layouts that users have."""
+"""Datasets of Hugging Face: Parquet and Arrow files with audio inside, in the layouts that users have."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parquet(path: Path, content: pa.Table, group: int = 3) -> Path:
 
 
 def saved(folder: Path, content: pa.Table) -> Path:
-    """A folder as save_to_disk writes it, in two files of one batch and more."""
+    """Write a folder as save_to_disk does, in two files with one row in each batch."""
     folder.mkdir(parents=True)
     half = len(content) // 2
     names = [f"data-{index:05d}-of-00002.arrow" for index in range(2)]
@@ -86,7 +86,7 @@ def test_parquet_as_on_the_hub(tmp_path: Path) -> None:
 
 
 def test_row_groups_of_any_size(tmp_path: Path) -> None:
-    """A file that was written piece by piece."""
+    """A file that was written piece by piece, with 1, 3 and 2 rows, is read whole."""
     whole = table(6)
     with pq.ParquetWriter(tmp_path / "train.parquet", whole.schema) as writer:
         for start, rows in ((0, 1), (1, 3), (4, 2)):
@@ -160,7 +160,7 @@ def test_files_that_are_missing_or_cut_short_are_named(tmp_path: Path) -> None:
     folder = saved(tmp_path / "saved", table(6))
     file = folder / "data-00001-of-00002.arrow"
     whole = file.read_bytes()
-    for kept in (len(whole) // 2, len(whole) - 8, 0):  # without the last 8 bytes, all batches are there
+    for kept in (len(whole) // 2, len(whole) - 8, 0):  # without the last 8 bytes, all batches are still there
         file.write_bytes(whole[:kept])
         with pytest.raises(ValueError, match=r"data-00001-of-00002\.arrow cannot be read: it is cut short or damaged"):
             read("huggingface", folder)
@@ -187,7 +187,7 @@ def test_files_that_are_missing_or_cut_short_are_named(tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    """fuzz found it; a damaged offset ended the process."""
+    """A file whose text is not UTF-8 is named. Fuzzing found that a damaged offset ended the process."""
     text = pa.Array.from_buffers(pa.string(), 4, pa.array([b"\xf7", b"a", b"b", b"c"]).buffers())
     folder = saved(tmp_path / "saved", table(text=text))
     with pytest.raises(
@@ -221,7 +221,7 @@ def test_files_of_the_real_library(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="the package datasets is not installed (it is in the extra dev)")
     sounds = [{"bytes": clip(100 * (row + 1)), "path": None} for row in range(5)]
     made = datasets.Dataset.from_dict({"audio": sounds, "label": [0, 1, 0, 1, 0]})
-    made = made.cast_column("audio", datasets.Audio(sampling_rate=16000))  # without torchcodec, which encoding needs
+    made = made.cast_column("audio", datasets.Audio(sampling_rate=16000))  # needs no torchcodec; encoding would
     made = made.cast_column("label", datasets.ClassLabel(names=WORDS))
     both = datasets.DatasetDict({"train": made, "validation": made.select(range(2))})
     both.save_to_disk(str(tmp_path / "saved"), num_shards={"train": 2, "validation": 1})

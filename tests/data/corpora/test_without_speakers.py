@@ -1,4 +1,4 @@
-"""Corpora that name no speakers: each recording is a speaker of its own, and no piece of one is on two sides."""
+"""Corpora that name no speakers: each recording counts as a speaker, so all its pieces stay in one split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.trees import read, tone, write
 
 
 def lists(root: Path) -> Path:
-    """One utterance as every reader's list, without a speaker."""
+    """Write one utterance without a speaker, as a list for every reader."""
     tone(root / "a.wav")
     write(root / "m.tsv", "path\tid\na.wav\tu1\n")
     write(root / "m.csv", "ID,wav\nu1,a.wav\n")

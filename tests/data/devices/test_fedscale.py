@@ -1,4 +1,4 @@
-"""FedScale's two files become tables; what is wrong with them is named."""
+"""FedScale's two files become tables, and errors name what is wrong with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def converted(folder: Path, value: Any, missing: Missing = NOTHING) -> Any:
 
 def test_capacity_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> None:
     found = converted(tmp_path, CAPACITY, Missing(latency=0.2, watts=3.0, scale=2.0))
-    # Three inferences a pass, twice the work of the trace; kbit/s in both directions.
+    # A pass takes three inferences, here of twice the work (scale=2); kbit/s hold in both directions.
     names, seconds, rates = ["3", "b"], [2 * 3 * 0.162, 2 * 3 * 0.04], [5_648_000.0, 125_500.0]
     by_hand = {"device": names, "seconds": pytest.approx(seconds), "down": rates, "up": rates}
     assert found.table.schema.equals(DEVICES) and not found.windows
@@ -39,8 +39,8 @@ def test_capacity_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> N
 
 def test_behaviour_is_the_table_that_one_would_write_by_hand(tmp_path: Path) -> None:
     found = converted(tmp_path, BEHAVIOUR)
-    # Windows that touch are one, one that begins before the period's end stops there, and one of no length is none.
-    # The longest period is 60 s, in which that of 40 s begins a second time.
+    # Windows that touch become one, a window that crosses the period's end stops there, an empty one is dropped.
+    # The longest period is 60 s; the period of 40 s begins a second time within it.
     rows = [("7", 10, 35), ("7", 50, 60), ("9", 2, 8), ("9", 25.5, 30), ("9", 42, 48)]
     assert found.table.schema.equals(WINDOWS) and found.windows
     assert [tuple(row.values()) for row in found.table.to_pylist()] == rows
@@ -58,7 +58,7 @@ def test_devices_get_windows_in_turn(tmp_path: Path) -> None:
 
 
 def but(value: dict[Any, Any], **changes: Any) -> dict[Any, Any]:
-    """The trace with changes to its first device."""
+    """Return the trace with changes to its first device."""
     key = next(iter(value))
     return value | {key: value[key] | changes}
 

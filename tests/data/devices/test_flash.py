@@ -1,4 +1,4 @@
-"""FLASH's phones are available while they charge, are on Wi-Fi and locked."""
+"""FLASH's phones are available while they are charging, on Wi-Fi and locked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedray.data.devices.tables import WINDOWS, Converted, Missing
 
 pytest.importorskip("ijson", reason="FLASH's traces are read by ijson, which is not installed")
 HOUR, DAY = 3600.0, 86400.0
-# Day 1: ready from 22:00 until it is unlocked at 6:30; on day 2 it loses the Wi-Fi for half an hour.
+# First night: available from 22:00 until unlocked at 6:30. Second night: without Wi-Fi for half an hour.
 NIGHTS = """
 2020-01-28 20:00:00\tbattery_charged_on
 2020-01-28 21:00:00\tWIFI
@@ -40,7 +40,7 @@ def user(messages: Any) -> dict[str, Any]:
 
 def test_windows_by_hand(tmp_path: Path) -> None:
     found = converted(tmp_path, {"ann": user(NIGHTS)})
-    # 32 hours of messages, from 20:00 on, repeat after two days; hours count from the first midnight.
+    # Messages of 32 hours, from 20:00 on, repeat after two days; hours count from the midnight before them.
     by_hand = [(start * HOUR, end * HOUR) for start, end in ((1.5, 3), (22, 24 + 6.5), (24 + 23, 48 + 1))]
     assert found.table.schema.equals(WINDOWS) and not found.notes
     assert [(row["start_s"], row["end_s"]) for row in found.table.to_pylist()] == by_hand
@@ -48,7 +48,7 @@ def test_windows_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_moment_is_no_window() -> None:
-    """Messages have whole seconds: the last condition may come with the second in which another goes."""
+    """Messages have whole seconds, so the last condition may begin in the second in which another ends."""
     ready = "2020-01-28 01:00:00\twifi\n2020-01-28 02:00:00\tbattery_charged_on\n"
     moment = "2020-01-28 03:00:00\tscreen_lock\n2020-01-28 03:00:00\tscreen_unlock\n"
     assert flash.windows(ready + moment, "") == ([], DAY)

@@ -1,4 +1,4 @@
-"""Tables whose header names units; what is wrong is named with its line."""
+"""Tables whose header names units; errors name the line that is wrong."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def hours(found: Converted) -> list[tuple[str, float, float]]:
 
 def test_windows_have_the_longest_period(tmp_path: Path) -> None:
     found = converted(tmp_path, HOURS)
-    # ann's night and morning are one window, twice in the 48 hours of bob.
+    # ann's night and morning are one window, which comes twice in bob's 48 hours.
     assert hours(found) == [("ann", 22, 24 + 7), ("ann", 24 + 22, 48 + 7), ("bob", 1, 2)]
     assert found.windows and found.period == 48 * 3600
 

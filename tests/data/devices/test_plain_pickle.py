@@ -1,4 +1,4 @@
-"""Pickles of plain values are read, and what calls or imports code is refused by name and place, and not executed."""
+"""Pickles of plain values are read. Opcodes that call or import code are refused by name and byte, and not run."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MARKED = "marked"
 
 
 class Calls:
-    """Unpickling makes a file."""
+    """Unpickling it makes a file."""
 
     def __reduce__(self) -> Any:
         return os.system, (f"touch {MARKED}",)
 
 
 class Plain:
-    """An object of a class, with a state."""
+    """An ordinary object with a state."""
 
     def __init__(self) -> None:
         self.number = 1
 
 
 class Persistent(pickle.Pickler):
-    """Every fraction becomes a persistent id."""
+    """Writes every fraction as a persistent id."""
 
     def persistent_id(self, obj: Any) -> Any:
         return "1" if isinstance(obj, fractions.Fraction) else None
@@ -73,7 +73,7 @@ def refusal(place: Path, data: bytes) -> str:
 
 
 def first(data: bytes, name: str) -> int:
-    """The byte of the first opcode of this name."""
+    """Return the offset in bytes of the first opcode of this name."""
     return next(at or 0 for operation, _, at in pickletools.genops(data) if operation.name == name)
 
 
@@ -152,14 +152,14 @@ def test_values_are_nested_to_a_limit(place: Path) -> None:
 
 
 def test_a_value_that_is_referred_to_counts_each_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A "billion laughs": ten lists of ten, each in the next, are 10^10 values in 200 bytes."""
+    """A "billion laughs" is refused: ten lists of ten, each in the next, are 10^10 values in 200 bytes."""
     monkeypatch.setattr(plain_pickle, "MOST_VALUES", 10_000)
     for kind in (list, tuple):
         laughs: Any = kind([0] * 10)
         for _ in range(9):
             laughs = kind([laughs] * 10)
         assert "more than 10,000 values" in refusal(place, dumped(laughs))
-    # A list that grows after it was referred to would hold more than was counted.
+    # A list that grows after a reference to it would hold more values than were counted.
     late = b"](]q\x00h\x00h\x00e" + b"h\x00(" + b"K\x01" * 50 + b"e."
     assert "a list grows after it was referred to" in refusal(place, late)
 

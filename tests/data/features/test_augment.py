@@ -32,7 +32,7 @@ def test_the_widest_mask_occurs() -> None:
 
 
 def test_every_utterance_has_the_number_of_masks() -> None:
-    """One mask of no or one bin: half of the utterances lose a bin. With no or one mask it would be a quarter."""
+    """With one mask of 0 or 1 bins, half of the utterances lose a bin; with 0 or 1 masks, a quarter would."""
     torch.manual_seed(0)
     augment = SpecAugment(SpecAugmentSettings(time_masks=0, frequency_masks=1, frequency_width=1))
     hit = torch.cat([(augment(batch_of(frames=2)).features == 0).any(dim=2).any(dim=1) for _ in range(50)])

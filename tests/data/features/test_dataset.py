@@ -15,7 +15,7 @@ BINS = 3
 
 
 def utterances_of(folder: Path, lengths: list[int]) -> Utterances:
-    """Utterance i has `lengths[i]` frames, all of the value i + 1; its text is `text i`."""
+    """Make utterances: utterance i has `lengths[i]` frames, all of the value i + 1; its text is `text i`."""
     folder.mkdir(parents=True, exist_ok=True)
     frames = np.concatenate([np.full((length, BINS), row + 1, np.float16) for row, length in enumerate(lengths)])
     frames.tofile(folder / "frames.f16")
@@ -103,7 +103,7 @@ def test_training_visits_everyone_once(tmp_path: Path, size: int) -> None:
     assert sorted(sum(positions(found), [])) == list(range(100))
     full, rest = divmod(100, size)
     assert sorted(len(batch) for batch in found) == sorted([size] * full + [rest] * (rest > 0))
-    for batch in found:  # every position comes with its own frames
+    for batch in found:  # every position has its own frames
         assert batch.features[:, 0, 0].tolist() == (batch.positions + 1).tolist()
         assert batch.lengths.tolist() == lengths[batch.positions].tolist()
 

@@ -33,7 +33,7 @@ def tone(seconds: float, hertz: float = 1000.0, rate: int = RATE) -> np.ndarray:
 
 
 def manifest_of(folder: Path, count: int, seed: int = 0) -> Manifest:
-    """`count` files of white noise, 0.2 to 0.6 s."""
+    """Write `count` files of white noise, 0.2 to 0.6 s each."""
     generator = np.random.default_rng(seed)
     rows = []
     for index in range(count):
@@ -47,7 +47,7 @@ def manifest_of(folder: Path, count: int, seed: int = 0) -> Manifest:
 
 
 def in_reverse(function, items, what):
-    """Computes the items in another order, yields the results in theirs."""
+    """Compute the items in reverse, and yield the results in the order of the items."""
     yield from reversed([function(item) for item in reversed(items)])
 
 
@@ -74,7 +74,7 @@ def test_channels_are_averaged_and_rates_converted(tmp_path: Path) -> None:
 
 
 def broken_files(folder: Path) -> dict[str, str]:
-    """Path -> what the error must say."""
+    """Write broken files and return file name -> what the error must say."""
     for extension in ("wav", "flac"):
         soundfile.write(folder / f"whole.{extension}", 0.1 * np.random.default_rng(0).standard_normal(RATE), RATE)
         data = (folder / f"whole.{extension}").read_bytes()
@@ -114,7 +114,7 @@ def test_errors_name_the_file_and_what_is_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("samples", [RATE, 400, 560, 561, 12345])
 def test_number_of_frames(samples: int) -> None:
-    expected = 1 + (samples - 400) // 160  # windows of 25 ms every 10 ms that fit
+    expected = 1 + (samples - 400) // 160  # windows of 25 ms, one every 10 ms, that fit
     assert log_mels(torch.randn(samples), RAW).shape == (expected, 40)
 
 
@@ -123,7 +123,7 @@ def test_short_audio_has_one_frame() -> None:
 
 
 def test_values_of_one_frame() -> None:
-    """Against the definition: Hann window, power spectrum, triangles on the HTK mel scale, log with a floor."""
+    """A frame equals its definition: Hann window, power spectrum, triangles on the HTK mel scale, log with a floor."""
     waveform = torch.randn(400, generator=torch.Generator().manual_seed(0))
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
     power = np.abs(np.fft.rfft(waveform.numpy() * window, 512)) ** 2
@@ -180,7 +180,7 @@ def test_settings_that_cannot_be(wrong: dict) -> None:
 def test_the_store_holds_each_rows_features(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, 5)
     store = build_features(manifest, FeatureSettings(), tmp_path / "features", serial)
-    [entry] = entries(tmp_path)  # of `fedray cache`
+    [entry] = entries(tmp_path)  # as `fedray cache` lists it
     assert (entry.kind, entry.path) == ("features", store.folder) and damage(entry) is None
     assert len(store) == 5 and store.bins == 40 and store.broken == {}
     for row, utterance in enumerate(manifest):
@@ -216,7 +216,7 @@ def test_the_cache_is_used_until_something_changes(tmp_path: Path) -> None:
 
     build()
     build()
-    build(corruption=CorruptionSettings(label_errors=0.5), seed=1)  # leaves the audio alone
+    build(corruption=CorruptionSettings(label_errors=0.5), seed=1)  # does not change the audio
     assert len(builds) == 1
     build(settings=FeatureSettings(normalise="mean"))
     build(corruption=CorruptionSettings(snr_db=10.0))
@@ -267,10 +267,10 @@ def test_broken_audio_is_collected_in_one_error(tmp_path: Path) -> None:
     assert set(store.broken) == {f"bad-{name}" for name in reasons}
     assert all(reason in store.broken[f"bad-{name}"] for name, reason in reasons.items())
     assert store.frames[1:-1].tolist() == [0] * len(reasons) and store.frames[0] > 0 and store.frames[-1] > 0
-    with pytest.raises(ValueError, match="cannot be used"):  # from the cache as well
+    with pytest.raises(ValueError, match="cannot be used"):  # also from the cache
         build_features(manifest, RAW, tmp_path / "cache", serial)
 
-    # A file that appears is seen.
+    # A missing file is used once it appears.
     soundfile.write(tmp_path / "absent.wav", tone(1), RATE)
     assert "bad-absent.wav" not in build_features(manifest, RAW, tmp_path / "cache", serial, skip_broken=True).broken
 

@@ -1,4 +1,4 @@
-"""Features that one machine has computed, opened on another, whose cache has them not."""
+"""Features that one machine has computed are opened on another that lacks them in its cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.data.features.test_features import manifest_of
 
 @pytest.fixture
 def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """A store of a machine whose cache is `one`, on its way to another, whose cache is `two`."""
+    """Return the pickle of a store that a machine with the cache `one` sends to one with the cache `two`."""
     monkeypatch.setenv("FEDRAY_SHARED_CACHE", str(tmp_path / "shared"))
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "one"))
     (tmp_path / "audio").mkdir()
@@ -33,7 +33,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 def test_they_are_fetched(sent: bytes, tmp_path: Path) -> None:
     store: FeatureStore = pickle.loads(sent)
     assert np.array_equal(np.concatenate([store[row] for row in range(3)]), np.load(tmp_path / "expected.npy"))
-    again: FeatureStore = pickle.loads(pickle.dumps(store))  # and on to a third
+    again: FeatureStore = pickle.loads(pickle.dumps(store))  # sent on to a third machine
     assert again.bins == 40 and len(again) == 3 and not again.broken
     assert [path.name for path in (tmp_path / "two" / "features").iterdir() if path.is_dir()] == [store.folder.name]
 
@@ -50,7 +50,7 @@ def test_features_that_are_nowhere(sent: bytes, tmp_path: Path, monkeypatch: pyt
 
 
 class Call:
-    """Pickles as a call: whoever unpickles it makes a folder."""
+    """Pickles as a call: unpickling it makes a folder."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -74,4 +74,4 @@ def test_a_pickle_planted_as_offsets_is_refused_and_not_run(tmp_path: Path, how:
         len(FeatureStore(folder))
     assert not target.exists()
     np.load(folder / "offsets.npy", allow_pickle=True)
-    assert target.is_dir()  # it was armed
+    assert target.is_dir()  # loaded as a pickle, it would have run

@@ -46,7 +46,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make(
     settings: Canaries, seed: int, cache: Path, texts: tuple[str | None, ...] = TEXTS, speaker: str = "anna"
 ) -> Manifest:
-    """The canaries alone."""
+    """Return the rows of the canaries alone."""
     before = clients(texts, speaker)
     return add_canaries(before, settings, seed, cache, serial).take(
         np.arange(len(before), len(before) + rows_of(settings))
@@ -121,7 +121,7 @@ def test_rows_describe_the_audio(made: Manifest) -> None:
 def test_speed_shortens_the_speech(made: Manifest, cache: Path) -> None:
     slow = make(Canaries(clients=8, utterances=3, repeat=2, speed=1.0), 1, cache)
     assert slow.column("text") == made.column("text")
-    pauses = 0.35  # seconds around an utterance: the mean of those before and after
+    pauses = 0.35  # s: the mean pauses before and after an utterance, together
     spoken = [sum(row.seconds - pauses for row in each) for each in (slow, made)]
     assert spoken[0] / spoken[1] == pytest.approx(2.0, rel=0.15)
 

@@ -1,4 +1,4 @@
-"""What is held out, labelled and damaged fits together, also where audio is broken."""
+"""Held-out, labelled and damaged utterances fit together, even if some audio is broken."""
 
 from __future__ import annotations
 

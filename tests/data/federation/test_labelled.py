@@ -1,4 +1,4 @@
-"""Which utterances are labelled: how many, that larger shares hold smaller ones, and that only names count."""
+"""Which utterances are labelled: the number is right, larger shares hold smaller ones, names and the seed decide."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from fedray.data.federation.labelled import LabelledSettings, kept_rows, labelled_rows, shared_rows
 from fedray.data.manifest import Manifest
 
-SIZES = {"ann": 10, "bob": 5, "cid": 4, "dan": 1}  # utterances of a client
+SIZES = {"ann": 10, "bob": 5, "cid": 4, "dan": 1}  # utterances of each client
 
 
 def corpus(order: np.ndarray | None = None) -> tuple[Manifest, dict[str, np.ndarray]]:
-    """A row more than the clients have, and the clients' rows."""
+    """Return a corpus with one row more than the clients have, and the clients' rows."""
     names = [f"{client}-{take}" for client, size in SIZES.items() for take in range(size)] + ["nobody-0"]
     columns = {"utterance": names, "path": [f"/{name}.wav" for name in names], "seconds": [1.0] * len(names)}
     manifest = Manifest.from_columns(columns | {"speaker": [name.split("-")[0] for name in names]}, "corpus")
@@ -84,7 +84,7 @@ def test_each_client_keeps_so_many_at_least() -> None:
 
 
 def words(order: np.ndarray | None = None) -> tuple[Manifest, dict[str, np.ndarray]]:
-    """30 yes, 12 no, 2 stop and 7 without a label, of one client."""
+    """Return 30 yes, 12 no, 2 stop and 7 rows without a label, and the one client that has them all."""
     kinds = ["yes"] * 30 + ["no"] * 12 + ["stop"] * 2 + [None] * 7
     columns = {
         "utterance": [f"u{i:02d}" for i in range(51)],
@@ -122,7 +122,7 @@ def test_of_the_unlabelled_a_share_is_kept() -> None:
     mask = labelled_rows(manifest, clients, everything, 0)
     assert mask is not None and kept_rows(manifest, clients, mask, everything, 0) == clients
     half = kept_rows(manifest, clients, mask, LabelledSettings(utterances=0.2, unlabelled=0.5), 0)
-    # 10, 5, 4 and 1 utterances of which 2, 1, 1 and 0 are labelled: 4 of 8, 2 of 4, 2 of 3 (1.5 to the even), 0 of 1.
+    # Of 10, 5, 4 and 1 utterances 2, 1, 1 and 0 are labelled; kept are 4 of 8, 2 of 4, 2 of 3 (from 1.5), 0 of 1.
     assert {client: len(rows) for client, rows in half.items()} == {"ann": 6, "bob": 3, "cid": 3}
     assert all(set(np.flatnonzero(mask)) & set(clients[client]) <= set(rows) for client, rows in half.items())
     assert all((np.diff(rows) > 0).all() for rows in half.values())

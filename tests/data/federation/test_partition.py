@@ -8,7 +8,7 @@ import pytest
 from fedray.data.federation.partition import PARTITIONS, PartitionSettings, partition, split_by_speakers
 from fedray.data.manifest import Manifest
 
-COUNTS = {"ann": 5, "bob": 3, "cat": 8, "dan": 1, "eve": 7}  # utterances of a speaker
+COUNTS = {"ann": 5, "bob": 3, "cat": 8, "dan": 1, "eve": 7}  # utterances of each speaker
 
 
 def corpus(order: np.ndarray | None = None) -> Manifest:
@@ -45,7 +45,7 @@ def test_every_row_has_one_client_whatever_the_order(by: str) -> None:
     shuffled = corpus(np.random.default_rng(0).permutation(len(manifest)))
     again = partition(shuffled, settings, seed=1)
     assert named(shuffled, again) == named(manifest, clients)
-    if by not in ("speaker", "silos", "label", "pooled", "server"):  # what follows from the data alone
+    if by not in ("speaker", "silos", "label", "pooled", "server"):  # those follow from the data alone
         other = partition(manifest, settings, seed=2)
         assert named(manifest, other) != named(manifest, clients)
 
@@ -130,8 +130,8 @@ def test_dirichlet_skew_follows_alpha() -> None:
         clients = partition(manifest, PartitionSettings(by="dirichlet", count=count, alpha=alpha), seed=0)
         return float(np.mean([np.bincount(rows % labels).max() / len(rows) for rows in clients.values()]))
 
-    # Shares of a label over clients vary by 1/sqrt(alpha * count) at most; at alpha = 1000 every client has each label
-    # about once in ten.
+    # A label's shares over the clients vary by 1/sqrt(alpha * count) at most. At alpha = 1000, each label is about a
+    # tenth of every client's utterances.
     assert share_of_commonest(1000) < 1.2 / labels
     assert share_of_commonest(0.1) > 3 / labels
 
@@ -213,7 +213,7 @@ def test_split_by_hours() -> None:
 
 
 def test_split_by_utterances() -> None:
-    """cat has 8 of 24 utterances, eve 7, ann 5: the fewest of the largest that have half of all are cat and eve."""
+    """The server gets the fewest of the largest speakers that have the share; cat has 8 of 24, eve 7, ann 5."""
     manifest = corpus()
     speakers = np.array(manifest.column("speaker"))
     for share, server in ((0.33, {"cat"}), (0.34, {"cat", "eve"}), (0.5, {"cat", "eve"}), (0.7, {"ann", "cat", "eve"})):

@@ -1,4 +1,4 @@
-"""From a corpus' splits to a federation: who gets what, and that the parts do not overlap."""
+"""From a corpus's splits to a federation: who gets which utterances, and that the parts do not overlap."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_shards_are_a_partition(splits: dict[str, Manifest], tmp_path: Path) -> 
 
 
 def test_clients_that_are_labels_have_a_part_of_each_split(splits: dict[str, Manifest], tmp_path: Path) -> None:
-    """Tones have no labels: here the first letter of what is said stands for a dialect."""
+    """A client that is a label has a part of each split. Tones have no labels: a text's first letter is the dialect."""
     labelled = {
         name: Manifest(manifest.table.set_column(6, "label", pc.utf8_slice_codeunits(manifest.table["text"], 0, 1)))
         for name, manifest in splits.items()
@@ -191,7 +191,7 @@ def test_what_all_are_trained_on_is_what_the_clients_kept(splits: dict[str, Mani
 
 
 def test_a_population_travels_as_a_few_arrays(splits: dict[str, Manifest], tmp_path: Path) -> None:
-    """100,000 clients of two utterances: their rows and their names, 16 and some 20 bytes a client, and no more."""
+    """100,000 clients of two utterances pickle as rows, offsets and names: 16, 8 and about 20 bytes a client."""
     small = build(splits, tmp_path, DataSettings())
     everyone, population = small._clients, 100_000
     members = np.random.default_rng(0).integers(0, len(everyone), (population, 2))
@@ -200,7 +200,7 @@ def test_a_population_travels_as_a_few_arrays(splits: dict[str, Manifest], tmp_p
         data.load("client-000007").rows.tolist() == everyone.rows[members[7]].tolist()
         and data.cost("client-000007") == 2
     )
-    data.transcripts()  # what was read on the way stays here
+    data.transcripts()  # what was read here is not pickled
     before = len(pickle.dumps(small))
     packed = pickle.dumps(data)
     assert len(packed) < before + population * (2 * 8 + 8 + 20)
@@ -237,7 +237,7 @@ def test_tokens_and_language_models_may_learn_from_a_file(splits: dict[str, Mani
 
 
 def test_clients_hold_out_a_part_of_their_own(splits: dict[str, Manifest], tmp_path: Path) -> None:
-    """A third of three utterances each, which no setting damages; dev and test are as they were."""
+    """Each client holds out one of its three utterances, which no setting damages; the other splits stay."""
     wrong = CorruptionSettings(label_errors=1.0)
     plain, clean = build(splits, tmp_path, DataSettings()), build(splits, tmp_path, DataSettings(own_share=0.3))
     data = build(splits, tmp_path, DataSettings(own_share=0.3, corruption=wrong))

@@ -1,6 +1,4 @@
-"""FedSTAR's division against its definition: sizes within their bounds, both parts dealt for themselves, a few labels a
-client.
-"""
+"""FedSTAR's division: sizes within bounds, both parts dealt separately, and a few labels for each client."""
 
 from __future__ import annotations
 
@@ -81,7 +79,7 @@ def test_labelled_and_unlabelled_are_dealt_each_for_itself() -> None:
 
 @pytest.mark.parametrize(("spread", "numbers"), [(0.0, {3}), (0.25, {2, 3, 4}), (0.5, {2, 3, 4})])
 def test_a_client_has_a_few_labels(spread: float, numbers: set[int]) -> None:
-    """Enough of each label that everyone who may have it does."""
+    """A client has as many labels as it draws; there is enough of each label for all its clients."""
     codes, seen = np.arange(2400) % 12, Counter()
     for seed in range(30):
         owners = dealt_by_label(codes, 12, 15, 3.0, spread, 0.25, drawn(seed))
@@ -91,7 +89,7 @@ def test_a_client_has_a_few_labels(spread: float, numbers: set[int]) -> None:
         assert holders.min() >= 1 and holders.max() - holders.min() <= 1, "labels are taken equally often"
     assert set(seen) == numbers
     assert np.average(list(seen), weights=list(seen.values())) == pytest.approx(3.0, abs=0.1)
-    if spread == 0.5:  # even from 1.5 to 4.5: a third each; at 25 % from 2.25 to 3.75: a sixth, two thirds, a sixth
+    if spread == 0.5:  # uniform from 1.5 to 4.5: a third each; at 25 %, 2.25 to 3.75: a sixth, two thirds, a sixth
         assert all(share / seen.total() == pytest.approx(1 / 3, abs=0.08) for share in seen.values())
 
 
@@ -135,7 +133,7 @@ def test_settings_that_cannot_be() -> None:
 
 
 def test_a_federation_of_both_parts(tmp_path: Path) -> None:
-    """24 clips of 6 training speakers x 8; a quarter labelled, half of the rest kept."""
+    """Of 6 x 8 = 48 training clips a quarter is labelled, and half of the rest is kept."""
     keywords.write_corpus(tmp_path)
     splits = Tsv(train=["manifest.tsv"], label_column="label", split_column="split", seconds_column=None).read(
         tmp_path, 0, tmp_path, serial

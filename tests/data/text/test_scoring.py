@@ -1,4 +1,4 @@
-"""Rules for texts in scores."""
+"""Rules that prepare texts for scoring."""
 
 from __future__ import annotations
 

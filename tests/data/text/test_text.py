@@ -68,7 +68,7 @@ def test_an_impossible_number_of_sub_words(size: int) -> None:
 
 
 def test_rare_and_wide_characters_stay_what_they_are() -> None:
-    """SentencePiece's defaults leave the rarest characters out, and write ， as a comma and ½ as 1/2."""
+    """They survive a round trip; SentencePiece's defaults drop the rarest, and write ， as a comma and ½ as 1/2."""
     tokeniser = SentencePiece.train([*TEXTS * 40, "你好，½"], 27)
     assert tokeniser.decode(tokeniser.encode("你好，½")) == "你好，½"
 
@@ -101,7 +101,7 @@ def test_tokenisers_survive_files_and_pickles(tokeniser, tmp_path: Path) -> None
     for again in (load_tokeniser(tmp_path), pickle.loads(pickle.dumps(tokeniser))):
         assert type(again) is type(tokeniser) and again.tokens == tokeniser.tokens
         assert again.encode("the cat") == tokeniser.encode("the cat")
-    assert len(list(tmp_path.iterdir())) == 1  # nothing temporary stays
+    assert len(list(tmp_path.iterdir())) == 1  # no temporary file is left
 
 
 def test_files_that_hold_no_tokeniser(tmp_path: Path) -> None:

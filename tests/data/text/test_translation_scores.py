@@ -1,4 +1,4 @@
-"""BLEU and chrF of any division of the sentences are sacreBLEU's of all of them, bit for bit."""
+"""BLEU and chrF summed over any division of the sentences equal sacreBLEU's over all of them, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHINESE = ["今天", "天气", "很好", "，", "我们", "去", "公园", "。"
 
 
 def corpus(words: Sequence[str], joint: str, count: int = 160) -> tuple[list[str], list[str]]:
-    """References, an empty one among them, and hypotheses with errors, empty ones among them."""
+    """Return references, one of them empty, and hypotheses with errors, two of them empty."""
     drawn = random.Random(1)
     references = [[drawn.choice(words) for _ in range(drawn.randint(1, 14))] for _ in range(count)] + [[]]
     hypotheses = [[drawn.choice(words) if drawn.random() < 0.3 else word for word in each] for each in references]

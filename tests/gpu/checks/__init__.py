@@ -1,4 +1,4 @@
-"""The checks, in the order in which they are played: what is quick and decides most comes first."""
+"""The checks in the order in which they run: those that are quick and decide most come first."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from tests.gpu.toys import Size, federation
 
 TITLE = "Algorithms: two rounds over four clients"
 LIMIT = 0.02
-# Of `side by side`: in float64 both are equal (tests/training/test_together.py), in float32 two rounds of a CRDNN with
-# batch norm make 5 % of a rounding error, and its compiled loops and its modules differ as much.
+# For `side by side`. In float64 both are equal (tests/training/test_together.py). In float32 two rounds of a CRDNN with
+# batch norm turn a rounding error into 5 %, and its compiled loops and its modules differ as much.
 GROUPED = 0.2
 ABOUT = (
     "Without dropout and SpecAugment, which draw other numbers on other devices, and without TF32: `parameters` is the "
@@ -45,7 +45,7 @@ NONE = {"steps": 0}
 
 
 def cases() -> dict[str, dict[str, Any]]:
-    """The sections of a configuration that differ from the defaults, by a name."""
+    """The sections of a configuration that differ from the defaults, by name."""
     nst = {"kind": "fednst", "client": SGD, "server": SERVER, "pretrain": PRETRAIN, "alpha": 0.3}
     gao = {"kind": "gao", "client": SGD, "server": SERVER, "pretrain": PRETRAIN, "central_utterances": 4}
     lora = {"kind": "fedlora", "client": {"lr": 1e-3, "warmup": 2, "batch": 3}, "pretrain": PRETRAIN}
@@ -112,7 +112,7 @@ def _compare(case: dict[str, Any], where: Where) -> Values:
 
 
 def still(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The same without dropout and SpecAugment."""
+    """The case without dropout and SpecAugment."""
     still = copy.deepcopy(dict(case))
     still["model"]["dropout"] = 0.0
     still["task"]["augment"] = {"time_masks": 0, "frequency_masks": 0}
@@ -134,7 +134,7 @@ def _play(played: Federation) -> Federation:
 def _differences(
     here: Mapping[str, np.ndarray], there: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
 ) -> dict[str, float]:
-    """For each float array the norm of the difference by the norm of the change from `before`."""
+    """For each float array, the norm of the difference divided by the norm of the change from `before`."""
     found = {}
     for name, array in here.items():
         if array.dtype.kind != "f":

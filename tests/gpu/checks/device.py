@@ -1,4 +1,4 @@
-"""What fedray needs of a device before anything else: the checks of `fedray doctor`."""
+"""What fedray needs from a device before anything else: the checks of `fedray doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features and masks on the device. fedray computes features on the processor; a GPU could do it too."""
+"""Features, masks and windows on the device. fedray computes features on the processor; a GPU could do it too."""
 
 from __future__ import annotations
 

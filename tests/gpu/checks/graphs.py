@@ -85,7 +85,7 @@ def _plain(trainer: Trainer, where: Where) -> Step:
 
 
 def _ctc(trainer: Trainer, where: Where) -> Step:
-    """CTC of full lengths, which are known on the processor."""
+    """The CTC loss with full lengths, which are known on the processor."""
     features, model = _features(trainer, where), trainer.task.flat(where.device).model
     with torch.no_grad():
         size, frames = model.unpadded(features).shape[:2]  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Lower precision: bf16 by autocast, and TF32 in matrix products."""
+"""Lower precision: bf16 with autocast, and TF32 in matrix products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients a second in one process by the number of clients that are trained side by side (`engine.vectorise`)."""
+"""Clients a second in one process, by the number of clients that train side by side (`engine.vectorise`)."""
 
 from __future__ import annotations
 

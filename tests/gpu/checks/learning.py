@@ -1,4 +1,4 @@
-"""Short runs that must learn: on patterns, and on real speech where there is some."""
+"""Short runs that must learn: on patterns, and on real speech if there is some."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STUDENT: dict[str, Any] = {
         "pretrain": {"steps": 150, "lr": 3e-3, "warmup": 20, "batch": 8},
     },
 }
-LEAST_ACCURACY, MOST_ERRORS = 25.0, 40.0  # percent; chance is 17 in accuracy, and above 80 in characters
+LEAST_ACCURACY, MOST_ERRORS = 25.0, 40.0  # percent; by chance, accuracy is 17 and the CER above 80
 REAL = {"fsdd": {"sample_rate": 8000}}
 
 

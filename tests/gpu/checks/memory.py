@@ -1,4 +1,4 @@
-"""Memory of a lane, and what a fraction of a GPU would do."""
+"""Memory of a client in a lane, and the fraction of a GPU that is enough for it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _peak(name: str, batch: int, where: Where) -> Values:
 
 
 def _of_memory(error: Exception) -> bool:
-    """Whether the engine takes an error for a lack of GPU memory."""
+    """Whether the engine recognises an error as a lack of GPU memory."""
     found = doom(error)
     return found is not None and found.death.cause is Cause.GPU_MEMORY
 

@@ -40,7 +40,7 @@ SILENT = {"time_masks": 0, "frequency_masks": 0}  # no SpecAugment: devices draw
 
 
 def cases() -> dict[str, dict[str, Any]]:
-    """The sections `model` and `task` of every model, by a name."""
+    """The sections `model` and `task` of every model, by name."""
     found: dict[str, dict[str, Any]] = {}
     joint = {"kind": "recognition", "ctc_weight": 0.3, "augment": SILENT}
     for attention in ("RoPEMHA", "RelPosMHAXL", "regularMHA"):
@@ -77,7 +77,7 @@ def _work(case: dict[str, Any], where: Where) -> Callable[[], Values]:
 
 
 def _whisper(where: Where) -> Values:
-    from tests.whisper import BINS, write_checkpoint  # here: transformers may be missing
+    from tests.whisper import BINS, write_checkpoint  # not above: transformers may be missing
 
     folder = write_checkpoint(Path(tempfile.mkdtemp(prefix="fedray-whisper-")))
     task = {"kind": "recognition", "tokens": "pretrained", "ctc_weight": 0.0, "augment": SILENT}
@@ -121,12 +121,12 @@ def _compare(case: dict[str, Any], where: Where) -> Values:
 def _gradient(
     task: Task, model: nn.Module, dtype: torch.dtype, batch: Batch, targets: Targets, device: str
 ) -> tuple[float, Tensor]:
-    """The loss of a copy of the model in this type, and all gradients as one vector, float64 on the processor."""
+    """The loss of a copy of the model in this type, and all its gradients as one float64 vector on the processor."""
     typed = copy.deepcopy(model).to(device, dtype)
     for module in typed.modules():
         if isinstance(module, RelPosEncXL):
             module.emb_dtype = dtype
-        elif isinstance(module, LocationAwareAttention):  # its first weights are float32
+        elif isinstance(module, LocationAwareAttention):  # its initial attention weights are float32
             module.conv_loc.register_forward_pre_hook(lambda conv, inputs: inputs[0].to(dtype))
     moved = Batch(batch.features.to(device, dtype), batch.lengths.to(device), batch.positions)
     with _computing_in(dtype):
@@ -138,7 +138,7 @@ def _gradient(
 
 @contextmanager
 def _computing_in(dtype: torch.dtype) -> Iterator[None]:
-    """While open, SpeechBrain computes in this type where it makes tensors, or a softmax, in float32 by itself."""
+    """While open, SpeechBrain uses this type for the tensors and softmaxes that it would compute in float32."""
     softmax = functional.softmax
 
     def of_type(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **others: Any) -> Tensor:
@@ -155,7 +155,7 @@ def _computing_in(dtype: torch.dtype) -> Iterator[None]:
 
 @contextmanager
 def without_tf32() -> Iterator[None]:
-    """While open, float32 is float32 on a GPU too."""
+    """While open, a GPU computes float32 without TF32."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     try:

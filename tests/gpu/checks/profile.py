@@ -55,7 +55,7 @@ def _row(event: Any, steps: int) -> Values:
 
 
 def _device(event: Any) -> float:
-    """Microseconds of an operation itself on the device."""
+    """Microseconds that the device spends in the operation itself."""
     return float(getattr(event, "self_device_time_total", 0.0))
 
 

@@ -1,4 +1,4 @@
-"""Several processes on one GPU, with and without CUDA's Multi-Process Service, and the processor's cores beside it."""
+"""Several processes on one GPU, with and without CUDA's Multi-Process Service, and on the processor's cores."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _start_mps(started: list[str]) -> Values:
 
 
 def _series(name: str, where: Where, counts: tuple[int, ...]) -> Iterator[Item]:
-    """One crew of as many processes as there are at most; fewer of them work for the smaller counts."""
+    """One crew of as many processes as the largest count; for a smaller count, fewer of them work."""
     crews: list[Crew] = []
     yield f"{name}: {max(counts)} processes start", lambda: _start(crews, where, max(counts))
     if not crews:
@@ -107,9 +107,9 @@ class Crew:
             raise
 
     def measure(self, model: str, count: int) -> Values:
-        """`count` of the processes train clients at the same time."""
+        """Train clients in `count` of the processes at the same time."""
         lines = self.lines[:count]
-        for seconds in (0.0, self.seconds):  # first to warm up
+        for seconds in (0.0, self.seconds):  # first a warm-up
             for line in lines:
                 line.send((model, seconds))
             speeds = [float(answer(line, ANSWER_SECONDS)) for line in lines]
@@ -124,7 +124,7 @@ class Crew:
 
 
 def answer(line: Connection, seconds: float) -> Any:
-    """What a process answers. RuntimeError: an error, or nothing in time."""
+    """The answer of a process. RuntimeError: it answers with an error, dies, or does not answer in time."""
     if not line.poll(seconds):
         raise RuntimeError(f"a process did not answer within {seconds:.0f} s")
     try:
@@ -137,7 +137,7 @@ def answer(line: Connection, seconds: float) -> Any:
 
 
 def work(line: Connection, where: Where, share: float) -> None:
-    """In a process: set up torch as an actor does, then train clients of the models that are asked for."""
+    """Run in a process of a crew: set up torch as an actor does, then train clients of each model asked for."""
     trainers: dict[str, Trainer] = {}
 
     def set_up() -> str:
@@ -161,5 +161,5 @@ def work(line: Connection, where: Where, share: float) -> None:
 def _reply(line: Connection, work: Callable[[], object]) -> None:
     try:
         line.send((work(), ""))
-    except Exception:  # noqa: BLE001 - the parent tells it
+    except Exception:  # noqa: BLE001 - the parent raises it
         line.send((None, traceback.format_exc()))

@@ -1,4 +1,4 @@
-"""Clients a second in one process: the device against the processor, by utterances a batch."""
+"""Clients a second in one process, and a step on the device against the processor, by utterances a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled encoder is SpeechBrain's: outputs and gradients are those of the modules, in float64 where they can."""
+"""The compiled encoder has the outputs and gradients of SpeechBrain's modules, in float64 if they support it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model(settings: ConformerSettings, adapters: bool = False) -> Conformer:
 
 
 def outputs(made: Conformer, features: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Log-probabilities of the frames of speech, and the gradients of what trains, for one direction."""
+    """Log-probabilities, 0 in the padding, and the gradients of trainable parameters, for one direction."""
     found, counts = made(features, lengths)
     found = found.masked_fill(padding(counts, found.shape[1])[..., None], 0.0)
     torch.manual_seed(1)
@@ -110,7 +110,7 @@ def test_the_share_that_is_dropped(share: float) -> None:
 
 
 def test_the_backward_pass_drops_what_the_forward_pass_dropped() -> None:
-    """A feed-forward part with its two masks written out."""
+    """A feed-forward part equals its formula, with the two masks written out, in outputs and gradients."""
     torch.manual_seed(0)
     x, weights = torch.randn(50, 8), [torch.randn(*shape) for shape in ((8,), (8,), (12, 8), (12,), (8, 12), (8,))]
     tensors = [tensor.requires_grad_() for tensor in (x, *weights)]

@@ -1,4 +1,4 @@
-"""The compiled convolutional blocks are those of SpeechBrain's CRDNN: their outputs, their gradients, their steps."""
+"""The compiled convolutional blocks have the outputs, gradients and training steps of SpeechBrain's CRDNN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LENGTHS = [[61], [4, 4], [60, 33, 5, 59]]
 
 
 def model(settings: CRDNNSettings, bins: int) -> CRDNN:
-    """With weights in the norms that differ from one, which the first step would give them."""
+    """A CRDNN with random parameters in its norms; before the first step, weights would be one and biases zero."""
     torch.manual_seed(0)
     made = CRDNN(settings, bins, 9)
     for name, parameter in made.named_parameters():
@@ -62,7 +62,7 @@ def test_blocks_are_those_of_speechbrain(case: str, lengths: list[int]) -> None:
     whole = torch.cat([gradient.flatten() for gradient in want]).norm()
     for h, w in zip(have, want, strict=True):
         assert h.shape == w.shape
-        assert (h - w).norm() <= 1e-5 * w.norm() + 1e-7 * whole  # a bias before a norm over few values has almost none
+        assert (h - w).norm() <= 1e-5 * w.norm() + 1e-7 * whole  # almost 0 for a bias before a norm over few values
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -82,7 +82,7 @@ def test_the_whole_model_is_that_of_the_modules(case: str, lengths: list[int], t
     have = torch.autograd.grad(found, list(made.parameters()), direction)
     want = torch.autograd.grad(expected, list(plain.parameters()), direction.double())
     whole = torch.cat([gradient.flatten() for gradient in want]).norm()
-    # Batch norm over few frames makes a difference in float32 larger.
+    # In training, batch norm over few frames amplifies rounding errors of float32.
     precise = (1e-5, 1e-7) if not training else (1e-4, 1e-5)
     for h, w in zip(have, want, strict=True):
         assert (h - w).norm() <= precise[0] * w.norm() + precise[1] * whole
@@ -102,7 +102,7 @@ def test_what_stands_in_the_padding_has_no_part_in_it() -> None:
 
 
 def test_dropout_is_that_of_the_modules() -> None:
-    """A bin is dropped in all frames and channels; the backward pass drops what the forward pass dropped."""
+    """Dropout drops a bin in all frames and channels; the backward pass drops what the forward pass dropped."""
     made, counts = model(replace(SMALL, channels=(8,), time_pooling=1, dropout=0.4), 20), torch.tensor([30, 17])
     (block,) = made.encoder["CNN"].values()
     features, parameters = torch.randn(2, 30, 20), list(block.parameters())
@@ -122,9 +122,9 @@ def test_dropout_is_that_of_the_modules() -> None:
 
 
 def test_training_without_dropout_ends_at_the_same_loss() -> None:
-    """30 steps of SGD, in compiled loops and in the modules, which take float64.
+    """30 steps of SGD end at the same loss in compiled loops and in the modules, which compute in float64.
 
-    In float32 the modules differ more: rounding decides some maxima.
+    In float32 the modules differ more, because rounding decides some maxima.
     """
     features, counts = torch.randn(6, 60, 32, generator=torch.Generator().manual_seed(1)), torch.tensor([60, 41] * 3)
     losses = []
@@ -143,7 +143,7 @@ def test_training_without_dropout_ends_at_the_same_loss() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:dropout2d. Received a 3D input")  # SpeechBrain drops the dimension of one map
+@pytest.mark.filterwarnings("ignore:dropout2d. Received a 3D input")  # SpeechBrain squeezes a single map
 @pytest.mark.parametrize("other", ["float64", "autocast", "setting", "one map"])
 def test_the_modules_run_where_the_loops_do_not(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"setting": replace(SMALL, kernels=False), "one map": replace(SMALL, channels=(1, 8))}.get(other, SMALL)

@@ -1,4 +1,4 @@
-"""The compiled products of matrices are torch's."""
+"""The compiled matrix products are those of torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled convolutions with ReLU and pooling are torch's modules: outputs and gradients."""
+"""The compiled convolutions with ReLU and pooling have the outputs and gradients of torch's modules."""
 
 from __future__ import annotations
 

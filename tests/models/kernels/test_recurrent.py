@@ -1,4 +1,4 @@
-"""The compiled GRU and LSTM are torch's: their outputs, their gradients, their steps."""
+"""The compiled GRU and LSTM have the outputs, gradients and training steps of torch's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedray.models.kernels.recurrent import recurrent
 
 
 def assert_near(found: Tensor, expected: Tensor, precise: float = 1e-5) -> None:
-    """Relative to the whole tensor: one element may be a difference of large ones."""
+    """Compare relative to the norm of the whole tensor: one element may be a difference of large ones."""
     assert found.shape == expected.shape
     assert (found - expected).norm() <= precise * expected.norm()
 
 
 def packed(module: nn.GRU | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
-    """What torch computes for utterances of these lengths, in float64; zeros behind them."""
+    """The outputs of torch for utterances of these lengths, in float64, with zeros after their ends."""
     double = copy.deepcopy(module).double()
     together = pack_padded_sequence(inputs.double(), lengths, batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(double(together)[0], batch_first=True, total_length=inputs.shape[1])[0]
@@ -73,7 +73,7 @@ def test_dropout_is_between_the_layers() -> None:
 
 @pytest.mark.parametrize("size", ["lite", "base"])
 def test_a_step_of_a_flat_model(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients of two batches add up in the flat gradient itself, and one step of SGD lands where nn.GRU's does."""
+    """Gradients of two batches add up in the flat gradient itself, and one step of SGD ends where nn.GRU's does."""
     torch.manual_seed(0)
     networks = [CRNN(CRNNSettings(size, 0.0), 40, 35)]
     networks.append(copy.deepcopy(networks[0]))
@@ -94,7 +94,7 @@ def test_a_step_of_a_flat_model(size: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert_near(flats[0].gradient, flats[1].gradient)
     steps = [torch.from_numpy(flat.difference(start)) for flat in flats]
     assert steps[0].any()
-    assert_near(steps[0], steps[1], 1e-4)  # a difference of float32 parameters that are far larger than it
+    assert_near(steps[0], steps[1], 1e-4)  # the difference of much larger float32 parameters
 
 
 @pytest.mark.parametrize("other", [{}, {"bias": False, "batch_first": True}])

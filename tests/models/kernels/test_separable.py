@@ -1,4 +1,4 @@
-"""The compiled blocks of FedSTAR's network are the modules: outputs, gradients, dropout, and what is no number."""
+"""The compiled blocks of FedSTAR's network against its modules: outputs, gradients, dropout, NaN and infinity."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedray.models.audio_cnn import GROUPS, AudioCNN, AudioCNNSettings
 from fedray.models.kernels import separable
 from tests.models.kernels.test_recurrent import assert_near
 
-# Window -> the distance of gradients that rounding explains: among many places, two may be so close that rounding
-# decides which is the greater one, and the gradient goes to the other.
+# Window -> the relative error of gradients that rounding explains: of many places, two may be so close that rounding
+# decides which is larger, and so which of them gets the gradient.
 WINDOWS = {(17, 19): 1e-5, (16, 16): 1e-5, (34, 18): 1e-5, (49, 32): 0.05, (98, 64): 0.05}
 
 
 def network(bins: int, dropout: float = 0.0) -> AudioCNN:
-    """With norms that are not the identity, as they are before the first step."""
+    """A network with random norms, which are the identity before the first step."""
     torch.manual_seed(0)
     made = AudioCNN(AudioCNNSettings(dropout), bins, 5)
     for module in made.modules():
@@ -31,7 +31,7 @@ def network(bins: int, dropout: float = 0.0) -> AudioCNN:
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("clips", [1, 5])
 def test_the_network_is_that_of_the_modules(window: tuple[int, int], clips: int) -> None:
-    """The modules in float64, which the loops do not take. Also the gradient of the features."""
+    """Outputs and gradients, also the features', are those of the modules in float64, which the loops do not accept."""
     made = network(window[1])
     precise = copy.deepcopy(made).double()
     features, lengths = torch.randn(clips, *window), torch.full((clips,), window[0])
@@ -48,7 +48,7 @@ def test_the_network_is_that_of_the_modules(window: tuple[int, int], clips: int)
 
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_is_that_of_the_modules(training: bool) -> None:
-    """The same maps of the same clips are dropped from the same seed."""
+    """The same seed drops the same maps of the same clips."""
     made, maps = network(20, 0.4).train(training), torch.randn(6, 1, 18, 20)
     for module in made.blocks:
         parameters = list(module.parameters())
@@ -66,7 +66,7 @@ def test_dropout_is_that_of_the_modules(training: bool) -> None:
 
 
 def test_the_first_of_equal_places_has_the_gradient() -> None:
-    """As in torch's max pooling: a map of equal places, behind convolutions that are zeros."""
+    """As in torch's max pooling; convolutions with zero weights make all places of a map equal."""
     made = network(16)
     (module, *_), maps = made.blocks, torch.randn(2, 1, 16, 16, requires_grad=True)
     nn.init.zeros_(module.time.weight)
@@ -85,7 +85,7 @@ def test_the_first_of_equal_places_has_the_gradient() -> None:
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_what_is_not_a_number_stays_so(value: float) -> None:
-    """In its own clip: a training that diverges is seen in its loss."""
+    """NaN and infinity turn their own clip's outputs into NaN, so the loss shows that training diverges."""
     made, features = network(32), torch.randn(3, 20, 32)
     features[1, 4, 7] = value
     found = made(features, torch.full((3,), 20))

@@ -1,4 +1,4 @@
-"""Trees that several test files read and none changes."""
+"""Corpus trees that several test files read and none changes."""
 
 from __future__ import annotations
 

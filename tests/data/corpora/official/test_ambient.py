@@ -1,4 +1,4 @@
-"""Ambient Acoustic Contexts, on a tree as Flower's baseline of FedSTAR has it."""
+"""Ambient Acoustic Contexts, on a tree in the layout of Flower's FedSTAR baseline."""
 
 from __future__ import annotations
 

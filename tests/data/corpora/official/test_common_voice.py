@@ -71,7 +71,7 @@ def test_all_apostrophes_and_the_marks_of_letters_stay() -> None:
 
 
 def test_half_of_the_clips_warm_up(made: Path) -> None:
-    """Ann has 4 of 7 clips: her clips go to the server, bob and cat are clients."""
+    """The server gets the clips of ann, who has 4 of 7; bob and cat are clients."""
     settings = DataSettings(server=ServerDataSettings(utterances=0.5, largest=True))
     server, clients, _ = divide(read("common_voice", made), settings)
     assert server is not None and set(server.column("speaker")) == {client("ann")[:16]}
@@ -79,7 +79,7 @@ def test_half_of_the_clips_warm_up(made: Path) -> None:
 
 
 def test_lengths_of_the_file_of_durations(tmp_path: Path) -> None:
-    """Lengths come from the file; clips that it does not name are measured."""
+    """Lengths come from the file; clips that it does not name, or names with 0 ms, are measured."""
     corpus(tmp_path / "fr")
     write(
         tmp_path / "fr" / "clip_durations.tsv",

@@ -1,4 +1,4 @@
-"""Connected digits, from recordings that are tones: contents, identical bits, and changes of sound."""
+"""Connected digits, made from recordings of tones: contents, identical bits, and changes of sound."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_connected_digits(digits: Path, tmp_path: Path) -> None:
     assert all(manifest.column("label") == manifest.column("speaker") for manifest in splits.values())
     lengths = {word: 0.1 + 0.01 * digit for digit, word in enumerate(WORDS)}
     with Path(splits["test"][0].path).with_name("strings.tsv").open(encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file, delimiter="\t"):  # the recordings, as in 7_ann_0
+        for line in csv.DictReader(file, delimiter="\t"):  # a recording is named like 7_ann_0
             assert [WORDS[int(name[0])] for name in line["recordings"].split()] == line["text"].split()
     for manifest in splits.values():
         manifest.check()
@@ -132,7 +132,7 @@ def test_changes_of_sound() -> None:
     for rate in (0.7, 1.0, 1.4):
         changed = digit_strings.change_tempo(signal, rate)
         assert len(changed) == round(8000 / rate)
-        assert pitch(changed) == pytest.approx(500, abs=2)  # Hz: spectra of 0.7 to 1.4 s have this resolution
+        assert pitch(changed) == pytest.approx(500, abs=2)  # Hz: twice the resolution of a spectrum of about 1 s
         assert np.std(changed) == pytest.approx(np.std(signal), rel=0.1)
     louder = digit_strings.equalise(signal, np.full(7, 6.0))
     assert np.std(louder) == pytest.approx(np.std(signal) * 10 ** (6 / 20))

@@ -46,7 +46,7 @@ def test_the_official_splits(made: Path) -> None:
 
 
 def test_escapes_are_those_of_the_official_script(made: Path) -> None:
-    """get_covost_splits.py reads with pandas: no quoting, and a backslash escapes."""
+    """Escapes are read as in get_covost_splits.py, which uses pandas without quoting and with a backslash as escape."""
     train = read("covost2", made)["train"]
     assert train.column("text")[0] == '"Yes," she said. "No' and train.column("translation")[1] == '"好"，N\\A'
     for name, column in (("validated", "sentence"), ("covost_v2.en_zh-CN", "translation")):
@@ -58,7 +58,7 @@ def test_escapes_are_those_of_the_official_script(made: Path) -> None:
 
 def test_accents_are_clients_and_dev_and_test_are_cut_for_each(made: Path) -> None:
     splits = read("covost2", made, **FOUR, held_out=1)
-    # The toy says four sentences over and over, and train has none of those that dev or test has.
+    # The toy repeats four sentences, and train has none of those in dev or test.
     for split, counts in (("train", (2, 2, 1)), ("dev", (1, 1, 1)), ("test", (1, 1, 1))):
         assert Counter(splits[split].column("label")) == dict(zip(FOUR["accents"], counts, strict=True))
     clients = partition(splits["train"], PartitionSettings(by="label"), seed=0)

@@ -56,7 +56,7 @@ def test_labels_are_what_was_asked_for(made: Path) -> None:
 
 
 def test_folds_are_over_actors(made: Path) -> None:
-    # KFold(5) over 91 in order: the first 91 % 5 folds have one more than 91 // 5.
+    # KFold(5) over 91 actors in order: the first 91 % 5 folds have one actor more than 91 // 5.
     expected = {fold: 91 // 5 + (fold <= 91 % 5) for fold in range(1, 6)}
     assert Counter(map(fold_of, ACTORS)) == expected
     assert [fold_of(actor) for actor in ACTORS] == sorted(map(fold_of, ACTORS))
@@ -67,7 +67,7 @@ def test_folds_are_over_actors(made: Path) -> None:
         assert min(actors["test"]) == "1074" and max(actors["dev"]) == "1073" and max(actors["train"]) == "1055"
         assert read("crema_d", made, fold=1)["dev"].table.equals(
             splits["test"].table
-        )  # the last fold is before the first
+        )  # the fold before the first is the last
         assert set(read("crema_d", made, fold=1, dev_fold=3)["dev"].column("speaker")) == {
             str(actor) for actor in range(1038, 1056)
         }

@@ -1,4 +1,4 @@
-"""Official corpora as users meet them: `fedray data`, and from files to the batches of a classifier."""
+"""Official corpora as users meet them: in `fedray data`, and from files to the targets of a classifier."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEFT_OUT = {
     "iemocap": "10 of 35 recordings are left out",
     "voxforge": "13 of 50 recordings are left out",
 }
-NO_DEV = ("crema_d", "voxforge", "ambient")  # by the options, or without official dev set
+NO_DEV = ("crema_d", "voxforge", "ambient")  # no dev set, by the options or in the official lists
 
 
 def shown(folder: Path, **data: Any) -> tuple[str, list[Problem]]:

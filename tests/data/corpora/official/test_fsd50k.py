@@ -74,7 +74,7 @@ def test_what_no_table_names_is_left_out(tree: Path) -> None:
         ('63,"Music","/m/04rlf",train', r"dev\.csv:7: the id '63' is already in .*dev\.csv:3"),
         (
             '136,"Rock,Music","/m/1,/m/04rlf",train',
-            r"dev\.csv:7: 'Rock' is not in vocabulary\.csv beside it: restore the corpus' files",
+            r"dev\.csv:7: 'Rock' is not in vocabulary\.csv: restore the corpus' files",
         ),
         ('136,"","",train', r"dev\.csv:7: '' is not in vocabulary\.csv"),
         ("136,Music", r"dev\.csv:7: the row has 2 fields, but the header names 4"),

@@ -1,4 +1,4 @@
-"""Single digits, from recordings that are tones."""
+"""Single digits, read from recordings of tones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GigaSpeech: segments of recordings from a JSON list that is read as a stream."""
+"""GigaSpeech: segments of recordings, from a JSON list that is read as a stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def listed(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The folder with a changed list."""
+    """Write a changed list and return its folder."""
     content = gigaspeech_list()
     change(content)
     write(root / "GigaSpeech" / "GigaSpeech.json", json.dumps(content))
@@ -50,13 +50,13 @@ def test_subsets_of_segments(made: Path) -> None:
 
 
 def test_a_recording_is_a_speaker(made: Path) -> None:
-    """No speaker is known; all segments of a recording stay together where speakers do."""
+    """No speaker is known, so a recording counts as one: its segments stay together as a speaker's would."""
     train = read("gigaspeech", made)["train"]
     assert train.column("speaker") == ["POD1", "POD1", "POD2", "YOU3"] and not train.anonymous
 
 
 def test_a_segment_of_opus(made: Path) -> None:
-    """The recordings are Opus of 16,000 Hz, which some decoders give at 48,000."""
+    """A segment is read at 16,000 Hz, although some decoders return Opus recordings at 48,000 Hz."""
     second = read("gigaspeech", made)["train"][1]
     assert second.path.endswith(".opus") and len(audio.read(second.path, 16000, second.offset, second.seconds)) == 8000
 
@@ -195,14 +195,14 @@ for root, subset in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 def measured(*read: tuple[Path, str]) -> list[tuple[int, float]]:
-    """For each folder and subset, read one after the other: rows, and the mebibytes by which the process grows."""
+    """Read each folder and subset in turn and return its rows and the mebibytes by which the process grows."""
     named = [str(word) for pair in read for word in pair]
     done = subprocess.run([sys.executable, "-c", MEASURE, *named], capture_output=True, text=True, check=True)
     return [(int(rows), float(memory)) for rows, memory in map(str.split, done.stdout.splitlines())]
 
 
 def big(root: Path, recordings: int, segments: int) -> int:
-    """Write a list of recordings whose first segment alone is in the subset XS. Its bytes."""
+    """Write a list of recordings, with only the first segment of each in the subset XS. Returns its bytes."""
     home = root / "GigaSpeech"
     (home / "audio" / "podcast" / "P0001").mkdir(parents=True)
     with (home / "GigaSpeech.json").open("w") as file:
@@ -221,7 +221,7 @@ def big(root: Path, recordings: int, segments: int) -> int:
 
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
-    """Eight times the segments in a list of 20 MB, of which few are wanted."""
+    """Reading few segments of a list of 16 MB takes little more memory than reading a list an eighth as long."""
     small, large = tmp_path / "small", tmp_path / "large"
     big(small, 50, 200)
     size = big(large, 400, 200) / 2**20
@@ -231,7 +231,7 @@ def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_million_segments(tmp_path: Path) -> None:
-    """Rows that are kept take a few times the bytes of the list, rows that are not take none."""
+    """Keeping all rows takes less than four times the bytes of the list; keeping few takes less than half."""
     size = big(tmp_path, 5000, 200) / 2**20
     (few, little), (all_rows, much) = measured((tmp_path, "XS"), (tmp_path, "XL"))
     assert (few, all_rows) == (5000, 1_000_000) and little < size / 2 and much < 4 * size, (little, much, size)

@@ -1,4 +1,4 @@
-"""MuST-C: entries of a YAML list, one for each line of two texts, as stretches of talks."""
+"""MuST-C: each entry of a YAML list is a stretch of a talk and belongs to a line of each of two texts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_the_official_splits(made: Path) -> None:
 
 
 def test_offsets_are_numbers(made: Path) -> None:
-    """As text, 10.5 comes before 9.5."""
+    """Segments are numbered by their offsets as numbers; as text, 10.5 would come before 9.5."""
     names = read("mustc", made)["train"].column("utterance")
     assert names == ["ted_1_2", "ted_1_1", "ted_1_0", "ted_767_2", "ted_767_1", "ted_767_0"]
 
 
 def test_lists_without_counts_of_words(tmp_path: Path) -> None:
-    """Version 2 has no rW and uW."""
+    """Lists of version 2, which have no rW and uW, are read."""
     folder = mustc(tmp_path) / "en-zh" / "data" / "dev" / "txt"
     lines = [must_line(2, offset, more="") for offset in ("7.5", "8.000", "9")]
     write(folder / "dev.yaml", "".join(lines))

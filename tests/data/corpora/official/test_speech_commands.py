@@ -19,7 +19,7 @@ from fedray.data.federation.speech_data import divide
 from tests import trees
 from tests.trees import DEV, NOISES, TAKES, TEST, TRAIN, read, tone, write
 
-TRAINED = sum(TAKES[speaker] for speaker in TRAIN)  # clips of a word
+TRAINED = sum(TAKES[speaker] for speaker in TRAIN)  # training clips of each word
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_35_words_by_the_official_lists(made: Path) -> None:
 
 
 def test_the_hash_is_the_official_one(made: Path) -> None:
-    # Speakers in test_split.txt of Flower's FedSTAR baseline.
+    # These speakers are in test_split.txt of Flower's FedSTAR baseline.
     first = "563aa4e6 8056e897 84d1e469 4c6167ca 653a48f5 e5e54cee a4e8a997"
     others = "d5b963aa 6379c6a2 c7dc7278 5ff3f9a1 9a7c1f83 4290ca61 37fc5d97"
     assert {split_by_hash(speaker) for speaker in [*first.split(), *others.split()]} == {"test"}
@@ -96,7 +96,7 @@ def test_silence_is_cut_from_parts_of_the_noise_that_splits_do_not_share(made: P
                 and row.text is None
             )
         splits[split].check()
-    # A speaker has silence in proportion to clips; with as many cuts as clips, one cut a clip.
+    # A speaker's cuts of silence are in proportion to its clips: here there is one for each clip.
     cuts = Counter(row.speaker for row in splits["train"] if row.label == "_silence_")
     assert cuts == {speaker: 35 * TAKES[speaker] for speaker in TRAIN}
     few = read("speech_commands", made, classes=36)
@@ -108,7 +108,7 @@ def test_silence_is_cut_from_parts_of_the_noise_that_splits_do_not_share(made: P
 
 
 def test_every_second_of_noise_is_equally_likely() -> None:
-    """Cuts of 1 s begin in 0.8 x 15 - 1 = 11 s of one file and in 44 s of the other."""
+    """Cuts of 1 s begin anywhere in 0.8 x 15 - 1 = 11 s of one file and 44 s of the other, with equal chance."""
     cuts = draw_silence({"/short.wav": 15.0, "/long.wav": 56.25}, (0.0, 0.8), ["s"], 2000, "train", 0)
     assert cuts.column("path").count("/long.wav") / 2000 == pytest.approx(0.8, abs=0.04)
     starts = [row.offset for row in cuts if row.path == "/long.wav"]

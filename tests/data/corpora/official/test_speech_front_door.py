@@ -1,4 +1,4 @@
-"""Corpora of transcribed and translated speech as users meet them: `fedray data`, and from files to scores."""
+"""Corpora of transcribed and translated speech as users meet them: in `fedray data`, and from files to scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 def test_it_is_shown(corpus: str, tmp_path: Path) -> None:
     options, clients, names = CASES[corpus]
     root = getattr(speech_trees, corpus)(tmp_path / "corpus")
-    # Classifiers need labels, which MuST-C does not have: what is said of its clients comes before.
+    # `shown` configures a classifier. MuST-C has no labels, which is a problem, but its clients are shown first.
     text, problems = shown(tmp_path, corpus=corpus, root=str(root), options=options, clients=clients)
     assert f" {len(names)}, divided by " in text
     stops = [problem.text for problem in problems if problem.stops]

@@ -33,7 +33,7 @@ def test_folds_stay_as_they_are(tree: Path) -> None:
     for part in splits.values():
         part.check()
     assert read("urbansound8k", tree / "UrbanSound8K", seed=1)["train"].table.equals(splits["train"].table)
-    # The dev fold is the fold before the test folds; the last fold is before the first.
+    # The dev fold is the fold before the test folds; the fold before the first is the last.
     assert set(read("urbansound8k", tree, test_folds=[1])["dev"].column("speaker")) == {"1010", "2010"}
     assert set(read("urbansound8k", tree, test_folds=[1, 10])["dev"].column("speaker")) == {"1009", "2009"}
     published = read("urbansound8k", tree, test_folds=[3], dev_folds=[])
@@ -57,10 +57,10 @@ def test_any_rate_and_any_channels_are_read(tree: Path) -> None:
     for subtype in ("PCM_U8", "PCM_16", "PCM_24", "FLOAT", "MS_ADPCM"):
         soundfile.write(path, np.stack([left, right], axis=1), 44100, subtype=subtype)
         row = read("urbansound8k", tree)["test"][0]
-        assert row.seconds == pytest.approx(0.25, abs=0.05)  # ADPCM comes in blocks
+        assert row.seconds == pytest.approx(0.25, abs=0.05)  # ADPCM has whole blocks
         heard = audio.read(row.path, 16000, row.offset, row.seconds)
         assert heard.shape == (math.ceil(round(row.seconds * 44100) * 160 / 441),)
-        expected = 0.375 * np.sin(2 * np.pi * 400 * np.arange(4000) / 16000)  # the mean of both
+        expected = 0.375 * np.sin(2 * np.pi * 400 * np.arange(4000) / 16000)  # the mean of both channels
         # Eight bits have steps of 1/128. The resampling filter disturbs both ends.
         assert np.abs(heard.numpy()[200:3800] - expected[200:3800]).max() < 0.02
 

@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def spanish(tmp_path: Path) -> Path:
-    """One language without problems, in the root itself."""
+    """Write one language without problems into the root itself."""
     submission(tmp_path / "ana-20120412-hge")
     return tmp_path
 
@@ -35,7 +35,7 @@ def test_six_languages(made: Path) -> None:
         splits = read("voxforge", made)
     (train,) = splits.values()
     train.check()
-    # Each language has three submissions of two recordings; the wrong English ones leave one recording.
+    # Each language has three submissions of two recordings; the faulty English ones add one recording.
     assert Counter(train.column("label")) == {language: 3 * 2 + (language == "en") for language in LANGUAGES}
     assert list(dict.fromkeys(train.column("label"))) == list(LANGUAGES)
     rows = {row.utterance: row for row in train}
@@ -60,7 +60,7 @@ def test_what_is_left_out_is_named(made: Path) -> None:
     with pytest.warns(LeftOut) as said:
         read("voxforge", made)
     (text,) = [str(warning.message) for warning in said]
-    # 4 submissions of 2 lack a file, 4 recordings of the odd submission and the archive are left out, 37 remain.
+    # Left out: 4 unusable submissions of 2, 4 recordings of the odd submission, and the archive. 37 remain.
     assert f"{made}: 13 of 50 recordings are left out: " in text
     for part in (
         "1 in archives that are not unpacked (en/packed-20120412-aaa.tgz)",

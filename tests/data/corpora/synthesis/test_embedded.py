@@ -1,4 +1,4 @@
-"""The embedded corpus: the same bits from any process, held-out sentences, and audio as the manifest describes it."""
+"""The embedded corpus: the same bits from any process, held-out sentences, and audio that fits the manifest."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def synthesiser():
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """TINY, made once for all tests that only read it: the cache folder and the splits."""
+    """Make TINY once for all tests that only read it; return the cache folder and the splits."""
     pytest.importorskip("espeakng_loader", reason="espeak-ng is not installed (pip install fedray[synth])")
     cache = tmp_path_factory.mktemp("embedded")
     return cache, TINY.read(None, 0, cache, serial)
 
 
 def backwards(function, items, what):
-    """Makes the last speaker first: no speaker may depend on an earlier one."""
+    """Make the last speaker first, since no speaker may depend on an earlier one."""
     yield from reversed([function(item) for item in reversed(items)])
 
 
@@ -56,7 +56,7 @@ def another_process(function, items, what):
 
 
 def waveforms(splits) -> dict[str, bytes]:
-    """Utterance -> samples, read from the files by offset and seconds."""
+    """Return utterance -> samples, read from the files by offset and seconds."""
     cut = {}
     for manifest in splits.values():
         for row in manifest:

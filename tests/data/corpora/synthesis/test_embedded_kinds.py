@@ -29,12 +29,12 @@ def small(kind: str, speakers: int, utterances: int, **changes: Any) -> Embedded
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    """Two sources of each event, with three slices each."""
+    """Make two sources of each event, with three slices each."""
     return small("events", 20, 3, clients=CLEAN).read(None, 0, tmp_path_factory.mktemp("events"), serial)["train"]
 
 
 def clips(manifest: Manifest) -> list[tuple[str, str, np.ndarray]]:
-    """(speaker, label, samples) of every utterance."""
+    """Return (speaker, label, samples) of every utterance."""
     found = []
     for row in manifest:
         rate = soundfile.info(row.path).samplerate
@@ -69,7 +69,7 @@ def test_emotions(tmp_path: Path, synthesiser: None) -> None:  # noqa: F811
 
 
 def test_an_emotion_is_a_tendency() -> None:
-    """On average angry speech is faster and louder than sad speech; single utterances often are not."""
+    """On average, angry speech is faster and louder than sad speech; single utterances often are not."""
     who = [draw(f"clients-en-{i:04d}", "en", Conditions(), 0) for i in range(50)]
     faster = []
     for one in who:
@@ -109,7 +109,7 @@ def test_events_sound_like_their_sources(events: Manifest) -> None:
 
 
 def test_clients_with_skewed_shares(tmp_path: Path, synthesiser: None) -> None:  # noqa: F811
-    """Each client draws words with its personal shares; dev has every word equally often."""
+    """Each client draws words with its own shares; dev has every word equally often."""
     corpus = small("keywords", 12, 20, words=5, skew=0.3, dev_speakers=2, dev_utterances=20)
     splits = corpus.read(None, 0, tmp_path, serial)
     by_client: dict[str, Counter[str]] = {}

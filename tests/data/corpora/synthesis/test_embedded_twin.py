@@ -1,4 +1,4 @@
-"""The embedded corpus as a twin of Common Voice: few speakers with most utterances, and places that differ."""
+"""The embedded corpus as a twin of Common Voice: few speakers have most utterances, and places differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.data.corpora.synthesis.test_embedded_kinds import small
 
 
 def test_three_percent_of_the_speakers_have_half_of_the_utterances() -> None:
-    """117 of 4,212 French speakers have half of the utterances (Gao et al., 2022); the mean is client_utterances."""
+    """About 117 of 4,212 speakers have half, as in French (Gao et al., 2022), and the mean is client_utterances."""
     corpus = Embedded(tail=1.9)
     sizes = np.sort([utterance_count(corpus, "clients", 74, f"s{number}", 0) for number in range(4212)])
     largest = int((np.cumsum(sizes[::-1]) < sizes.sum() / 2).sum()) + 1

@@ -1,4 +1,4 @@
-"""Chinese beside the embedded corpus' English: each sentence has a translation, each dialect words of its own."""
+"""Chinese translations of the embedded corpus: each sentence has one, and each dialect prefers its own words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_sentence_has_a_translation_in_hanzi() -> None:
 
 
 def test_a_dialect_prefers_words_of_its_own() -> None:
-    """The same dialect mostly says the same, another one something else; an utterance has one translation."""
+    """Two speakers of a dialect mostly agree, those of two dialects mostly do not; an utterance has one translation."""
     grammar, generator = lexicon.commands("en"), np.random.default_rng(1)
     sentences = [grammar.sentence(generator) for _ in range(400)]
 
