@@ -1,7 +1,7 @@
 """Print figures of the package's structure: `python -m tests.house [CHECKOUT]`.
 
-Rooms are the folders and top-level modules of the package. An arrow leads from a room to another room that it imports;
-a circle is a set of files that import one another, directly or by way of others, lazy imports included.
+An arrow leads from one subpackage or top-level module to another that it imports. A circle is a set of files that
+import one another, directly or by way of others, lazy imports included.
 """
 
 from __future__ import annotations
@@ -71,12 +71,13 @@ def main(root: Path) -> None:
     package = root / "fedray"
     files = modules(package)
     graph = {name: imports(path) & set(files) - {name} for name, path in files.items()}
-    room = {name: name.split(".")[1] for name in files}
-    arrows = {(room[name], room[used]) for name, found in graph.items() for used in found if room[used] != room[name]}
+    owner = {name: name.split(".")[1] for name in files}
+    arrows = {(owner[one], owner[used]) for one, found in graph.items() for used in found}
+    arrows -= {(name, name) for name in owner.values()}
     every = sorted(package.rglob("*.py"))
     lines = [line for path in every for line in path.read_text(encoding="utf-8").splitlines()]
-    print(f"rooms {len(set(room.values()))}, folders {len({path.parent for path in every})}, files {len(every)}")
-    print(f"arrows between rooms {len(arrows)}, files in circles {sum(map(len, circles(graph)))}")
+    print(f"packages {len(set(owner.values()))}, folders {len({path.parent for path in every})}, files {len(every)}")
+    print(f"arrows between packages {len(arrows)}, files in circles {sum(map(len, circles(graph)))}")
     for circle in circles(graph):
         print(f"  circle: {', '.join(sorted(circle))}")
     print(f"lines {len(lines)}, of them wider than 120 columns {sum(len(line) > 120 for line in lines)}")

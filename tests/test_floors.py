@@ -1,5 +1,5 @@
-"""The package has floors: a room imports only from rooms below it, no files import one another in a circle, and only
-the upper rooms import Ray.
+"""fedray has layers: a package imports only from those below it, no files import one another in a circle, and only the
+upper packages import Ray.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ RAY = {"engine", "experiment", "sweep", "doctor", "cli"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
-def test_every_room_has_its_floor() -> None:
-    assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(BELOW), "a new room needs a line in BELOW"
+def test_every_package_has_its_layer() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(BELOW), "a new package needs a line in BELOW"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_keeps_to_its_floor(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
+    package = path.relative_to(ROOT).parts[0]
     names = imports(path)
     used = {name.split(".")[1] for name in names if name.startswith("fedray.")}
-    assert used & set(BELOW) <= BELOW[room] | {room}
-    if room not in RAY:
+    assert used & set(BELOW) <= BELOW[package] | {package}
+    if package not in RAY:
         assert not any(name.split(".")[0] == "ray" for name in names)
 
 
