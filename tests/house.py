@@ -1,6 +1,6 @@
 """Print figures of the package's structure: `python -m tests.house [CHECKOUT]`.
 
-An arrow leads from one subpackage or top-level module to another that it imports. A circle is a set of files that
+An arrow leads from one subpackage or top-level module to another that it imports. A cycle is a set of files that
 import one another, directly or by way of others, lazy imports included.
 """
 
@@ -32,7 +32,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
     """The strongly connected components of more than one file."""
     reach: dict[str, set[str]] = {}
     for start in graph:
@@ -44,9 +44,9 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
         reach[start] = seen
     found: list[set[str]] = []
     for name in graph:
-        circle = {other for other in reach[name] if name in reach[other]} | {name}
-        if len(circle) > 1 and circle not in found:
-            found.append(circle)
+        cycle = {other for other in reach[name] if name in reach[other]} | {name}
+        if len(cycle) > 1 and cycle not in found:
+            found.append(cycle)
     return found
 
 
@@ -77,9 +77,9 @@ def main(root: Path) -> None:
     every = sorted(package.rglob("*.py"))
     lines = [line for path in every for line in path.read_text(encoding="utf-8").splitlines()]
     print(f"packages {len(set(owner.values()))}, folders {len({path.parent for path in every})}, files {len(every)}")
-    print(f"arrows between packages {len(arrows)}, files in circles {sum(map(len, circles(graph)))}")
-    for circle in circles(graph):
-        print(f"  circle: {', '.join(sorted(circle))}")
+    print(f"arrows between packages {len(arrows)}, files in cycles {sum(map(len, cycles(graph)))}")
+    for cycle in cycles(graph):
+        print(f"  cycle: {', '.join(sorted(cycle))}")
     print(f"lines {len(lines)}, of them wider than 120 columns {sum(len(line) > 120 for line in lines)}")
     named = [line for line in lines if re.search(r"\bAny\b", line) and not line.startswith("from typing")]
     print(f"lines that name Any {len(named)}")

@@ -1,4 +1,4 @@
-"""fedray has layers: a package imports only from those below it, no files import one another in a circle, and only the
+"""fedray has layers: a package imports only from those below it, no imports form a cycle, and only the
 upper packages import Ray.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import circles, imports, modules
+from tests.house import cycles, imports, modules
 
 ROOT = Path(__file__).parent.parent / "fedray"
 LEARNING = {"core", "storage", "data", "models", "training"}
@@ -48,9 +48,9 @@ def test_a_file_keeps_to_its_floor(path: Path) -> None:
         assert not any(name.split(".")[0] == "ray" for name in names)
 
 
-def test_no_files_import_one_another_in_a_circle() -> None:
+def test_no_files_import_one_another_in_a_cycle() -> None:
     files = modules(ROOT)
-    assert not circles({name: imports(path) & set(files) - {name} for name, path in files.items()})
+    assert not cycles({name: imports(path) & set(files) - {name} for name, path in files.items()})
 
 
 def test_no_paper_imports_another() -> None:
