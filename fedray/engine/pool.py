@@ -120,7 +120,7 @@ class Pool:
         """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far.
 
         If an actor dies, its job is run again as `Job.after_death` says. Raises Lost if the holder of a job is gone or
-        an input is lost, once none of these jobs is in flight any more.
+        an input is lost a second time, once none of these jobs is in flight any more.
         """
         jobs, results, lost = dict(jobs), dict[Key, Result](), False
         self.where, self._looked = {}, time.perf_counter()
