@@ -29,7 +29,7 @@ PRIVATE = {  # of private runs; columns of layers are KEY|LAYER
 REPEAT_SECONDS = 5.0  # Ray drops a gauge that is not set for about 20 s, and rounds may be longer
 GAUGES = {  # name -> tag besides `run` (or none), description
     "fedray_round": ("", "rounds done"),
-    "fedray_rounds": ("", "rounds in all"),
+    "fedray_rounds": ("", "rounds of the run"),
     "fedray_clients_per_second": ("", "clients that succeeded in the last round, divided by its seconds"),
     "fedray_dev": ("metric", "dev scores of the model that was scored last"),
     "fedray_best": ("metric", "the best dev score so far, of the metric by which the model is chosen"),
@@ -44,17 +44,26 @@ GAUGES = {  # name -> tag besides `run` (or none), description
         "phase",
         "seconds of the last round by phase as in metrics.jsonl; those of actors (..._actors) are summed",
     ),
-    "fedray_virtual_hours": ("", "virtual hours, since the run began; only of runs with devices, as the next two"),
-    "fedray_staleness": ("", "how many rounds the models of the last arrivals were behind, the mean over them"),
-    "fedray_wasted_share": ("", "share of the devices' time (0..1) that was wasted, since the run began"),
+    "fedray_virtual_hours": ("", "virtual hours since the run began (runs with devices only)"),
+    "fedray_staleness": (
+        "",
+        "mean number of rounds that the models of the last arrivals were behind (runs with devices only)",
+    ),
+    "fedray_wasted_share": (
+        "",
+        "share of the devices' time (0..1) wasted since the run began (runs with devices only)",
+    ),
     "fedray_privacy_epsilon": (
         "",
-        "epsilon after the rounds done, at the delta of the configuration; only of private runs, as the next two",
+        "epsilon after the rounds done, at the configuration's delta (private runs only)",
     ),
-    "fedray_privacy_snr": ("", "norm of the signal over that of the noise in the mean of the last round"),
+    "fedray_privacy_snr": (
+        "",
+        "norm of the signal over that of the noise in the last round's mean (private runs only)",
+    ),
     "fedray_privacy_clipped": (
         "layer",
-        "share of the last round's clients (0..1) whose update was longer than its bound",
+        "share of the last round's clients (0..1) whose update was clipped (private runs only)",
     ),
     "fedray_cache_hits": (
         "cache",
