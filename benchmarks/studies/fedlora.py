@@ -18,7 +18,6 @@ P-S2T.
 from __future__ import annotations
 
 import argparse
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from benchmarks.studies.fednst_digits import SERVERS
 from benchmarks.studies.fednst_digits import drawn as of_split
 from fedray import experiment
 from fedray.core.metrics import ALONE
+from fedray.report.discover import find
 
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
 SERVER = "P-S2T"
@@ -129,15 +129,10 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
         predicted = "evaluation.personal_predictions=true"
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model, predicted], place / config)
         model = model or start_from(place / config)
-        text = (place / config / "personal.tsv").read_text(encoding="utf-8")
-        rows = [
-            row
-            for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-            if row["split"] == "test"
-        ]
+        (run,) = find([place / config])
+        alone, memory = (run.of_clients(f"personal/test/{name}") for name in (chosen.score + ALONE, chosen.score))
         found["scores"][config] = {
-            row["client"]: {"alone": float(row[chosen.score + ALONE]), "memory": float(row[chosen.score])}
-            for row in rows
+            client: {"alone": alone[client], "memory": score} for client, score in memory.items()
         }
         found["counts"][config] = packed(counts_of(place / config, chosen.score))
     return found

@@ -208,12 +208,9 @@ def main() -> None:
         found, name = played(corpus, chosen), f"fedlora_long_{corpus}"
         text = f"# FedLoRA with early stopping: {corpus}\n\nTest WER in percent of the best round by dev, mean over "
         text += "seeds, and changes in points from the server's model and from\nFedAvg, with 95 % intervals from a "
-        text += (
-            f"paired bootstrap over speakers. A run stops after {PATIENCE} rounds without\nimprovement. The rate is "
-        )
-        text += (
-            f"the best by dev of seed {CHOOSES}; the next column shows by how much the other rates were worse\nthere. "
-        )
+        text += f"paired bootstrap over speakers. A run stops after {PATIENCE} rounds without\nimprovement. The "
+        text += f"rate is the best by dev of seed {CHOOSES}; the next column shows by how much the other rates were "
+        text += "worse\nthere. "
         text += "Runs that started from other models than FedAvg's are not compared with it; each run's gain is "
         text += "measured from its\nown start."
         begun = [arm for arm in arms(corpus) if arm.rpartition(", ")[0] in by_method(found)]

@@ -179,9 +179,8 @@ def main() -> None:
     text += "chose on its dev, in batches of 16\nutterances on one thread. Pairs and the CPU seconds of the build are "
     text += "means over clients.\n\n"
     text += f"{study.table(rows)}\n\n"
-    text += (
-        f"Test WER in percent, mean over the four dialects at lambda {LOUD.share:g}, by number of lists searched:\n\n"
-    )
+    text += f"Test WER in percent, mean over the four dialects at lambda {LOUD.share:g}, "
+    text += "by number of lists searched:\n\n"
     text += f"{study.table(by_number)}\n\n"
     text += f"{chosen.keys:,} keys of {DIMENSIONS} numbers: built in {million['build']:.0f} CPU seconds, "
     text += f"{million['bytes'] / 1e6:.0f} MB, {million['a second']:,.0f} queries per CPU second "

@@ -14,7 +14,6 @@ and seeds that were not chosen stay on the page.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -22,6 +21,7 @@ from typing import Any
 
 from benchmarks import study
 from fedray.report.bootstrap import Counts
+from fedray.report.discover import find
 
 METHODS = {
     "FedAvg": "baselines/fedavg",
@@ -48,15 +48,9 @@ def play(clients: str, method: str, seed: int, place: Path, chosen: argparse.Nam
     also = [*ALSO] if method in TWO_MODELS else []
     settings += [f"algorithm.also_score=[{','.join(also)}]"] if also else []
     results = study.run(f"configs/fedmlac/{METHODS[method]}.yaml", settings, place)
-    scores: dict[str, dict[str, float]] = {OWN: {}, COMMON: {}, **{name: {} for name in also}}
-    for row in csv.DictReader(
-        (place / "personal.tsv").read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE
-    ):
-        if row["split"] in scores and row["accuracy"]:
-            scores[row["split"]][row["client"]] = float(row["accuracy"])
-        if row["split"] == OWN:
-            for name in also:
-                scores[name][row["client"]] = float(row[f"{name}_accuracy"])
+    (run,) = find([place])
+    scores = {split: run.of_clients(f"personal/{split}/accuracy") for split in (OWN, COMMON)}
+    scores |= {name: run.of_clients(f"personal/{OWN}/{name}_accuracy") for name in also}
     in_rounds = [(row["round"], row["personal/own_accuracy"]) for row in study.rounds(place)
                  if row.get("personal/own_accuracy") is not None]  # fmt: skip
     found = {split: packed(by_client) for split, by_client in scores.items()}

@@ -30,11 +30,6 @@ from fedray.engine.resources import share
 from fedray.runs.folder import RunFolder
 
 CONFIG = "configs/fedmlac/embedded.yaml"
-ON_THE_PAGE = {  # name in the JSON file: name on the page
-    "took part": "clients that took part",
-    "state files, those behind the last checkpoint but one too": "state files, with those of the previous checkpoint",
-    "resumed: the same bytes": "resumed to the same bytes",
-}
 
 
 def overrides(clients: int, rounds: int) -> list[str]:
@@ -131,17 +126,17 @@ def main() -> None:
     states = {name: len(content) for name, content in files.items() if name != "parameters"}
     numbers = {
         "clients": chosen.clients,
-        "took part": len(RunFolder(chosen.runs / "straight").load(len(rows)).clients),
-        "state files, those behind the last checkpoint but one too": len(states),
+        "clients that took part": len(RunFolder(chosen.runs / "straight").load(len(rows)).clients),
+        "state files, with those of the previous checkpoint": len(states),
         "states on disk (GB)": sum(states.values()) / 1e9,
         "seconds a round, median": median(run.seconds),
         "clients a round": rows[-1]["clients/ok"],
         "memory of all processes at the end of each round (GB)": [size / 1e9 for size in run.memories],
         "killed after round": at,
-        "resumed: the same bytes": same,
+        "resumed to the same bytes": same,
     }
     text = "# Clients that keep their models\n\n" + "\n".join(
-        f"- {ON_THE_PAGE.get(name, name)}: {shown(value)}" for name, value in numbers.items()
+        f"- {name}: {shown(value)}" for name, value in numbers.items()
     )
     study.write("fedmlac_states", text, numbers, study.command(parser, chosen), [0])
     print(text)
