@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fedray.core import ngram_scores
 from fedray.core.ngram_scores import Parts
@@ -25,9 +25,11 @@ class Metrics(Mapping[str, float]):
     """
 
     def __init__(self, /, **values: tuple[float, float]) -> None:
-        self.values_: dict[str, tuple[float, float]] = {
-            name: (float(total), float(count)) for name, (total, count) in values.items()
-        }
+        self.values_: dict[str, tuple[float, float]] = {}
+        for name, pair in values.items():
+            if not isinstance(pair, Sequence) or len(pair) != 2:
+                raise TypeError(f"Metrics: {name} must be a pair (sum, count), not {pair!r}, such as (value, 1)")
+            self.values_[name] = (float(pair[0]), float(pair[1]))
 
     @classmethod
     def of(cls, values: Mapping[str, tuple[float, float]]) -> Metrics:

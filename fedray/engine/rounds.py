@@ -28,12 +28,11 @@ from fedray.engine.plan import Plan
 from fedray.engine.pool import Lost, Pool
 from fedray.engine.private import PrivateRounds
 from fedray.engine.records import record
-from fedray.engine.soundness import check_state
+from fedray.engine.soundness import check_state, written
 from fedray.engine.telemetry.watches import Phases
 from fedray.engine.virtual import VirtualRounds, under_way
 from fedray.engine.work import Program
 from fedray.runs.folder import Progress
-from fedray.storage import serialize
 
 SERVER = "server"  # the key of the server's job; lanes have their numbers
 PREPARED = 32  # clients in a lane that only prepares
@@ -245,13 +244,14 @@ class Rounds:
             )
         size = progress.state.params.size
         with self.phases("update"):
+            method = f"{self.named}.server_update"
             state = self.algorithm.server_update(progress.state, change, progress.round)
-            check_state(state, f"{self.named}.server_update", size)
+            check_state(state, method, size)
             if self.algorithm.overrides("server_finish"):
-                job = ServerFinish(progress.round, inputs=(state,))
+                method, job = f"{self.named}.server_finish", ServerFinish(progress.round, inputs=(state,))
                 state = self.again(lambda: self.pool.run({0: job})[0])
-                check_state(state, f"{self.named}.server_finish", size)
-        return ServerState(state.params, serialize.plain(state.extra))
+                check_state(state, method, size)
+        return written(state, method)
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Score each split in shards, and merge the scores in shard order."""

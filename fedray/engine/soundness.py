@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedray.core.types import Broadcast, Layer, RunError, ServerState, Update
+from fedray.storage.serialize import plain
 
 
 def sizes(layers: Sequence[Layer], broadcast: Broadcast) -> tuple[int, ...]:
@@ -41,6 +42,8 @@ def check_state(state: ServerState, method: str, size: int | None = None) -> Non
 
     `size`: how many parameters the state before had; None: there was none.
     """
+    if not isinstance(state, ServerState):
+        raise RunError(f"{method}: returned {type(state).__name__}, not a ServerState: does it end without `return`?")
     try:
         _check_vector("the server's new state: params", state.params)
     except ValueError as error:
@@ -55,6 +58,14 @@ def check_state(state: ServerState, method: str, size: int | None = None) -> Non
                 "clients and server, or clip the updates (strategy.clip_norm); `fedray resume` goes on from the last "
                 "checkpoint"
             )
+
+
+def written(state: ServerState, method: str) -> ServerState:
+    """The state as it would come back from a checkpoint. RunError: `method` returned what cannot be written."""
+    try:
+        return ServerState(state.params, plain(state.extra, "extra"))
+    except TypeError as error:
+        raise RunError(f"{method}: {error}") from error
 
 
 def finite(numbers: Any) -> bool:

@@ -36,6 +36,7 @@ from fedray.storage.cache import cache_root
 from fedray.storage.claims import claim
 from fedray.storage.files import write_atomically
 from fedray.storage.local import LocalStorage, on_disk
+from fedray.storage.serialize import save_tensors
 from fedray.training.contrastive import Contrastive, ContrastiveSettings
 
 Progress = Callable[[int, int, str], None]
@@ -176,9 +177,8 @@ def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> No
     """
     rows = "".join(json_text({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
     write_atomically(folder / "losses.jsonl", lambda path: path.write_text(rows, encoding="utf-8"))
-    write_atomically(folder / "weights.pt", lambda path: torch.save(running.weights(), path))
-    state = {"described": dict(described), "state": running.state()}
-    write_atomically(folder / "state.pt", lambda path: torch.save(state, path))
+    save_tensors(running.weights(), folder / "weights.pt")
+    save_tensors({"described": dict(described), "state": running.state()}, folder / "state.pt")
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

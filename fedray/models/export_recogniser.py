@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypedDict
 
-import torch
-
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.storage.files import write_atomically
+from fedray.storage.serialize import save_tensors
 
 
 class Saves(Protocol):
@@ -123,7 +122,7 @@ def export(
     tokeniser.save(folder)
     text = CHARACTERS if (folder / "tokens.txt").exists() else SUBWORDS
     state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
-    write_atomically(folder / "model.pt", lambda path: torch.save(state, path))
+    save_tensors(state, folder / "model.pt")
     best, imports = FRAMES, ""
     if reads == "states":
         search, decoder = SEARCHES[type(model)]

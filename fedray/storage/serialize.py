@@ -14,7 +14,21 @@ import torch
 from fedray.storage.files import write_atomically
 
 
-def _tensors(value: Any) -> Any:
+def save_tensors(value: Any, path: Path) -> None:
+    """Write what torch.load reads, atomically. Equal values give equal bytes.
+
+    Given a path, torch.save would put its name, which is temporary, into the file.
+    """
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            torch.save(value, file)
+
+    write_atomically(path, write)
+
+
+def _tensors(value: Any, name: str) -> Any:
+    """Arrays as tensors. TypeError: `name`, or a part of it, cannot be written."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
@@ -23,14 +37,21 @@ def _tensors(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {key: _tensors(item) for key, item in value.items()}
+        return {key: _tensors(item, f"{name}[{key!r}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_tensors(item) for item in value]
-    if value == b"":
-        raise TypeError("a state holds no empty bytes, which torch.load(weights_only=True) refuses: use None or ''")
+        return [_tensors(item, f"{name}[{place}]") for place, item in enumerate(value)]
+    if isinstance(value, bytes) and not value:
+        raise TypeError(f"{name}: a state holds no empty bytes, which torch.load(weights_only=True) refuses: use None or ''")
     if value is None or isinstance(value, str | int | float | bool | bytes):
         return value
-    raise TypeError(f"a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
+    raise TypeError(f"{name}: a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
+
+
+def _checked(state: Any, name: str) -> dict[str, Any]:
+    """The state with arrays as tensors. TypeError: it is no dict, or a part of it cannot be written."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"{name} is a dict, such as {{'model': array}}, not {type(state).__name__}")
+    return {key: _tensors(value, f"{name}[{key!r}]") for key, value in state.items()}
 
 
 def _arrays(value: Any) -> Any:
@@ -41,17 +62,19 @@ def _arrays(value: Any) -> Any:
     return [_arrays(item) for item in value] if isinstance(value, list) else value
 
 
-def plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state as it would come back from disk: the same types, whether it was written or not."""
-    restored = _arrays(_tensors(state))
-    assert isinstance(restored, dict)
+def plain(state: Mapping[str, Any], name: str = "state") -> dict[str, Any]:
+    """The state as it would come back from disk: the same types, whether it was written or not.
+
+    TypeError: a part of it, which the message calls `name['key']`, cannot be written.
+    """
+    restored: dict[str, Any] = _arrays(_checked(state, name))
     return restored
 
 
 def dumps(state: Mapping[str, Any]) -> bytes:
     """The bytes of a state, which `loads` reads without executing anything."""
     buffer = io.BytesIO()
-    torch.save(_tensors(state), buffer)
+    torch.save(_checked(state, "state"), buffer)
     return buffer.getvalue()
 
 

@@ -29,6 +29,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
 from fedray.models import MODELS, audio_cnn, crnn
 from fedray.storage.files import write_atomically
+from fedray.storage.serialize import save_tensors
 from fedray.training.task import Targets, Task
 from fedray.training.windows import all_windows, random_window
 
@@ -184,7 +185,7 @@ class Classification(Task):
         flat.load(params)
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: value.detach().clone() for name, value in flat.model.state_dict().items()}
-        write_atomically(folder / "model.pt", lambda path: torch.save(state, path))
+        save_tensors(state, folder / "model.pt")
         texts = {"classes.json": json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n"}
         if isinstance(flat.model, crnn.CRNN):
             texts["example.py"] = crnn.example(flat.model.settings, self.described_features(), self._window)

@@ -116,7 +116,9 @@ class ClientOptimizer:
             gradient.addcmul_(weights, self._l2)
         clip_gradient(self._flat, self._settings.clip)
         if self._adjust is not None:
-            self._adjust(gradient, weights)
+            new = self._adjust(gradient, weights)
+            if isinstance(new, Tensor) and new.untyped_storage().data_ptr() != gradient.untyped_storage().data_ptr():
+                raise TypeError("adjust returned a new tensor: change the gradient in place, as in gradient.add_(...)")
         if self._adam is not None:
             self._adam.step()
         else:

@@ -29,7 +29,7 @@ from fedray.models.crdnn import CRDNN
 from fedray.models.export_recogniser import export
 from fedray.models.kernels import on_cpu
 from fedray.models.whisper import Whisper, checked_folder, limits
-from fedray.storage.files import write_atomically
+from fedray.storage.serialize import save_tensors
 from fedray.training.decoding.search import Hypothesis, Search
 from fedray.training.recogniser_checks import check_seconds, check_tokens
 from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, decoder_losses, teacher_forced
@@ -186,7 +186,7 @@ class SpeechToText(Task):
         if not isinstance(flat.model, (Conformer, CRDNN)):
             folder.mkdir(parents=True, exist_ok=True)
             self.tokeniser.save(folder)
-            write_atomically(folder / "model.pt", lambda path: torch.save(flat.model.state_dict(), path))
+            save_tensors(flat.model.state_dict(), folder / "model.pt")
             return
         export(flat.model, self.tokeniser, self.described_features(), folder, self.greedy().reads)
 

@@ -59,3 +59,9 @@ def test_a_metric_of_parts_is_the_plain_mean_of_what_each_part_pools() -> None:
     assert math.isnan(Metrics.of({"macro_f1|no": (0, 0)})["macro_f1"])
     with pytest.raises(KeyError):
         pooled["macro_f1"]
+
+
+@pytest.mark.parametrize("wrong", [1.0, (1, 2, 3), {1, 2}])
+def test_a_metric_that_is_no_pair_is_named(wrong: object) -> None:
+    with pytest.raises(TypeError, match=r"Metrics: drift must be a pair \(sum, count\), not .*, such as \(value, 1\)"):
+        Metrics(drift=wrong)  # type: ignore[arg-type]

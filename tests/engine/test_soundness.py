@@ -14,7 +14,7 @@ import torch
 
 from fedray.core.types import Broadcast, Change, Client, Layer, Received, RunError, Server, ServerState, Update
 from fedray.engine import session
-from fedray.engine.soundness import check_state, check_update, sizes
+from fedray.engine.soundness import check_state, check_update, sizes, written
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 
@@ -97,3 +97,7 @@ def test_states(state: ServerState, words: str) -> None:
     with pytest.raises(RunError, match=re.escape(words)):
         check_state(state, "X.f", 3)
     check_state(ServerState(np.full(3, 3e38, np.float32), {"round": 3, "names": ["a"]}), "X.f", 3)
+    with pytest.raises(RunError, match="X.f: returned NoneType, not a ServerState: does it end without `return`"):
+        check_state(None, "X.f", 3)  # type: ignore[arg-type]
+    with pytest.raises(RunError, match=re.escape("X.f: extra['lock']: a state holds arrays")):
+        written(ServerState(ONE, {"lock": object()}), "X.f")

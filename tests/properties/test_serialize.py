@@ -63,5 +63,9 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 def test_what_could_be_written_but_not_read_is_refused_when_it_is_written() -> None:
-    with pytest.raises(TypeError, match="a state holds no empty bytes"):
+    with pytest.raises(TypeError, match=r"state\['a'\]\[0\]: a state holds no empty bytes"):
         serialize.dumps({"a": [b""]})
+    with pytest.raises(TypeError, match=r"extra\['g'\]\['f'\]: a state holds arrays, .* not function"):
+        serialize.plain({"g": {"f": lambda: None}}, "extra")
+    with pytest.raises(TypeError, match="state is a dict, such as .*, not ndarray"):
+        serialize.dumps(np.zeros(3))  # type: ignore[arg-type]

@@ -112,3 +112,11 @@ def test_other_files(tmp_path: Path) -> None:
     (tmp_path / "text.pt").write_text("hello")
     with pytest.raises(ValueError, match=r"text\.pt"):
         serialize.load(tmp_path / "text.pt")
+
+
+def test_equal_tensors_give_equal_files(tmp_path: Path) -> None:
+    """torch.save writes the name of a path that it is given into the file, and temporary names differ."""
+    for name in ("model.pt", "other.pt"):
+        serialize.save_tensors({"weight": torch.arange(6.0), "bias": torch.zeros(2)}, tmp_path / name)
+    assert (tmp_path / "model.pt").read_bytes() == (tmp_path / "other.pt").read_bytes()
+    assert torch.load(tmp_path / "model.pt", weights_only=True)["weight"].tolist() == [0, 1, 2, 3, 4, 5]

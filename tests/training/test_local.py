@@ -33,3 +33,11 @@ def test_a_step_adds_the_l2_term_of_convolutions_then_clips_then_adjusts() -> No
         clipped = np.array(raw) / np.linalg.norm(raw)
         assert seen[0] == pytest.approx(clipped.tolist())
         assert flat.weights.tolist() == pytest.approx([1 - 0.1 * (clipped[0] + 10), 2 - 0.1 * (clipped[1] + 20)])
+
+
+def test_a_gradient_changed_elsewhere_is_refused() -> None:
+    flat = given()
+    with pytest.raises(TypeError, match="adjust returned a new tensor: change the gradient in place"):
+        ClientOptimizer(flat, ClientSettings(lr=0.1), lambda gradient, weights: gradient + weights).step()
+    ClientOptimizer(flat, ClientSettings(lr=0.1), lambda gradient, weights: gradient[:1].zero_()).step()
+    assert flat.weights[0] == 1.0

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import no_file, unusable
-from fedray.data.features.audio import AudioError, duration, is_lfs_stub
+from fedray.data.features.audio import AudioError, Shape, duration, is_lfs_stub, shape
 from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, place
 
 Column = Sequence[str | float]
+Header = TypeVar("Header", float, Shape)
 MEASURED = 500  # files in a work item
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
 MOST_SECONDS = 1e9  # thirty years
@@ -93,15 +96,12 @@ def assemble(
 
 def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float], dict[str, str]]:
     """Measure files: path -> length in seconds, and path -> what is wrong with a file that cannot be read."""
-    lengths: dict[str, float] = {}
-    problems: dict[str, str] = {}
-    for results in parallel(_measure, _shards(paths), "Measuring audio"):
-        for path, result in results:
-            if isinstance(result, str):
-                problems[path] = result
-            else:
-                lengths[path] = result
-    return lengths, problems
+    return _headers(duration, paths, parallel)
+
+
+def shapes(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, Shape], dict[str, str]]:
+    """Read headers: path -> contents, and path -> what is wrong with a file that cannot be read."""
+    return _headers(shape, paths, parallel)
 
 
 def find_missing(paths: Sequence[str], parallel: Parallel) -> dict[str, str]:
@@ -127,11 +127,25 @@ def _shards(paths: Sequence[str]) -> list[list[str]]:
     return [distinct[start : start + MEASURED] for start in range(0, len(distinct), MEASURED)]
 
 
-def _measure(paths: list[str]) -> list[tuple[str, float | str]]:
-    results: list[tuple[str, float | str]] = []
+def _headers(
+    read: Callable[[str], Header], paths: Sequence[str], parallel: Parallel
+) -> tuple[dict[str, Header], dict[str, str]]:
+    found: dict[str, Header] = {}
+    problems: dict[str, str] = {}
+    for results in parallel(partial(_tried, read), _shards(paths), "Measuring audio"):
+        for path, result in results:
+            if isinstance(result, str):
+                problems[path] = result
+            else:
+                found[path] = result
+    return found, problems
+
+
+def _tried(read: Callable[[str], Header], paths: list[str]) -> list[tuple[str, Header | str]]:
+    results: list[tuple[str, Header | str]] = []
     for path in paths:
         try:
-            results.append((path, duration(path)))
+            results.append((path, read(path)))
         except AudioError as problem:  # returned as text: the caller knows the line that names the file
             results.append((path, problem.reason))
     return results

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedray.data.corpora.formats.speechbrain import SpeechBrain
 from fedray.data.corpora.table import Table
 from tests.small_speech import small_speech
 from tests.trees import read, tone, write
@@ -46,6 +47,59 @@ def test_speechbrain_json(tmp_path: Path) -> None:
     write(tmp_path / "test.json", "[")
     with pytest.raises(ValueError, match=r"test\.json:1: is not JSON"):
         read("speechbrain", tmp_path, test=["test.json"])
+
+
+SEGMENTS = "ID,duration,wav,start,stop,spk_id,wrd\n"
+
+
+def test_speechbrain_segments(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav", 2)
+    write(
+        tmp_path / "train.csv",
+        SEGMENTS + "u1,0.5,a.wav,8000,16000,s,GO\nu2,2,a.wav,16000.0,24000,s,NO\nu3,1.5,a.wav,8000,,s,ON\n"
+        "u4,2,a.wav,0,0,s,UP\n",
+    )
+    train = read("speechbrain", tmp_path, train=["train.csv"])["train"]
+    assert train.array("offset").tolist() == [0.5, 1.0, 0.5, 0.0]
+    assert train.array("seconds").tolist() == [0.5, 0.5, 1.5, 2.0], (
+        "u2's duration is the file's, as in VoxCeleb's recipe"
+    )
+    write(tmp_path / "test.csv", SEGMENTS + "u1,0.5,a.wav,0.25,0.75,s,GO\n")
+    test = read("speechbrain", tmp_path, test=["test.csv"], segment_unit="seconds")["test"]
+    assert test.array("offset").tolist() == [0.25] and test.array("seconds").tolist() == [0.5]
+    cut = {"file": "{data_root}/a.wav", "start": 8000, "stop": 12000}
+    write(tmp_path / "dev.json", json.dumps({"u1": {"wav": cut, "duration": 0.25, "spk_id": "s", "wrd": "go"}}))
+    dev = read("speechbrain", tmp_path, dev=["dev.json"])["dev"]
+    assert dev.column("path") == [str(tmp_path / "a.wav")]
+    assert dev.array("offset").tolist() == [0.5] and dev.array("seconds").tolist() == [0.25]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (
+            "u1,0.5,a.wav,0.5,1.0,s,GO",
+            r"train\.csv:2: the segment starts or ends at '0\.5', which is not a whole number",
+        ),
+        (
+            "u1,3,a.wav,0,3,s,GO",
+            r"train\.csv:2: .* there are 0\.00 s, but the duration is 3 s: .*segment_unit to seconds",
+        ),
+        ("u1,0.5,a.wav,16000,8000,s,GO", r"train\.csv:2: the segment ends before it starts \(16000 to 8000\)"),
+        ("u1,0.5,a.wav,48000,,s,GO", r"train\.csv:2: the segment ends before it starts \(48000 to the end\)"),
+        ("u1,0.5,b.wav,0,8000,s,GO", r"train\.csv:2: .*b\.wav: missing\. Restore the file"),
+    ],
+)
+def test_an_impossible_segment_is_named_by_file_and_line(tmp_path: Path, row: str, words: str) -> None:
+    tone(tmp_path / "a.wav", 2)
+    write(tmp_path / "train.csv", f"{SEGMENTS}{row}\n")
+    with pytest.raises(ValueError, match=words):
+        read("speechbrain", tmp_path, train=["train.csv"])
+
+
+def test_an_unknown_unit_of_segments_is_refused() -> None:
+    with pytest.raises(ValueError, match="segment_unit must be samples or seconds, not 'frames'"):
+        SpeechBrain(segment_unit="frames")
 
 
 @pytest.mark.parametrize(
