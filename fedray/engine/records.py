@@ -44,6 +44,15 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     return after_round, superseded
 
 
+def reports(outcome: Outcome, round: int) -> list[dict[str, Any]]:
+    """The rows of reports.jsonl of a round: what each client that trained reports to the strategy."""
+    return [
+        {"round": round, "client": client} | {f"report/{name}": value for name, value in report.items()}
+        for lane in outcome.lanes
+        for client, report in lane.reports.items()
+    ]
+
+
 def summary(progress: Progress) -> dict[str, Any]:
     """The totals of a run, for results.json."""
     totals = progress.totals

@@ -13,7 +13,7 @@ from fedray.engine.lanes import Failure, LaneResult
 from fedray.engine.outcome import Outcome
 from fedray.engine.plan import Plan
 from fedray.engine.pool import Pool, Wish
-from fedray.engine.records import summary
+from fedray.engine.records import reports, summary
 from fedray.engine.rounds import Rounds
 from fedray.engine.telemetry.gauges import Gauges
 from fedray.engine.telemetry.scalars import Scalars
@@ -22,7 +22,7 @@ from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.failures_table import FailuresTable
-from fedray.runs.folder import FAILURES, LEFT_OUT, TABLES, TRIPS, ClientRecord, Progress, RunFolder, write_clients
+from fedray.runs.folder import FAILURES, LEFT_OUT, REPORTS, TRIPS, ClientRecord, Progress, RunFolder, write_clients
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
 
@@ -48,11 +48,10 @@ class RunLoop:
         assert isinstance(program.states, ClientStore)
         self.name, self.program, self.plan, self.folder, self.note = name, program, plan, folder, note
         self.algorithm, self.splits = program.algorithm, list(program.data.splits())
-        self.wish = wish
+        self.wish, self.tracking = wish, tracking
         self.metrics, self.failures = MetricsTable(folder), FailuresTable(folder)
         self.retention = Retention(folder, program.states, plan.engine.keep, pinned)
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
-        self.tracking = tracking
         self._watch = Stopwatch()
         self._counted = 0  # killed actors counted so far
 
@@ -128,7 +127,7 @@ class RunLoop:
         if saved:
             initial, progress = self.folder.load(0), self.folder.load(saved[-1])
             rounds.go_on(initial.state, progress)
-            for table in (*TABLES, TRIPS) if self.plan.clock is not None else TABLES:
+            for table in self.folder.tables():
                 self.folder.cut(table, progress.round)
             self.metrics.resume()
             self.failures.resume()
@@ -165,12 +164,14 @@ class RunLoop:
         progress.totals["down_bytes"] += down_bytes
 
     def _record_failures(self, rounds: Rounds, outcome: Outcome, round: int) -> None:
-        """Record which clients failed or were left out, and the trips. RunError: more failed than allowed."""
+        """Record which clients failed or were left out, reports and trips. RunError: more failed than allowed."""
         self._append_failures(outcome.failures, round)
         rounds.check(outcome.failures, outcome.cohort)
         left_out = outcome.aggregate.left_out
         rows = [{"round": round, "client": name, "layers": layers} for name, layers in left_out.items()]
         self.folder.append(LEFT_OUT, rows)
+        if self.plan.evaluation.client_reports:
+            self.folder.append(REPORTS, reports(outcome, round))
         if outcome.simulated is not None:
             self.folder.append(TRIPS, outcome.simulated.trips)
 

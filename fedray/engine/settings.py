@@ -157,6 +157,7 @@ class EvaluationSettings:
     personal_final_utterances: int | None = None  # utterances of each split, approximately; null: all
     # with personal_final, scores with every search, and writes personal_predictions.tsv: a row for each utterance
     personal_predictions: bool = False
+    client_reports: bool = False  # writes reports.jsonl: for each round and client, what the client reports
 
     def __post_init__(self) -> None:
         for name in ("every", "shards"):

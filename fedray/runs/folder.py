@@ -26,7 +26,8 @@ from fedray.storage.opening import open_storage
 
 METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl"  # tables
 TRIPS = "trips.jsonl"  # a table of runs with `devices`
-TABLES = (METRICS, FAILURES, LEFT_OUT)
+REPORTS = "reports.jsonl"  # a table of runs with `evaluation.client_reports`
+TABLES, OPTIONAL = (METRICS, FAILURES, LEFT_OUT), (TRIPS, REPORTS)
 BEFORE = frozenset({".lock", "log.txt", "broken.tsv"})  # fedray's files in the folder of a run that has not begun
 
 __all__ = ["ClientRecord", "Progress", "RunFolder", "read_clients", "write_clients"]
@@ -216,6 +217,10 @@ class RunFolder:
         """Replace a table. The rows may come from `each` of the same table."""
         self._tables.rewrite(name, map(_line, rows))
 
+    def tables(self) -> list[str]:
+        """The names of the run's tables."""
+        return [*TABLES, *(name for name in OPTIONAL if self.exists(name))]
+
     def cut(self, name: str, round: int) -> None:
         """Remove the rows of rounds after `round`."""
         self.rewrite(name, (row for row in self.each(name) if row["round"] <= round))
@@ -228,7 +233,7 @@ class RunFolder:
 
     def save(self, progress: Progress) -> None:
         """Save a checkpoint. It survives a power loss, and so do the rows of its rounds."""
-        self.storage.sync((*TABLES, TRIPS))
+        self.storage.sync((*TABLES, *OPTIONAL))
         self.checkpoints.save(progress)
 
     def saved_rounds(self) -> list[int]:

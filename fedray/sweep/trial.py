@@ -29,7 +29,7 @@ from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.telemetry.trackers import Card
 from fedray.runs import places
 from fedray.runs.client_states import ClientStore
-from fedray.runs.folder import METRICS, TABLES, TRIPS, RunFolder
+from fedray.runs.folder import METRICS, RunFolder
 from fedray.storage.base import below
 from fedray.sweep.study import Study
 
@@ -182,5 +182,5 @@ def take_over(source: RunFolder, round: int, target: RunFolder) -> None:
         progress = source.load(saved)
         states.adopt(theirs, [(client, written.version) for client, written in progress.files()])
         target.save(progress)
-    for table in (*TABLES, TRIPS) if progress.clock else TABLES:
+    for table in source.tables():
         target.rewrite(table, (row for row in source.each(table) if row["round"] <= round))

@@ -172,6 +172,20 @@ def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Pat
     assert not [f for f in RunFolder(tmp_path).rows("failures.jsonl") if f["client"] == client]
 
 
+def test_reports_of_clients_by_round_survive_a_stop(tmp_path: Path) -> None:
+    evaluation, settings = {"client_reports": True}, toys.ToySettings(trouble="raise", troubled=("client-03",))
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    toys.play(whole, settings=settings, failures_allowed=0.2, evaluation=evaluation)
+    toys.play(stopped, rounds=2, settings=settings, failures_allowed=0.2, evaluation=evaluation)
+    RunFolder(stopped).append("reports.jsonl", [{"round": 3, "client": "of a round that does not count"}])
+    toys.play(stopped, settings=settings, failures_allowed=0.2, evaluation=evaluation)
+    reports = RunFolder(whole).rows("reports.jsonl")
+    assert reports == RunFolder(stopped).rows("reports.jsonl")
+    succeeded = [row["clients/ok"] for row in rows(whole)]
+    assert [sum(report["round"] == round for report in reports) for round in range(1, 5)] == succeeded
+    assert all(report["client"] != "client-03" and report["report/examples"] > 0 for report in reports)
+
+
 @pytest.mark.long
 def test_checkpoints_now_and_then_lose_nothing(straight: Path, tmp_path: Path) -> None:
     """With checkpoint_every 3, the rounds after the last checkpoint are played again, to the same bits."""
