@@ -41,7 +41,9 @@ def _tensors(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple):
         return [_tensors(item, f"{name}[{place}]") for place, item in enumerate(value)]
     if isinstance(value, bytes) and not value:
-        raise TypeError(f"{name}: a state holds no empty bytes, which torch.load(weights_only=True) refuses: use None or ''")
+        raise TypeError(
+            f"{name}: a state holds no empty bytes, which torch.load(weights_only=True) refuses: use None or ''"
+        )
     if value is None or isinstance(value, str | int | float | bool | bytes):
         return value
     raise TypeError(f"{name}: a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
