@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from fedray.data.features.dataset import Utterances
+from fedray.data.text.tokenisers import Tokeniser, load_tokeniser, tokeniser_file
 from fedray.models.whisper import FRAMES_A_SECOND, OVERHANG, Whisper
 from fedray.training.decoding.search import DecodeSettings
 
@@ -83,6 +86,32 @@ def check_token_source(model: Any, tokens: str) -> None:
             "model.bos and model.eos would be tokens of the text, which task.tokens learns: leave them out, or set "
             "task.tokens=pretrained"
         )
+
+
+def check_same_tokens(tokeniser: Tokeniser, model: Any, key: str = "task.tokens", inside: str = "") -> None:
+    """Check tokens learnt from this run's texts against those beside the checkpoint that `model.init` names, if any.
+
+    Other tokens would give the outputs of the checkpoint another meaning. `model`: the model's settings. `key`: chooses
+    the tokens. `inside`: the checkpoint's folder that holds them. ValueError: the tokens differ.
+    """
+    init = getattr(model, "init", None)
+    if init is None or (path := tokeniser_file(Path(init).parent / inside)) is None:
+        return
+    theirs, ours = load_tokeniser(path.parent).tokens, tokeniser.tokens
+    if theirs == ours:
+        return
+    pairs = enumerate(zip_longest(theirs, ours))
+    place, (there, here) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
+    first = f"token {place} is {_shown(there)} there and {_shown(here)} here"
+    raise ValueError(
+        f"model.init: {init} was trained with the {len(theirs)} tokens of {path}, but this run has learnt {len(ours)} "
+        f"other tokens from its own texts ({first}): set {key}=pretrained, or remove {path} if it does not belong to "
+        "the checkpoint"
+    )
+
+
+def _shown(token: str | None) -> str:
+    return "missing" if token is None else repr(token)
 
 
 def check_seconds(data: Utterances, window: int) -> None:

@@ -95,3 +95,32 @@ def test_the_first_score_is_greedy_whatever_the_search(folder: Path, ctc_weight:
     found = algorithm.task.searches({"language_model": None})
     assert list(found) == ["wer", "wer_lm"] and found["wer_lm"].settings.beam == 4
     assert isinstance(found["wer"], kind) and (kind is GreedySearch or found["wer"].settings.beam == 1)
+
+
+def test_a_checkpoint_keeps_its_tokens(folder: Path, tmp_path: Path) -> None:
+    """With as many tokens as the checkpoint's, but another letter at one place, only its outputs' meaning is wrong."""
+    algorithm, _, state = build(folder)
+    algorithm.task.export(state.params, tmp_path)
+    start = CONFORMER | {"init": str(tmp_path / "model.pt")}
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "wav").symlink_to(folder / "wav")
+    lines = (folder / "manifest.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    texts = ["\t".join([*row[:2], row[2].replace("b", "z"), *row[3:]]) for row in rows]
+    (other / "manifest.tsv").write_text("\n".join([lines[0], *texts]) + "\n", encoding="utf-8")
+
+    def built(data: Path, **task: Any) -> Any:
+        wanted = speech.settings(data, algorithm=UNTRAINED, model=start, task=task)
+        return by_hand.build(wanted)[0].task
+
+    assert built(folder).tokeniser.tokens == ["<blank>", " ", "a", "b", "c", "d"]
+    with pytest.raises(ValueError, match=r"model.init: .*model.pt was trained with the 6 tokens of ") as refused:
+        built(other)
+    assert f"{tmp_path / 'tokens.txt'}, but this run has learnt 6 other tokens from its own texts (token 3 is 'b' " in (
+        str(refused.value)
+    )
+    assert "there and 'c' here): set task.tokens=pretrained, or remove" in str(refused.value)
+    assert built(other, tokens="pretrained", unknown="leave_out").tokeniser.tokens[3] == "b"
+    (tmp_path / "tokens.txt").unlink()
+    assert built(other).tokeniser.tokens[-1] == "z", "nothing says which tokens the checkpoint had"

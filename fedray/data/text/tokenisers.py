@@ -182,12 +182,22 @@ class SentencePiece:
 Tokeniser = Characters | SentencePiece
 
 
+FILES: dict[str, type[Tokeniser]] = {
+    "tokens.txt": Characters,
+    "tokeniser.model": SentencePiece,
+}  # as `save` writes them
+
+
+def tokeniser_file(folder: Path) -> Path | None:
+    """The file in the folder that holds a tokeniser. None if there is none."""
+    return next((folder / name for name in FILES if (folder / name).exists()), None)
+
+
 def load_tokeniser(folder: Path) -> Tokeniser:
-    """Load the tokeniser that `save` wrote to the folder. ValueError if there is none."""
-    for name, kind in (("tokens.txt", Characters), ("tokeniser.model", SentencePiece)):
-        if (Path(folder) / name).exists():
-            return kind.load(Path(folder) / name)
-    raise ValueError(f"{folder}: has no tokeniser (neither tokens.txt nor tokeniser.model)")
+    """Load the tokeniser that `save` wrote to the folder. ValueError if there is none, or its file is damaged."""
+    if (path := tokeniser_file(folder)) is None:
+        raise ValueError(f"{folder}: has no tokeniser (neither tokens.txt nor tokeniser.model)")
+    return FILES[path.name].load(path)
 
 
 def untokenisable(characters: Iterable[str]) -> list[str]:
