@@ -14,7 +14,10 @@ from fedray.training.decoding.search import DecodeSettings
 
 
 def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, decode: DecodeSettings) -> None:
-    """Raise ValueError when the task's settings need something the model lacks. `model`: the model's settings."""
+    """Raise ValueError when the task's settings need something the model lacks.
+
+    `model`: the model's settings. Those of a user's class may have no `init`, `decoder_layers`, `bos` and `eos`.
+    """
     if issubclass(model_class, Whisper):
         required = {
             "task.tokens=pretrained": tokens == "pretrained",
@@ -30,7 +33,8 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
         raise ValueError(
             f"task.kind recognition cannot train {model_class.__name__} without CTC: set model.kind=conformer or crdnn"
         )
-    if ctc_weight < 1 and not model.decoder_layers:
+    has_decoder = getattr(model, "decoder_layers", hasattr(model_class, "attend"))
+    if ctc_weight < 1 and not has_decoder:
         raise ValueError("task.ctc_weight below 1 needs a decoder: set model.decoder_layers, or task.ctc_weight=1")
     if ctc_weight == 0 and (decode.search != "attention" or decode.ctc_weight):
         raise ValueError(
@@ -39,16 +43,17 @@ def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, d
         )
     if decode.search != "attention":
         return
-    if not model.decoder_layers:
+    if not has_decoder:
         raise ValueError("task.decode.search=attention needs a decoder: set model.decoder_layers")
-    if ctc_weight == 1 and model.init is None:
+    if ctc_weight == 1 and getattr(model, "init", None) is None:
         raise ValueError(
             "task.decode.search=attention searches with a decoder, which task.ctc_weight=1 does not train: set "
             "task.ctc_weight below 1, or model.init"
         )
     if decode.ctc_weight == 1:
         raise ValueError("task.decode.ctc_weight=1 leaves the decoder no weight: set it below 1")
-    if decode.beam > 1 and decode.ctc_weight and model.bos is not None and len({0, model.bos, model.eos}) < 3:
+    bos, eos = getattr(model, "bos", None), getattr(model, "eos", None)
+    if decode.beam > 1 and decode.ctc_weight and bos is not None and len({0, bos, eos}) < 3:
         raise ValueError(
             "a search by decoder and CTC needs a blank (0), model.bos and model.eos that differ: leave out model.bos "
             "and model.eos, or set task.decode.ctc_weight=0"

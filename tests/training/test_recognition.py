@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, ctc_loss
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import ServerState
 from fedray.data.features.dataset import Utterances, collate
 from fedray.data.manifest import COLUMNS, Manifest
+from fedray.models import MODELS
 from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import GreedySearch, Search
 from tests import speech
@@ -124,3 +127,41 @@ def test_a_checkpoint_keeps_its_tokens(folder: Path, tmp_path: Path) -> None:
     assert built(other, tokens="pretrained", unknown="leave_out").tokeniser.tokens[3] == "b"
     (tmp_path / "tokens.txt").unlink()
     assert built(other).tokeniser.tokens[-1] == "z", "nothing says which tokens the checkpoint had"
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    width: int = 8
+
+
+class Own(nn.Module):
+    """A user's recogniser, whose settings have no `init`."""
+
+    Settings = OwnSettings
+
+    def __init__(self, settings: OwnSettings, bins: int, vocabulary: int) -> None:
+        super().__init__()
+        self.encoder, self.head = nn.Linear(bins, settings.width), nn.Linear(settings.width, vocabulary)
+
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.encoder(features), lengths
+
+    def ctc(self, hidden: Tensor) -> Tensor:
+        return self.head(hidden).log_softmax(-1)
+
+
+@pytest.fixture
+def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A configuration with a user's model."""
+    monkeypatch.setitem(MODELS, "own", Own)
+    return speech.settings(folder, algorithm=UNTRAINED, model={"kind": "own"}, task={"decode": {"search": "greedy"}})
+
+
+def test_a_model_needs_no_init_and_no_settings_of_a_decoder(own: dict[str, Any]) -> None:
+    algorithm, data, state = by_hand.build(own)
+    assert len(state.params) == 20 * 8 + 8 + 8 * 6 + 6
+    assert algorithm.task.losses(state.params, data.load(data.client_ids()[0]), "cpu")[0] > 0
+    with pytest.raises(ValueError, match="task.ctc_weight below 1 needs a decoder"):
+        by_hand.build(own | {"task": {"ctc_weight": 0.5}})
+    with pytest.raises(ValueError, match="task.decode.search=attention needs a decoder"):
+        by_hand.build(own | {"task": {"decode": {"search": "attention"}}})
