@@ -26,7 +26,7 @@ from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
-from fedray.models.export_recogniser import export
+from fedray.models.export_recogniser import export, write_features
 from fedray.models.kernels import on_cpu
 from fedray.models.whisper import Whisper, checked_folder, limits
 from fedray.storage.serialize import save_tensors
@@ -176,7 +176,8 @@ class SpeechToText(Task):
     def export(self, params: Vector, folder: Path) -> None:
         """Write the model with its tokeniser and an example that needs only torch and SpeechBrain.
 
-        Whisper is written as a checkpoint of transformers, a user's model as its state dict, each with the tokeniser.
+        Whisper is written as a checkpoint of transformers, a user's model as its state dict with features.yaml, each
+        with the tokeniser.
         """
         flat = self.flat("cpu")
         flat.load(params)
@@ -189,6 +190,8 @@ class SpeechToText(Task):
             folder.mkdir(parents=True, exist_ok=True)
             self.tokeniser.save(folder)
             save_tensors(flat.model.state_dict(), folder / "model.pt")
+            if self.features.kind == "logmel":  # other features are those of a checkpoint
+                write_features(self.described_features(), folder)
             return
         export(flat.model, self.tokeniser, self.described_features(), folder, self.greedy().reads)
 

@@ -157,8 +157,10 @@ def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return speech.settings(folder, algorithm=UNTRAINED, model={"kind": "own"}, task={"decode": {"search": "greedy"}})
 
 
-def test_a_model_needs_no_init_and_no_settings_of_a_decoder(own: dict[str, Any]) -> None:
+def test_a_model_needs_no_init_and_no_settings_of_a_decoder(own: dict[str, Any], tmp_path: Path) -> None:
     algorithm, data, state = by_hand.build(own)
+    algorithm.task.export(state.params, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"features.yaml", "model.pt", "tokens.txt"}
     assert len(state.params) == 20 * 8 + 8 + 8 * 6 + 6
     assert algorithm.task.losses(state.params, data.load(data.client_ids()[0]), "cpu")[0] > 0
     with pytest.raises(ValueError, match="task.ctc_weight below 1 needs a decoder"):
