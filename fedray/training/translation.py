@@ -45,6 +45,7 @@ class TranslationSettings:
     """Tokens, loss, decoding and scores."""
 
     # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those next to model.init
+    # (tokeniser.model, of SentencePiece, or tokens.txt: one token a line, <blank> first, <space> for the space)
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
