@@ -7,10 +7,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
 from fedray.data.features.dataset import Utterances
 from fedray.data.text.tokenisers import Tokeniser, load_tokeniser, tokeniser_file
 from fedray.models.whisper import FRAMES_A_SECOND, OVERHANG, Whisper
 from fedray.training.decoding.search import DecodeSettings
+from fedray.training.recognisers import Recogniser
+
+ROUNDING = 1e-3  # a difference of log-probabilities up to this may be rounding
 
 
 def check_model(model_class: type, model: Any, tokens: str, ctc_weight: float, decode: DecodeSettings) -> None:
@@ -117,6 +124,24 @@ def check_same_tokens(tokeniser: Tokeniser, model: Any, key: str = "task.tokens"
 
 def _shown(token: str | None) -> str:
     return "missing" if token is None else repr(token)
+
+
+def effect_of_padding(model: Recogniser, features: Tensor) -> str | None:
+    """What changes in the output of an utterance, encoded beside one of twice its length, in words. None: nothing.
+
+    `features` [1, T, bins]: of the utterance. The log-probabilities are compared, or a model's states if it has no CTC.
+    """
+    score = getattr(model, "ctc", lambda hidden: hidden)
+    frames = features.shape[1]
+    batch = torch.cat([features.repeat(1, 2, 1), pad(features, (0, 0, 0, frames))])
+    with torch.no_grad():
+        hidden, lengths = model.encode(features, torch.tensor([frames]))
+        states, both = model.encode(batch, torch.tensor([2 * frames, frames]))
+        if lengths[0] != both[1]:
+            return f"the length in frames changes from {lengths[0]:g} to {both[1]:g}"
+        last = int(lengths[0])
+        found = float((score(hidden)[0, :last] - score(states)[1, :last]).abs().max())
+    return f"log-probabilities change by up to {found:.2g}" if found > ROUNDING else None
 
 
 def check_seconds(data: Utterances, window: int) -> None:

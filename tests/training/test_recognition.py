@@ -16,6 +16,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.types import ServerState
 from fedray.data.features.dataset import Utterances, collate
 from fedray.data.manifest import COLUMNS, Manifest
+from fedray.experiment.builders import warn_of_padding
 from fedray.models import MODELS
 from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import GreedySearch, Search
@@ -167,3 +168,34 @@ def test_a_model_needs_no_init_and_no_settings_of_a_decoder(own: dict[str, Any],
         by_hand.build(own | {"task": {"ctc_weight": 0.5}})
     with pytest.raises(ValueError, match="task.decode.search=attention needs a decoder"):
         by_hand.build(own | {"task": {"decode": {"search": "attention"}}})
+
+
+class ReadsPadding(Own):
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.encoder(features + features.flip(1)), lengths
+
+
+class RelativeLengths(Own):
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.encoder(features), lengths / lengths.max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Own, ""),
+        (ReadsPadding, "log-probabilities change by up to "),
+        (RelativeLengths, "the length in frames changes from 1 to 0.5. Scores then"),
+    ],
+)
+def test_a_model_that_reads_padding_is_named(
+    own: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type, said: str
+) -> None:
+    monkeypatch.setitem(MODELS, "own", kind)
+    algorithm, data, _ = by_hand.build(own)
+    capsys.readouterr()
+    before = torch.get_rng_state()
+    warn_of_padding(algorithm.task, data)
+    assert torch.equal(before, torch.get_rng_state())
+    (line,) = capsys.readouterr().err.splitlines() or [""]
+    assert said in line and bool(line) == (kind is not Own) == line.startswith(f"{kind.__name__} reads padding: ")
