@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
 
 from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
@@ -12,6 +17,7 @@ from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Speakers
 from fedray.core.types import OWN
+from fedray.data.features.dataset import collate
 from fedray.data.federation.audited import audited, candidates, within
 from fedray.data.federation.dealing import deal
 from fedray.data.federation.settings import DataSettings
@@ -28,6 +34,10 @@ from fedray.experiment.private import averages_statistics, mechanism
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
 from fedray.storage.cache import cache_root
+from fedray.training.recogniser_checks import effect_of_padding
+from fedray.training.recognisers import Recogniser
+from fedray.training.speech_to_text import SpeechToText
+from fedray.training.task import Task
 from fedray.training.tasks import TASKS
 
 
@@ -93,6 +103,27 @@ def check_statistics(config: Config, algorithm: Algorithm) -> None:
         )
 
 
+def warn_of_padding(task: Task, data: SpeechData) -> None:
+    """Print a line if padding changes the outputs of a user's recogniser: a score then depends on the other utterances.
+
+    fedray's own models are known to mask padding.
+    """
+    if not isinstance(task, SpeechToText) or task.model_class.__module__.startswith("fedray."):
+        return
+    speech = data.training()[-1]
+    middle = np.argsort(speech.lengths, kind="stable")[[len(speech) // 2]]
+    with torch.random.fork_rng(devices=[]):  # no bit of the run depends on this check
+        torch.manual_seed(0)
+        model = task.model().eval()
+        found = effect_of_padding(cast(Recogniser, model), collate(speech, middle).features)
+    if found is not None:
+        print(
+            f"{task.model_class.__name__} reads padding: beside a longer utterance, {found}. Scores then depend on "
+            "which utterances share a batch: mask the frames beyond each length",
+            file=sys.stderr,
+        )
+
+
 def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
     """Build the program that the driver and the actors of a run get. `gpus`: of a client actor."""
     if config.evaluation.patience is not None and "dev" not in data.splits():
@@ -102,6 +133,7 @@ def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: flo
         )
     algorithm = build_algorithm(config, data)
     check_statistics(config, algorithm)
+    warn_of_padding(algorithm.task, data)
     mechanism(config, algorithm, data)  # these raise their errors before a folder is made
     build_clock(config, data)
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))

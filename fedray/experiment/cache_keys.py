@@ -1,8 +1,9 @@
-"""What a cached theta_0 or client state depends on: configuration keys, data, weight files, source code."""
+"""What a cached theta_0 or client state depends on: configuration keys, data, files that the model reads, code."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from ray import cloudpickle
 
 import fedray
-from fedray.config.schema import pick, plain
+from fedray.config.schema import dotted, pick, plain
 from fedray.core import environment
 from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData
@@ -40,6 +41,8 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
         "processor": environment.processor(),
         "classes": getattr(algorithm.task, "classes", None),
     }
+    if files := model_files(config.model.settings):  # left out if there is none: keys of older versions stay valid
+        init["files"] = files
     init |= pick(values, algorithm.init_depends)
     if not shares_init(algorithm):
         init["algorithm"] = source_of(type(algorithm))
@@ -61,6 +64,16 @@ def weights_to_start_from(model: object) -> list[tuple[str, int, int]]:
     for path in given:
         files += sorted(path.iterdir()) if path.is_dir() else [path, *sorted(path.parent.glob("**/tok*"))]
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
+def model_files(model: object) -> dict[str, str]:
+    """Key -> a hash of the file that it names, for the keys of a user's model that name one, such as a HyperPyYAML.
+
+    `model`: the model's settings. `init` and `folder` are left out: see `weights_to_start_from`.
+    """
+    values = {f"model.{key}": value for key, value in dotted(plain(model)).items() if key not in ("init", "folder")}
+    named = {key: value for key, value in values.items() if isinstance(value, str) and os.path.isfile(value)}
+    return {key: hashlib.blake2b(Path(file).read_bytes(), digest_size=8).hexdigest() for key, file in named.items()}
 
 
 def shares_init(algorithm: Algorithm) -> bool:

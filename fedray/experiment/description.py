@@ -17,7 +17,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import session
 from fedray.engine.resources import Share
 from fedray.engine.work import Program
-from fedray.experiment.cache_keys import ROOMS, code_version, source_of
+from fedray.experiment.cache_keys import ROOMS, code_version, model_files, source_of
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
 from fedray.experiment.private import paced_by
@@ -38,7 +38,7 @@ SAID = {  # what is compared, in words
 HASHES = ("code", "algorithm", "devices")  # whose values mean nothing to people
 MOVED = "the corpus: its files are in another folder or have other modification times, with the same names and sizes"
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied")
-APART = ("data", "imports", "settings")  # not compared as a whole
+APART = ("data", "imports", "files", "settings")  # not compared as a whole
 
 Description = dict[str, Any]
 
@@ -50,6 +50,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
         "fedray": fedray.__version__,
         "code": code_version((), (*ROOMS, "algorithms", "engine")),
         "imports": {name: source_of(sys.modules[name]) for name in config.imports},
+        "files": model_files(config.model.settings),
         "algorithm": source_of(type(program.algorithm)),
         **environment.versions(environment.LEARNING),
         "ray": ray.__version__,
@@ -81,6 +82,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         found.append(MOVED)
     then, modules = before.get("imports", {}), now.get("imports", {})
     found += [f"the module {name} of `imports` has changed" for name in modules if then.get(name) != modules[name]]
+    then, files = before.get("files", {}), now.get("files", {})
+    found += [f"the file that {name} names has changed, or is gone" for name in then if then[name] != files.get(name)]
     if isinstance(old, Mapping):
         new = json.loads(json.dumps(new))  # as the file has it
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]

@@ -4,6 +4,8 @@ model.pt           state dict (torch.load(weights_only=True))
 hyperparams.yaml   HyperPyYAML: the features, the parts of the model, and the model as a torch ModuleDict of them
 tokens.txt, or tokeniser.model of SentencePiece
 example.py         python example.py speech.wav prints the text
+
+A user's model has features.yaml in place of hyperparams.yaml and example.py: fedray cannot write how it is built.
 """
 
 from __future__ import annotations
@@ -134,8 +136,26 @@ def export(
         write_atomically(folder / name, partial(Path.write_text, data=content, encoding="utf-8"))
 
 
-def hyperparams(model: Conformer | CRDNN, features: FeatureDescription) -> str:
-    """The text of hyperparams.yaml."""
+def write_features(features: FeatureDescription, folder: Path) -> None:
+    """Write features.yaml, a HyperPyYAML: how the features of a user's model are computed."""
+    wave, mels = (WAVEFORM if features["normalise"] == "waveform" else ""), NORMALISE[features["normalise"]]
+    steps = f"{wave}mels = mel_spectrogram(wave).clamp(min=floor).log().T\n{mels}"
+    lines = [
+        "# Written by fedray; read with hyperpyyaml.load_hyperpyyaml. From `wave` [samples] to `mels` [frames, bins]:",
+        *(f"#     {line}" for line in steps.splitlines()),
+        *_sound(features),
+        f"normalise: {features['normalise']}",
+        *_mel_spectrogram(features),
+    ]
+    content = "\n".join(lines) + "\n"
+    write_atomically(folder / "features.yaml", lambda path: path.write_text(content, encoding="utf-8"))
+
+
+def _sound(features: FeatureDescription) -> list[str]:
+    return [f"sample_rate: {features['sample_rate']}", f"floor: {features['floor']!r}"]
+
+
+def _mel_spectrogram(features: FeatureDescription) -> list[str]:
     padding = (features["fft"] - features["window"]) // 2  # makes the first window start at the first sample
     mel = {
         "sample_rate": features["sample_rate"],
@@ -146,13 +166,18 @@ def hyperparams(model: Conformer | CRDNN, features: FeatureDescription) -> str:
         "n_mels": features["bins"],
         "center": False,
     }
+    return _new("mel_spectrogram", "torchaudio.transforms.MelSpectrogram", mel)
+
+
+def hyperparams(model: Conformer | CRDNN, features: FeatureDescription) -> str:
+    """The text of hyperparams.yaml."""
     classes = {name: type(part) for name, part in model.named_children()}
     arguments = model.parts()
     lines = ["# Written by fedray; read with hyperpyyaml.load_hyperpyyaml. Token 0 is the CTC blank."]
-    lines += [f"sample_rate: {features['sample_rate']}", f"floor: {features['floor']!r}"]
+    lines += _sound(features)
     if model.attention_head is not None:
         lines += [f"bos: {model.bos}", f"eos: {model.eos}"]
-    lines += _new("mel_spectrogram", "torchaudio.transforms.MelSpectrogram", mel)
+    lines += _mel_spectrogram(features)
     for name, kind in classes.items():
         lines += _new(name, f"{kind.__module__}.{kind.__qualname__}", arguments[name])
     lines += ["model: !new:torch.nn.ModuleDict"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,19 @@ def load_weights(model: nn.Module, path: Path | str) -> list[str]:
         if state[name].shape != expected[name].shape
     ]
     if wrong:
-        entries = "; ".join(wrong)
-        raise ValueError(
-            f"{path} does not fit the model ({len(wrong)} entries): {entries}. Set model.* as in its training"
-        )
+        entries, remedy = "; ".join(wrong), "Set model.* as in its training"
+        if state and not parts and _in_a_list(state) and not _in_a_list(expected):
+            named = ", ".join(repr(name) for name, _ in model.named_children())
+            remedy = (
+                "Its names begin with places in a list, as in a checkpoint of SpeechBrain's ModuleList: give the class "
+                f"{type(model).__name__} an attribute `recipe`, a tuple of the parts in the order of the list "
+                f"(the class has {named})"
+            )
+        raise ValueError(f"{path} does not fit the model ({len(wrong)} entries): {entries}. {remedy}")
     model.load_state_dict(state, strict=False)
     return left
+
+
+def _in_a_list(state: Mapping[str, Tensor]) -> bool:
+    """Whether all names begin with a number, as those of a ModuleList do."""
+    return all(name.split(".")[0].isdecimal() for name in state)

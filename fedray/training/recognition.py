@@ -34,6 +34,7 @@ class RecognitionSettings:
     """Tokens, loss and decoding."""
 
     # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those next to model.init
+    # (tokeniser.model, of SentencePiece, or tokens.txt: one token a line, <blank> first, <space> for the space)
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.

@@ -26,12 +26,12 @@ from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
-from fedray.models.export_recogniser import export
+from fedray.models.export_recogniser import export, write_features
 from fedray.models.kernels import on_cpu
 from fedray.models.whisper import Whisper, checked_folder, limits
 from fedray.storage.serialize import save_tensors
 from fedray.training.decoding.search import Hypothesis, Search
-from fedray.training.recogniser_checks import check_seconds, check_tokens
+from fedray.training.recogniser_checks import check_same_tokens, check_seconds, check_tokens
 from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, decoder_losses, teacher_forced
 from fedray.training.stack import answer
 from fedray.training.task import Targets, Task
@@ -50,7 +50,8 @@ class SpeechToText(Task):
     def __init__(self, settings: Any, model: Choice, features: FeatureSettings, data: SpeechData) -> None:
         """Train the tokeniser on the federation's texts (`SpeechData.transcripts`), or load a trained model's.
 
-        ValueError: the folder of the file that model.init names has no tokeniser.
+        ValueError: the folder of the file that model.init names has no tokeniser to load, or one with other tokens than
+        those trained here.
         """
         super().__init__(settings, model, features, data)
         # Whisper's limits: frames in the window, tokens in a text.
@@ -60,6 +61,7 @@ class SpeechToText(Task):
         if settings.tokens != "pretrained":
             texts = data.transcripts(self.column(settings))
             self.tokeniser = trained_tokeniser(texts, settings.tokens, settings.vocabulary)
+            check_same_tokens(self.tokeniser, model.settings)
         elif self.limits is not None:
             self.tokeniser = PretrainedTokeniser.load(checked_folder(model.settings))
         else:
@@ -174,7 +176,8 @@ class SpeechToText(Task):
     def export(self, params: Vector, folder: Path) -> None:
         """Write the model with its tokeniser and an example that needs only torch and SpeechBrain.
 
-        Whisper is written as a checkpoint of transformers, a user's model as its state dict, each with the tokeniser.
+        Whisper is written as a checkpoint of transformers, a user's model as its state dict with features.yaml, each
+        with the tokeniser.
         """
         flat = self.flat("cpu")
         flat.load(params)
@@ -187,6 +190,8 @@ class SpeechToText(Task):
             folder.mkdir(parents=True, exist_ok=True)
             self.tokeniser.save(folder)
             save_tensors(flat.model.state_dict(), folder / "model.pt")
+            if self.features.kind == "logmel":  # other features are those of a checkpoint
+                write_features(self.described_features(), folder)
             return
         export(flat.model, self.tokeniser, self.described_features(), folder, self.greedy().reads)
 

@@ -128,7 +128,7 @@ class Task(ABC):
         Random weights come from torch's global generator. ValueError: this machine does not have the file.
         """
         model = self.model()
-        init: str | None = self.model_settings.init
+        init: str | None = getattr(self.model_settings, "init", None)  # a user's model may have no such setting
         if init is None and isinstance(model, Pretrained):
             model.load_pretrained()
         if init is not None:

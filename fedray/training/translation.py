@@ -27,7 +27,7 @@ from fedray.models import MODELS
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.training.decoding.search import DecodeSettings, Search
-from fedray.training.recogniser_checks import check_translator
+from fedray.training.recogniser_checks import check_same_tokens, check_translator
 from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, table, trained_tokeniser
 
 
@@ -45,6 +45,7 @@ class TranslationSettings:
     """Tokens, loss, decoding and scores."""
 
     # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those next to model.init
+    # (tokeniser.model, of SentencePiece, or tokens.txt: one token a line, <blank> first, <space> for the space)
     tokens: str = "characters"
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
@@ -126,6 +127,7 @@ class Translation(SpeechToText):
                 self.transcripts = load_tokeniser(Path(model.settings.init).parent / TRANSCRIPTS)
             else:
                 self.transcripts = trained_tokeniser(data.transcripts(), kind, size)
+                check_same_tokens(self.transcripts, model.settings, "task.transcript_tokens", TRANSCRIPTS)
 
     @classmethod
     def check_setup(cls, settings: TranslationSettings, model: Choice, features: FeatureSettings) -> None:

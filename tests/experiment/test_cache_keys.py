@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from fedray import experiment
 from fedray.algorithms.fednst import FedNST
 from fedray.core.algorithm import Parts
 from fedray.core.types import Server, ServerState
-from fedray.experiment.cache_keys import caches
+from fedray.experiment.cache_keys import caches, model_files
+from fedray.experiment.description import differences
+from fedray.models import MODELS
+from fedray.models.conformer import Conformer
 from tests import speech
 
 pytestmark = pytest.mark.usefixtures("no_ray")
@@ -59,6 +63,34 @@ def test_given_weights_and_gpus_count(folder: Path, tmp_path: Path) -> None:
     keys = {found(folder), found(folder, gpu=True), found(folder, f"model.init={tmp_path / 'given.pt'}")}
     os.utime(tmp_path / "given.pt", (1, 1))  # as another file of this name would have
     assert len(keys | {found(folder, f"model.init={tmp_path / 'given.pt'}")}) == 4
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    hparams: str
+    init: str | None = None
+
+
+def test_a_file_that_a_users_model_names_counts_by_its_contents(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "hparams.yaml"
+    monkeypatch.setitem(MODELS, "own", type("Own", (Conformer,), {"Settings": OwnSettings}))
+    config, source = experiment.load(speech.settings(folder, model={"kind": "own", "hparams": str(file)}))
+    data, _ = experiment.build_data(config, source)
+    algorithm = experiment.build_algorithm(config, data)
+
+    def given(contents: str) -> tuple[Path | None, dict[str, str]]:
+        file.write_text(contents)
+        return caches(config, algorithm, data, gpu=False)[0], model_files(config.model.settings)
+
+    (narrow, first), (wide, second), (again, third) = given("width: 8"), given("width: 9"), given("width: 8")
+    assert narrow == again != wide and first == third != second and list(first) == ["model.hparams"]
+    before, now = ({"data": "x", "settings": {}, "files": files} for files in (first, second))
+    assert differences(before, now) == ["the file that model.hparams names has changed, or is gone"]
+    assert differences({"data": "x", "settings": {}}, now) == [], "a run of an older version"
+    file.unlink()
+    assert model_files(config.model.settings) == {} and model_files(OwnSettings("x" * 5000)) == {}
 
 
 def test_without_a_server_tokens_come_from_the_clients(folder: Path) -> None:

@@ -114,6 +114,29 @@ def test_weights_of_a_speechbrain_recipe(tmp_path):
         assert torch.equal(value, other.state_dict()[name]), name
 
 
+class Own(torch.nn.Module):
+    """A user's recogniser, without `recipe`."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = torch.nn.GRU(BINS, 8), torch.nn.Linear(8, VOCABULARY)
+
+
+def test_a_recipe_needs_the_order_of_the_parts(tmp_path):
+    trained, model = Own(), Own()
+    torch.save(torch.nn.ModuleList([trained.encoder, trained.head]).state_dict(), tmp_path / "model.ckpt")
+    with pytest.raises(ValueError, match=r"missing encoder.bias_hh_l0; .*unexpected 1.weight") as refused:
+        load_weights(model, tmp_path / "model.ckpt")
+    said = "class Own an attribute `recipe`, a tuple of the parts in the order of the list (the class has 'encoder', "
+    assert said in str(refused.value) and "Set model.*" not in str(refused.value)
+    model.recipe = ("encoder", "head")
+    assert load_weights(model, tmp_path / "model.ckpt") == []
+    assert torch.equal(model.head.weight, trained.head.weight)
+    torch.save({"2.weight": torch.zeros(1)}, tmp_path / "longer.ckpt")
+    with pytest.raises(ValueError, match="unexpected 2.weight. Set model.* as in its training"):
+        load_weights(model, tmp_path / "longer.ckpt")
+
+
 @pytest.mark.long
 def test_the_paper_and_what_does_not_fit(monkeypatch):
     paper = CRDNNSettings(

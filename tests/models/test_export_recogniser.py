@@ -9,9 +9,11 @@ import pytest
 import soundfile
 import torch
 
+from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import log_mels as fedrays
 from fedray.models.conformer import Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
-from fedray.models.export_recogniser import export
+from fedray.models.export_recogniser import export, write_features
 
 TOKENS = ["<blank>", " ", *"abcde"]
 
@@ -104,6 +106,22 @@ def test_the_folder_works_without_fedray(exported, name):
     best = log_probs[0].argmax(-1).unique_consecutive().tolist()
     text = "".join(TOKENS[token] for token in best if token)
     assert text and said[name] == f"{text}\n"
+
+
+@pytest.mark.parametrize("normalise", ["mean", "mean_variance", "waveform"])
+def test_the_features_of_a_users_model_can_be_computed_without_fedray(normalise, tmp_path):
+    """The comment in features.yaml is code that computes the features with the file's objects."""
+    from hyperpyyaml import load_hyperpyyaml
+
+    write_features({**FEATURES, "normalise": normalise}, tmp_path)
+    text = (tmp_path / "features.yaml").read_text(encoding="utf-8")
+    code = "\n".join(line.removeprefix("#     ") for line in text.splitlines() if line.startswith("#     "))
+    wave = torch.from_numpy(np.random.default_rng(0).normal(0.2, 0.1, 8000).astype(np.float32))
+    names = {**load_hyperpyyaml(text), "wave": wave}
+    assert (names["sample_rate"], names["normalise"]) == (8000, normalise)
+    exec(code, names)
+    settings = FeatureSettings(sample_rate=8000, bins=20, normalise=normalise)
+    torch.testing.assert_close(names["mels"], fedrays(wave, settings), atol=1e-3, rtol=1e-3)
 
 
 def test_wrong_features_are_named(tmp_path):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, ctc_loss
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import ServerState
 from fedray.data.features.dataset import Utterances, collate
 from fedray.data.manifest import COLUMNS, Manifest
+from fedray.experiment.builders import warn_of_padding
+from fedray.models import MODELS
 from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import GreedySearch, Search
 from tests import speech
@@ -95,3 +99,103 @@ def test_the_first_score_is_greedy_whatever_the_search(folder: Path, ctc_weight:
     found = algorithm.task.searches({"language_model": None})
     assert list(found) == ["wer", "wer_lm"] and found["wer_lm"].settings.beam == 4
     assert isinstance(found["wer"], kind) and (kind is GreedySearch or found["wer"].settings.beam == 1)
+
+
+def test_a_checkpoint_keeps_its_tokens(folder: Path, tmp_path: Path) -> None:
+    """With as many tokens as the checkpoint's, but another letter at one place, only its outputs' meaning is wrong."""
+    algorithm, _, state = build(folder)
+    algorithm.task.export(state.params, tmp_path)
+    start = CONFORMER | {"init": str(tmp_path / "model.pt")}
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "wav").symlink_to(folder / "wav")
+    lines = (folder / "manifest.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    texts = ["\t".join([*row[:2], row[2].replace("b", "z"), *row[3:]]) for row in rows]
+    (other / "manifest.tsv").write_text("\n".join([lines[0], *texts]) + "\n", encoding="utf-8")
+
+    def built(data: Path, **task: Any) -> Any:
+        wanted = speech.settings(data, algorithm=UNTRAINED, model=start, task=task)
+        return by_hand.build(wanted)[0].task
+
+    assert built(folder).tokeniser.tokens == ["<blank>", " ", "a", "b", "c", "d"]
+    with pytest.raises(ValueError, match=r"model.init: .*model.pt was trained with the 6 tokens of ") as refused:
+        built(other)
+    assert f"{tmp_path / 'tokens.txt'}, but this run has learnt 6 other tokens from its own texts (token 3 is 'b' " in (
+        str(refused.value)
+    )
+    assert "there and 'c' here): set task.tokens=pretrained, or remove" in str(refused.value)
+    assert built(other, tokens="pretrained", unknown="leave_out").tokeniser.tokens[3] == "b"
+    (tmp_path / "tokens.txt").unlink()
+    assert built(other).tokeniser.tokens[-1] == "z", "nothing says which tokens the checkpoint had"
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    width: int = 8
+
+
+class Own(nn.Module):
+    """A user's recogniser, whose settings have no `init`."""
+
+    Settings = OwnSettings
+
+    def __init__(self, settings: OwnSettings, bins: int, vocabulary: int) -> None:
+        super().__init__()
+        self.encoder, self.head = nn.Linear(bins, settings.width), nn.Linear(settings.width, vocabulary)
+
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.encoder(features), lengths
+
+    def ctc(self, hidden: Tensor) -> Tensor:
+        return self.head(hidden).log_softmax(-1)
+
+
+@pytest.fixture
+def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A configuration with a user's model."""
+    monkeypatch.setitem(MODELS, "own", Own)
+    return speech.settings(folder, algorithm=UNTRAINED, model={"kind": "own"}, task={"decode": {"search": "greedy"}})
+
+
+def test_a_model_needs_no_init_and_no_settings_of_a_decoder(own: dict[str, Any], tmp_path: Path) -> None:
+    algorithm, data, state = by_hand.build(own)
+    algorithm.task.export(state.params, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"features.yaml", "model.pt", "tokens.txt"}
+    assert len(state.params) == 20 * 8 + 8 + 8 * 6 + 6
+    assert algorithm.task.losses(state.params, data.load(data.client_ids()[0]), "cpu")[0] > 0
+    with pytest.raises(ValueError, match="task.ctc_weight below 1 needs a decoder"):
+        by_hand.build(own | {"task": {"ctc_weight": 0.5}})
+    with pytest.raises(ValueError, match="task.decode.search=attention needs a decoder"):
+        by_hand.build(own | {"task": {"decode": {"search": "attention"}}})
+
+
+class ReadsPadding(Own):
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.encoder(features + features.flip(1)), lengths
+
+
+class RelativeLengths(Own):
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.encoder(features), lengths / lengths.max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Own, ""),
+        (ReadsPadding, "log-probabilities change by up to "),
+        (RelativeLengths, "the length in frames changes from 1 to 0.5. Scores then"),
+    ],
+)
+def test_a_model_that_reads_padding_is_named(
+    own: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type, said: str
+) -> None:
+    monkeypatch.setitem(MODELS, "own", kind)
+    algorithm, data, _ = by_hand.build(own)
+    capsys.readouterr()
+    before = torch.get_rng_state()
+    warn_of_padding(algorithm.task, data)
+    assert torch.equal(before, torch.get_rng_state())
+    (line,) = capsys.readouterr().err.splitlines() or [""]
+    assert said in line and bool(line) == (kind is not Own) == line.startswith(f"{kind.__name__} reads padding: ")

@@ -176,6 +176,10 @@ def test_another_corpus_takes_the_tokens_of_a_trained_model(folder: Path, tmp_pa
     assert again.task.tokeniser.tokens == algorithm.task.tokeniser.tokens
     assert again.task.transcripts.tokens == algorithm.task.transcripts.tokens
     np.testing.assert_array_equal(started.params, state.params)
+    with pytest.raises(ValueError, match=r"tokens.txt, .*there and '云' here\): set task.tokens=pretrained"):
+        build(other, task={"ctc_weight": 0.2}, model=model)
+    with pytest.raises(ValueError, match=r"transcripts/tokens.txt, .*: set task.transcript_tokens=pretrained"):
+        build(other, task={"tokens": "pretrained", "ctc_weight": 0.2, "unknown": "leave_out"}, model=model)
     mine = data.load(data.client_ids()[0])
     spoken = [again.task.tokeniser.decode(target) for target in again.task.targets(mine)]
     assert spoken == [text.replace("云", "") for text in mine.translations], "云 has no token"

@@ -71,7 +71,7 @@ class Characters:
         return "".join(self.tokens[index] for index in ids if index != self.blank)
 
     def save(self, folder: Path) -> None:
-        """Write tokens.txt, one token on each line."""
+        """Write tokens.txt: one token on each line, `<blank>` first, `<space>` for the space."""
         lines = [SPACE if token == " " else token for token in self.tokens]
         text = "".join(f"{line}\n" for line in lines)
         write_atomically(Path(folder) / "tokens.txt", lambda path: path.write_text(text, encoding="utf-8"))
@@ -79,8 +79,8 @@ class Characters:
     @classmethod
     def load(cls, path: Path) -> Characters:
         """Read tokens.txt. ValueError if it does not begin with the blank, or lists a token twice."""
-        lines = read_text(path).split("\n")[:-1]
-        if not lines or lines[0] != BLANK:
+        lines = read_text(path).removesuffix("\n").split("\n")
+        if lines[0] != BLANK:
             raise ValueError(f"{path}: the first line of a list of tokens must be {BLANK}")
         if twice := next((line for line, count in Counter(lines).items() if count > 1), None):
             raise ValueError(f"{path}: the token {twice!r} is listed twice: restore the file")
@@ -182,12 +182,25 @@ class SentencePiece:
 Tokeniser = Characters | SentencePiece
 
 
+FILES: dict[str, type[Tokeniser]] = {
+    "tokens.txt": Characters,
+    "tokeniser.model": SentencePiece,
+}  # as `save` writes them
+
+
+def tokeniser_file(folder: Path) -> Path | None:
+    """The file in the folder that holds a tokeniser. None if there is none."""
+    return next((folder / name for name in FILES if (folder / name).exists()), None)
+
+
 def load_tokeniser(folder: Path) -> Tokeniser:
-    """Load the tokeniser that `save` wrote to the folder. ValueError if there is none."""
-    for name, kind in (("tokens.txt", Characters), ("tokeniser.model", SentencePiece)):
-        if (Path(folder) / name).exists():
-            return kind.load(Path(folder) / name)
-    raise ValueError(f"{folder}: has no tokeniser (neither tokens.txt nor tokeniser.model)")
+    """Load the tokeniser that `save` wrote to the folder. ValueError if there is none, or its file is damaged."""
+    if (path := tokeniser_file(folder)) is None:
+        raise ValueError(
+            f"{folder}: has no tokeniser (neither tokens.txt nor tokeniser.model): write tokens.txt, one token on each "
+            f"line in the order of the model's outputs, with {BLANK} first and {SPACE} for the space"
+        )
+    return FILES[path.name].load(path)
 
 
 def untokenisable(characters: Iterable[str]) -> list[str]:

@@ -104,8 +104,17 @@ def test_tokenisers_survive_files_and_pickles(tokeniser, tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 1  # no temporary file is left
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_list_of_tokens_written_by_hand(tmp_path: Path, end: str) -> None:
+    (tmp_path / "tokens.txt").write_text(f"<blank>\n<space>\nb\na{end}")
+    assert load_tokeniser(tmp_path).tokens == ["<blank>", " ", "b", "a"]
+
+
 def test_files_that_hold_no_tokeniser(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="neither tokens.txt nor tokeniser.model"):
+    said = (
+        r"neither tokens.txt nor tokeniser.model\): write tokens.txt, .* with <blank> first and <space> for the space"
+    )
+    with pytest.raises(ValueError, match=said):
         load_tokeniser(tmp_path)
     (tmp_path / "tokens.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="tokens.txt: the first line"):
