@@ -53,7 +53,9 @@ def _add_runs(commands: Commands) -> None:
         commands,
         "run",
         "run a configuration",
-        "Run a configuration to its end, and print the scores before and after. Ctrl-C ends the run after its round.",
+        "Run a configuration to its end, and print the scores before and after. Ctrl-C ends the run after its round. "
+        "Another kind, such as algorithm.kind=fedprox, replaces the whole section: give the section's other keys again "
+        "to keep them.",
         "fedray run fednst/embedded rounds=50 algorithm.alpha=0.3 --out runs/mine",
     )
     add_config(run, "fednst/embedded", "rounds=50 algorithm.alpha=0.3")

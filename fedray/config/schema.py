@@ -195,15 +195,6 @@ def has(values: Mapping[str, Any], key: str) -> bool:
     return True
 
 
-def dotted(values: Mapping[str, Any], prefix: str = "") -> Values:
-    """The values of nested sections by dotted keys."""
-    found: Values = {}
-    for key, value in values.items():
-        inner = isinstance(value, Mapping) and value
-        found |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
-
-
 def _join(prefix: str, key: object) -> str:
     return f"{prefix}.{key}" if prefix else str(key)
 

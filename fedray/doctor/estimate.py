@@ -57,6 +57,7 @@ class Estimate:
 def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> int:
     """Print the estimate of a run; returns 0. Raises ValueError or RunError if the run cannot be measured."""
     config, source = experiment.load(config_path, overrides)
+    experiment.tell_replaced(config, source)
     config = experiment.check(config, source)
     found = estimate(config, source, lambda text: console.print(f"  {text} ...", highlight=False))
     console.print(page(config, *found), highlight=False, soft_wrap=True)

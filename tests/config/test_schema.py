@@ -37,6 +37,28 @@ def test_plain_is_what_builds_the_same(instance: Settings) -> None:
     assert values["optimizer"]["kind"] in OPTIMIZERS and isinstance(values["client"]["sizes"], list)
 
 
+BASE = {"optimizer": {"kind": "adam", "lr": 2, "beta": 0.5}, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "dropped"),
+    [
+        (["optimizer.kind=sgd"], ["optimizer.lr", "optimizer.beta"]),
+        (["optimizer=sgd", "optimizer.lr=3"], ["optimizer.beta"]),
+        (["optimizer.lr=3", "optimizer.beta=1", "optimizer.kind=sgd"], []),
+        (["optimizer.kind=adam", "optimizer.lr=3", "seed=2"], []),
+        (["optimizer=null"], []),
+        (["second.kind=sgd"], []),
+    ],
+)
+def test_an_override_of_a_kind_names_the_keys_that_it_drops(overrides: list[str], dropped: list[str]) -> None:
+    source = from_mapping(BASE, overrides)
+    assert [key for one in source.replaced for key in one.keys] == dropped
+    for one in source.replaced:
+        assert one.words == "optimizer.kind=sgd replaces the section optimizer of configuration"
+        assert source.where("optimizer.beta") == "command line"
+
+
 def test_pick() -> None:
     values = {"a": {"b": {"c": 1}}, "d": None}
     assert pick(values, ["a.b", "a.b.c", "a.x", "d.y", "z"]) == {
