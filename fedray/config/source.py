@@ -56,6 +56,11 @@ class Source:
             key = key.rpartition(".")[0]
         return self.origins.get(key, "configuration")
 
+    def again(self, key: str) -> str | None:
+        """What to do about a key that an override of its section's kind drops; None: no override drops it."""
+        found = next((one for one in self.replaced if key in one.keys), None)
+        return None if found is None else f"{found.words}: give {key} again"
+
 
 def read(path: Path, overrides: Iterable[str] = ()) -> Source:
     """Read a YAML file and the files it extends, and apply dotted overrides."""
