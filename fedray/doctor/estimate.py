@@ -22,7 +22,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.doctor.checks import size
 from fedray.doctor.forecast import Cohort, by_clock, by_draw
 from fedray.doctor.measure import STEPS, Measured, measure
-from fedray.doctor.speed import duration, words
+from fedray.doctor.speed import duration, three, words
 from fedray.engine import cohort as cohorts
 from fedray.engine import session, work
 from fedray.engine.downlink import deliver
@@ -252,8 +252,8 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]
     lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} per client and round")
     if (virtual := found.virtual) is not None:
-        lines += ["[bold]Virtual time[/bold]", f"  {'until the end':<18}{duration(3600 * virtual['hours'])}"]
-        spent = f"{virtual['device hours']:,.1f} hours, {virtual['energy']:,.0f} Wh"
-        lines.append(f"  {'of all devices':<18}{spent}, {100 * virtual['wasted']:.0f} % of it wasted")
+        lines += ["[bold]Virtual time[/bold]", f"  {'until the end':<18}{three(virtual['hours'])} virtual hours"]
+        spent = f"{three(virtual['device hours'])} device hours, {100 * virtual['wasted']:.0f} % of them wasted"
+        lines.append(f"  {'of all devices':<18}{spent}; {three(virtual['energy'])} Wh")
     lines += ["[bold]Disk[/bold]", *(f"  {name:<18}{size(count)}" for name, count in found.disk.items())]
     return "\n".join(lines)

@@ -166,6 +166,14 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "personal scores   not counted" in estimate.page(scored, by_hand(), MEASURED, Share(4, 2.0, 0.25), 50)
 
 
+def test_the_page_gives_small_numbers_of_devices() -> None:
+    config, _ = experiment.load({"rounds": 3, "algorithm": {"kind": "fedavg"}, "cohort": {"size": 3}})
+    virtual = {"hours": 0.0123, "device hours": 0.0964, "energy": 0.17649, "wasted": 0.0}
+    found = replace(by_hand(), virtual=virtual)
+    text = estimate.page(config, found, MEASURED, Share(4, 2.0, 0.0), 50)
+    assert "0.0123 virtual hours" in text and "0.0964 device hours, 0 % of them wasted; 0.176 Wh" in text
+
+
 def test_what_the_command_line_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         cli.main(["doctor", "rounds=3"])
