@@ -245,7 +245,9 @@ def _add_doctor(commands: Commands) -> None:
         "fedray doctor --estimate fednst/embedded rounds=50",
     )
     doctor.add_argument(
-        "--estimate", metavar="CONFIG", help="estimate time, core- or GPU-hours, traffic and disk of this configuration"
+        "--estimate",
+        metavar="CONFIG",
+        help="estimate time, core- or GPU-hours, traffic, memory and disk of this configuration",
     )
     doctor.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides of that configuration")
 
