@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedray.cli import main
+from fedray.cli.outcome import privacy_words
 
 QUICK = ["privacy={kind: local, epsilon: 8, delta: 1e-7}", "cohort.limit=null", "rounds=20"]
 
@@ -33,3 +34,9 @@ def test_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert "must end with .png or .svg" in capsys.readouterr().err
     assert main(["privacy", "privacy/embedded", "privacy=none"]) == 2
     assert "the configuration is not private" in capsys.readouterr().err
+
+
+def test_the_end_of_a_run_gives_its_guarantee() -> None:
+    spent = {"delta": 1e-6, "noise": 0.61, "rounds": 1200, "epsilon": 8.0004, "epsilon_renyi": 8.88}
+    assert privacy_words(spent) == "privacy: epsilon 8 at delta 1e-06 after 1,200 rounds"
+    assert privacy_words(spent | {"epsilon": None}) == "privacy: no guarantee after 1,200 rounds"
