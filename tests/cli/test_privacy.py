@@ -8,6 +8,7 @@ import pytest
 
 from fedray.cli import main
 from fedray.cli.outcome import privacy_words
+from fedray.cli.privacy import LOOSE, LOOSE_GAUSSIAN, LOOSE_SKELLAM
 
 QUICK = ["privacy={kind: local, epsilon: 8, delta: 1e-7}", "cohort.limit=null", "rounds=20"]
 
@@ -27,6 +28,20 @@ def test_both_kinds_of_noise_on_the_server_are_compared(tmp_path: Path, capsys: 
     assert main(["privacy", "privacy/embedded", "rounds=20", "cohort.limit=null", "--out", str(picture)]) == 0
     assert "correlated, 20 bands" in " ".join(capsys.readouterr().out.split())
     assert "Noise in the model by kind" in picture.read_text(encoding="utf-8")
+
+
+def test_a_loose_bound_is_explained_and_an_unknown_column_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dp_accounting", reason="epsilon is computed by dp-accounting, which is not installed")
+    skellam = ["privacy/keywords", "privacy.epsilon=null", "privacy.noise=1.1", "rounds=20"]
+    assert main(["privacy", *skellam]) == 0
+    said = capsys.readouterr().out
+    assert LOOSE + LOOSE_SKELLAM in said and "tight" not in said and "unknown" not in said
+    gaussian = ["privacy/keywords", "privacy={kind: gaussian, noise: 8, delta: 1e-6}", "rounds=20"]
+    assert main(["privacy", *gaussian]) == 0
+    assert LOOSE + LOOSE_GAUSSIAN in capsys.readouterr().out
+    assert main(["privacy", *gaussian, "cohort.size=100"]) == 0
+    said = capsys.readouterr().out
+    assert LOOSE not in said and "tight" in said, "nobody is drawn"
 
 
 def test_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
