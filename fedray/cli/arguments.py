@@ -53,7 +53,9 @@ def _add_runs(commands: Commands) -> None:
         commands,
         "run",
         "run a configuration",
-        "Run a configuration to its end, and print the scores before and after. Ctrl-C ends the run after its round.",
+        "Run a configuration to its end, and print the scores before and after. Ctrl-C ends the run after its round. "
+        "Another kind, such as algorithm.kind=fedprox, replaces the whole section: give the section's other keys again "
+        "to keep them.",
         "fedray run fednst/embedded rounds=50 algorithm.alpha=0.3 --out runs/mine",
     )
     add_config(run, "fednst/embedded", "rounds=50 algorithm.alpha=0.3")
@@ -243,7 +245,9 @@ def _add_doctor(commands: Commands) -> None:
         "fedray doctor --estimate fednst/embedded rounds=50",
     )
     doctor.add_argument(
-        "--estimate", metavar="CONFIG", help="estimate time, core- or GPU-hours, traffic and disk of this configuration"
+        "--estimate",
+        metavar="CONFIG",
+        help="estimate time, core- or GPU-hours, traffic, memory and disk of this configuration",
     )
     doctor.add_argument("overrides", nargs="*", metavar="key=value", help="dotted overrides of that configuration")
 

@@ -62,6 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
         config, source = experiment.load(options.config, overrides)
         experiment.check(config, source)
+        experiment.tell_replaced(config, source)
         print(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.detach and not session.outside():

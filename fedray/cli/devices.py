@@ -18,6 +18,7 @@ from fedray import experiment
 from fedray.core.devices.table import jain
 from fedray.core.devices.trips import SECOND
 from fedray.core.texts import rich_text
+from fedray.doctor.speed import three
 from fedray.experiment.rehearsal import DAY, Rehearsal, rehearse
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
@@ -75,11 +76,11 @@ def trip_words(found: Rehearsal) -> str:
     """What the trip of the median client consists of."""
     trips, work = found.trips, found.work
     client = int(np.argsort(trips, kind="stable")[len(trips) // 2])
-    parts = ", ".join(f"{name} {_three(seconds)} s" for name, seconds in zip(PHASES, found.phases(client), strict=True))
+    parts = ", ".join(f"{name} {three(seconds)} s" for name, seconds in zip(PHASES, found.phases(client), strict=True))
     moved = f"{work.down:,} bytes down, {work.up:,} up"
     return (
         f"The median client has {work.utterances[client]:,.0f} utterances. A trip of it ({work.passes:g} passes, "
-        f"{moved}) takes {_three(trips[client])} s: {parts}."
+        f"{moved}) takes {three(trips[client])} s: {parts}."
     )
 
 
@@ -95,12 +96,12 @@ def round_table(found: Rehearsal) -> Table:
         used = sum(sum(trip.spent()) for step in steps for trip in step.arrived if step.complete)
         table.add_row(
             f"{after:,}",
-            _three(steps[-1].ended / SECOND / 3600),
+            three(steps[-1].ended / SECOND / 3600),
             *(f"{sum(len(getattr(step, end)) for step in steps):,}" for end in ENDS),
             f"{np.mean(behind):.2f}" if behind else "-",
-            _three(spent / 3600),
+            three(spent / 3600),
             f"{1 - used / spent:.0%}" if spent else "-",
-            _three(sum(map(found.devices.watt_hours, trips))),
+            three(sum(map(found.devices.watt_hours, trips))),
         )
     return table
 
@@ -158,12 +159,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _spread(values: Floats) -> str:
-    return " / ".join(map(_three, np.quantile(values, QUANTILES)))
-
-
-def _three(value: float) -> str:
-    """Three significant digits, without a power of ten."""
-    return f"{float(f'{value:.3g}'):,.10g}"
+    return " / ".join(map(three, np.quantile(values, QUANTILES)))
 
 
 def _range(shares: Sequence[float] | Floats) -> str:

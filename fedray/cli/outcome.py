@@ -69,6 +69,8 @@ def show_results(place: str, results: Mapping[str, Any], console: Console) -> No
     console.print(table)
     if personal := results.get("personal"):
         console.print(personal_table(personal))
+    if spent := results.get("privacy"):
+        console.print(privacy_words(spent), soft_wrap=True, markup=False, highlight=False)
     console.print(
         f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "
         f"time {results['time/total_s']:.0f} s\n"
@@ -93,6 +95,13 @@ def personal_table(personal: Mapping[str, Any]) -> Table:
         ]
         table.add_row(rich_text(with_unit(name)), *scores[not both :])
     return table
+
+
+def privacy_words(spent: Mapping[str, Any]) -> str:
+    """The section `privacy` of results.json as a line: its tight epsilon, where lines of rounds have Renyi's."""
+    epsilon = spent["epsilon"]
+    given = "no guarantee" if epsilon is None else f"epsilon {epsilon:.3g} at delta {spent['delta']:g}"
+    return f"privacy: {given} after {spent['rounds']:,} rounds"
 
 
 def _after(round: int) -> str:

@@ -51,7 +51,8 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
             arguments[name] = _build_kind(f, source, dotted, values.get(name))
         elif name not in values:
             if f.default is MISSING and f.default_factory is MISSING:
-                raise ConfigError(f"{source.where(prefix)}: {dotted} is missing and has no default")
+                missing = source.again(dotted) or f"{dotted} is missing and has no default"
+                raise ConfigError(f"{source.where(prefix)}: {missing}")
         elif isinstance(hints[name], type) and is_dataclass(hints[name]):
             arguments[name] = build_section(hints[name], source, dotted, _over_default(f, values[name]))
         elif (inner := named_sections(hints[name])) is not None:
@@ -64,9 +65,10 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
     except ConfigError:
         raise
     except ValueError as error:  # a check in the dataclass' __post_init__
-        named = (_join(prefix, name) for name in fields if re.search(rf"\b{name}\b", str(error)))
+        named = [_join(prefix, name) for name in fields if re.search(rf"\b{name}\b", str(error))]
         place = next((key for key in named if key in source.origins), prefix)
-        raise ConfigError(f"{source.where(place)}: {prefix or cls.__name__}: {error}") from error
+        again = "".join(f" ({words})" for words in [*filter(None, map(source.again, named))][:1])
+        raise ConfigError(f"{source.where(place)}: {prefix or cls.__name__}: {error}{again}") from error
 
 
 def _build_named(cls: type[T], source: Source, prefix: str, values: object) -> dict[str, T]:
@@ -193,15 +195,6 @@ def has(values: Mapping[str, Any], key: str) -> bool:
             return False
         values = values[part]
     return True
-
-
-def dotted(values: Mapping[str, Any], prefix: str = "") -> Values:
-    """The values of nested sections by dotted keys."""
-    found: Values = {}
-    for key, value in values.items():
-        inner = isinstance(value, Mapping) and value
-        found |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
 
 
 def _join(prefix: str, key: object) -> str:

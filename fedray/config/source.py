@@ -28,11 +28,27 @@ class ConfigError(ValueError):
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """A section that an override of its kind replaces, although the section has other keys, which are dropped."""
+
+    section: str  # dotted
+    kind: str  # the override's
+    place: str  # of the section: "configs/a.yaml:12"
+    keys: tuple[str, ...]  # dotted, from the top; without those that the overrides give again
+
+    @property
+    def words(self) -> str:
+        """The override, and what it replaces."""
+        return f"{self.section}.kind={self.kind} replaces the section {self.section} of {self.place}"
+
+
+@dataclass(frozen=True)
 class Source:
     """Merged values, and for each dotted key the place that sets it ("configs/a.yaml:12")."""
 
     values: Values
     origins: dict[str, str]
+    replaced: tuple[Replaced, ...] = ()  # by overrides
 
     def where(self, key: str) -> str:
         """The place that sets the key, or the nearest section around the key."""
@@ -40,22 +56,46 @@ class Source:
             key = key.rpartition(".")[0]
         return self.origins.get(key, "configuration")
 
+    def again(self, key: str) -> str | None:
+        """What to do about a key that an override of its section's kind drops; None: no override drops it."""
+        found = next((one for one in self.replaced if key in one.keys), None)
+        return None if found is None else f"{found.words}: give {key} again"
+
 
 def read(path: Path, overrides: Iterable[str] = ()) -> Source:
     """Read a YAML file and the files it extends, and apply dotted overrides."""
     values, origins = _read_file(path, ())
-    top, names = _from_overrides(overrides)
-    for name in names:
-        origins = {key: place for key, place in origins.items() if not key.startswith(f"{name}.")} | {
-            name: "command line"
-        }
-    return _resolved(merged(values, top), origins | {"": str(path)})
+    return _overridden(values, origins | {"": str(path)}, overrides)
 
 
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
     """Read a mapping in Python, and apply dotted overrides."""
+    return _overridden(_plain(OmegaConf.create(dict(values))), {}, overrides)
+
+
+def _overridden(values: Values, origins: dict[str, str], overrides: Iterable[str]) -> Source:
     top, names = _from_overrides(overrides)
-    return _resolved(merged(_plain(OmegaConf.create(dict(values))), top), dict.fromkeys(names, "command line"))
+    replaced = tuple(_replaced(values, top, Source(values, origins)))
+    for name in (*(one.section for one in replaced), *names):
+        origins = {key: place for key, place in origins.items() if not key.startswith(f"{name}.")} | {
+            name: "command line"
+        }
+    return _resolved(merged(values, top), origins, replaced)
+
+
+def _replaced(base: Values, top: Values, source: Source, prefix: str = "") -> Iterator[Replaced]:
+    """The sections of `base` that `merged` replaces, and whose keys it drops."""
+    for key, here in top.items():
+        there, section = base.get(key), f"{prefix}{key}"
+        if not isinstance(there, dict):
+            continue
+        here = _section(here) if "kind" in there else here
+        if not isinstance(here, dict):
+            continue
+        if not _differ(here, there, "kind"):
+            yield from _replaced(there, here, source, f"{section}.")
+        elif keys := [key for key in dotted(there, f"{section}.") if key not in dotted(here, f"{section}.")]:
+            yield Replaced(section, str(here["kind"]), source.where(section), tuple(keys))
 
 
 def merged(base: Values, top: Values) -> Values:
@@ -79,6 +119,15 @@ def merged(base: Values, top: Values) -> Values:
         else:
             base[key] = here
     return base
+
+
+def dotted(values: Mapping[str, Any], prefix: str = "") -> Values:
+    """The values of nested sections by dotted keys."""
+    found: Values = {}
+    for key, value in values.items():
+        inner = isinstance(value, Mapping) and value
+        found |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found
 
 
 def _differ(here: Values, there: Values, name: str) -> bool:
@@ -132,10 +181,10 @@ def _escaped(value: Any) -> Any:
     return value.replace("${", "\\${") if isinstance(value, str) else value
 
 
-def _resolved(values: Values, origins: dict[str, str]) -> Source:
+def _resolved(values: Values, origins: dict[str, str], replaced: tuple[Replaced, ...]) -> Source:
     """Replace interpolations (`${seed}`) by the values they name."""
     try:
-        return Source(_plain(OmegaConf.create(values), resolve=True), origins)
+        return Source(_plain(OmegaConf.create(values), resolve=True), origins, replaced)
     except OmegaConfBaseException as error:
         key = error.full_key or ""
         raise ConfigError(f"{Source({}, origins).where(key)}: {key}: {_problem(error)}") from error

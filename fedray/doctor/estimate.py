@@ -1,4 +1,4 @@
-"""`fedray doctor --estimate CONFIG`: estimates the time, traffic and disk of a run from measurements of its parts."""
+"""`fedray doctor --estimate CONFIG`: estimates a run's time, traffic, memory and disk from measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.doctor.checks import size
 from fedray.doctor.forecast import Cohort, by_clock, by_draw
 from fedray.doctor.measure import STEPS, Measured, measure
-from fedray.doctor.speed import duration, words
+from fedray.doctor.speed import duration, three, words
 from fedray.engine import cohort as cohorts
 from fedray.engine import session, work
 from fedray.engine.downlink import deliver
@@ -42,7 +42,10 @@ from fedray.training.local import PretrainSettings
 
 @dataclass(frozen=True)
 class Estimate:
-    """Wall-clock `seconds` by part, working seconds of all actors (`busy`), and `up`, `down` and `disk` in bytes."""
+    """Wall-clock `seconds` by part, working seconds of all actors (`busy`), and `up`, `down` and `disk` in bytes.
+
+    `memory`: bytes of a client actor, a lower bound; None: not known.
+    """
 
     seconds: dict[str, float]
     busy: float
@@ -52,11 +55,13 @@ class Estimate:
     virtual: dict[str, float] | None = (
         None  # with `devices`, at the end: hours, device hours, energy (Wh), share wasted
     )
+    memory: float | None = None
 
 
 def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> int:
     """Print the estimate of a run; returns 0. Raises ValueError or RunError if the run cannot be measured."""
     config, source = experiment.load(config_path, overrides)
+    experiment.tell_replaced(config, source)
     config = experiment.check(config, source)
     found = estimate(config, source, lambda text: console.print(f"  {text} ...", highlight=False))
     console.print(page(config, *found), highlight=False, soft_wrap=True)
@@ -85,7 +90,8 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     began = connected + time.perf_counter() - since
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
     together = config.engine.together(shares.gpus > 0)
-    shares = share(config.engine, session.resources(), population, actor_bytes(program, together))
+    memory = actor_bytes(program, together)
+    shares = share(config.engine, session.resources(), population, memory)
     privacy = mechanism(config, program.algorithm, data)
     clock = build_clock(config, data)
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock)
@@ -102,7 +108,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     finally:
         folder.remove("")
     found.seconds["start"] += began
-    return found, measured, shares, steps
+    return replace(found, memory=memory), measured, shares, steps
 
 
 def _steps(config: Config) -> int:
@@ -251,8 +257,15 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     lines += ["[bold]Traffic[/bold]", f"  {'up':<18}{size(found.up):<12}{size(measured.up)} per client and round"]
     lines.append(f"  {'down':<18}{size(found.down):<12}{size(measured.down)} per client and round")
     if (virtual := found.virtual) is not None:
-        lines += ["[bold]Virtual time[/bold]", f"  {'until the end':<18}{duration(3600 * virtual['hours'])}"]
-        spent = f"{virtual['device hours']:,.1f} hours, {virtual['energy']:,.0f} Wh"
-        lines.append(f"  {'of all devices':<18}{spent}, {100 * virtual['wasted']:.0f} % of it wasted")
+        lines += ["[bold]Virtual time[/bold]", f"  {'until the end':<18}{three(virtual['hours'])} virtual hours"]
+        spent = f"{three(virtual['device hours'])} device hours, {100 * virtual['wasted']:.0f} % of them wasted"
+        lines.append(f"  {'of all devices':<18}{spent}; {three(virtual['energy'])} Wh")
+    if found.memory is not None:
+        actors = f"{shares.actors} client actor{'s' * (shares.actors > 1)}"
+        lines.append("[bold]Memory[/bold], at least: activations in training are not known")
+        lines.append(f"  {'client actor':<18}{size(found.memory)}")
+        lines.append(
+            f"  {'in all':<18}{size(found.memory * shares.actors):<12}{actors}, without the driver and Ray itself"
+        )
     lines += ["[bold]Disk[/bold]", *(f"  {name:<18}{size(count)}" for name, count in found.disk.items())]
     return "\n".join(lines)

@@ -226,3 +226,8 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+
+
+def three(value: float) -> str:
+    """A number with three significant digits, without a power of ten."""
+    return f"{float(f'{value:.3g}'):,.10g}"

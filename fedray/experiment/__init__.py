@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus, read_federation
 from fedray.experiment.checks import check, check_setup
-from fedray.experiment.config import Audible, Config, load, load_as, register
+from fedray.experiment.config import Audible, Config, load, load_as, register, tell_replaced
 from fedray.experiment.description import carried_on, description
 from fedray.experiment.launch import assign, build, reopen, resume, run, start
 from fedray.experiment.private import mechanism, paced_by
@@ -34,4 +34,5 @@ __all__ = [
     "resume",
     "run",
     "start",
+    "tell_replaced",
 ]

@@ -109,6 +109,18 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
     return schema.build(cls, source), source
 
 
+def tell_replaced(config: object, source: Source) -> None:
+    """Print a line to stderr for each section whose keys an override of its kind drops though both kinds know them."""
+    values = schema.plain(config)
+    for one in source.replaced:
+        keys = [key for key in one.keys if schema.has(values, key)]
+        if keys:
+            print(
+                f"{one.words}, whose other keys are dropped: {', '.join(keys)}; give them again to keep them",
+                file=sys.stderr,
+            )
+
+
 def check_renamed(source: Source) -> None:
     """Check for keys of earlier versions. ConfigError: there are some; it names each and its new name."""
     moved = {old: new for old, new in RENAMED.items() if schema.has(source.values, old)}

@@ -11,7 +11,8 @@ from typing import Any
 import ray
 
 import fedray
-from fedray.config.schema import dotted, plain
+from fedray.config.schema import plain
+from fedray.config.source import dotted
 from fedray.core import environment
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import session

@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 from ray.util.placement_group import PlacementGroup
 
-from fedray.config.schema import dotted, plain
-from fedray.config.source import Source, as_yaml
+from fedray.config.schema import plain
+from fedray.config.source import Source, as_yaml, dotted
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
@@ -25,7 +25,7 @@ from fedray.engine.telemetry.trackers import Card
 from fedray.engine.work import Program
 from fedray.experiment.builders import build_data, build_program
 from fedray.experiment.checks import check
-from fedray.experiment.config import Config, Given, load, register
+from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.devices import build_clock
 from fedray.experiment.memory import actor_bytes, check_models
@@ -53,6 +53,7 @@ def run(
     register(algorithms)
     loaded, source = load(config, overrides)
     checked = check(loaded, source)
+    tell_replaced(loaded, source)
     where = places.new_place(checked.name, out)
     with places.unless_begun(where, keep=out is not None and os.path.isdir(where)):
         session.connect(lasting=detach)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from fedray.config.schema import dotted, plain
-from fedray.config.source import ConfigError, Source, as_yaml
+from fedray.config.schema import plain
+from fedray.config.source import ConfigError, Source, as_yaml, dotted
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice
 from fedray.core.texts import json_text

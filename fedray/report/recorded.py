@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
-from fedray.config.schema import dotted
+from fedray.config.source import dotted
 from fedray.core.metrics import ALONE
 from fedray.report import renamed
 from fedray.report.predictions import NAME, Predictions

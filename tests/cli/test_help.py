@@ -109,3 +109,22 @@ def test_zsh_can_read_its_completion(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert text.startswith("#compdef fedray") and "_fedray_sweeps() { _alternative" in text
     if shutil.which("zsh"):
         subprocess.run(["zsh", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "override", "dropped"),
+    [
+        ("fedavg/keywords", "algorithm.kind=fedprox", "algorithm.client.lr, algorithm.client.batch"),
+        ("fedavg/keywords", "cohort.size=4", None),
+        ("privacy/keywords", "privacy.kind=none", None),  # it has none of the keys that are dropped
+    ],
+)
+def test_a_dry_run_names_the_keys_that_another_kind_drops(
+    config: str, override: str, dropped: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", config, override, "--dry-run"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("\n") == (dropped is not None)
+    if dropped is not None:
+        assert told.startswith(f"{override} replaces the section algorithm of ") and dropped in told
+        assert told.endswith("; give them again to keep them\n")

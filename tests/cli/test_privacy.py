@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedray.cli import main
+from fedray.cli.outcome import privacy_words
+from fedray.cli.privacy import LOOSE, LOOSE_GAUSSIAN, LOOSE_SKELLAM
 
 QUICK = ["privacy={kind: local, epsilon: 8, delta: 1e-7}", "cohort.limit=null", "rounds=20"]
 
@@ -28,8 +30,28 @@ def test_both_kinds_of_noise_on_the_server_are_compared(tmp_path: Path, capsys: 
     assert "Noise in the model by kind" in picture.read_text(encoding="utf-8")
 
 
+def test_a_loose_bound_is_explained_and_an_unknown_column_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dp_accounting", reason="epsilon is computed by dp-accounting, which is not installed")
+    skellam = ["privacy/keywords", "privacy.epsilon=null", "privacy.noise=1.1", "rounds=20"]
+    assert main(["privacy", *skellam]) == 0
+    said = capsys.readouterr().out
+    assert LOOSE + LOOSE_SKELLAM in said and "tight" not in said and "unknown" not in said
+    gaussian = ["privacy/keywords", "privacy={kind: gaussian, noise: 8, delta: 1e-6}", "rounds=20"]
+    assert main(["privacy", *gaussian]) == 0
+    assert LOOSE + LOOSE_GAUSSIAN in capsys.readouterr().out
+    assert main(["privacy", *gaussian, "cohort.size=100"]) == 0
+    said = capsys.readouterr().out
+    assert LOOSE not in said and "tight" in said, "nobody is drawn"
+
+
 def test_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["privacy", "privacy/embedded", "--out", "epsilon.pdf"]) == 2
     assert "must end with .png or .svg" in capsys.readouterr().err
     assert main(["privacy", "privacy/embedded", "privacy=none"]) == 2
     assert "the configuration is not private" in capsys.readouterr().err
+
+
+def test_the_end_of_a_run_gives_its_guarantee() -> None:
+    spent = {"delta": 1e-6, "noise": 0.61, "rounds": 1200, "epsilon": 8.0004, "epsilon_renyi": 8.88}
+    assert privacy_words(spent) == "privacy: epsilon 8 at delta 1e-06 after 1,200 rounds"
+    assert privacy_words(spent | {"epsilon": None}) == "privacy: no guarantee after 1,200 rounds"

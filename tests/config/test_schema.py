@@ -37,6 +37,57 @@ def test_plain_is_what_builds_the_same(instance: Settings) -> None:
     assert values["optimizer"]["kind"] in OPTIMIZERS and isinstance(values["client"]["sizes"], list)
 
 
+BASE = {"optimizer": {"kind": "adam", "lr": 2, "beta": 0.5}, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "dropped"),
+    [
+        (["optimizer.kind=sgd"], ["optimizer.lr", "optimizer.beta"]),
+        (["optimizer=sgd", "optimizer.lr=3"], ["optimizer.beta"]),
+        (["optimizer.lr=3", "optimizer.beta=1", "optimizer.kind=sgd"], []),
+        (["optimizer.kind=adam", "optimizer.lr=3", "seed=2"], []),
+        (["optimizer=null"], []),
+        (["second.kind=sgd"], []),
+    ],
+)
+def test_an_override_of_a_kind_names_the_keys_that_it_drops(overrides: list[str], dropped: list[str]) -> None:
+    source = from_mapping(BASE, overrides)
+    assert [key for one in source.replaced for key in one.keys] == dropped
+    for one in source.replaced:
+        assert one.words == "optimizer.kind=sgd replaces the section optimizer of configuration"
+        assert source.where("optimizer.beta") == "command line"
+
+
+@dataclass(frozen=True)
+class Bounded:
+    size: int
+    lr: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lr is None:
+            raise ValueError("set lr")
+
+
+@dataclass(frozen=True)
+class Outer:
+    optimizer: Any = kinds({"sgd": Sgd, "bounded": Bounded}, "sgd")
+
+
+@dataclass(frozen=True)
+class Top:
+    outer: Outer = field(default_factory=Outer)
+
+
+def test_a_dropped_key_is_asked_for_again() -> None:
+    values, name = {"outer": {"optimizer": {"kind": "sgd", "lr": 2, "size": 3}}}, "outer.optimizer"
+    again = f"{name}.kind=bounded replaces the section {name} of configuration: give {name}."
+    with pytest.raises(ConfigError, match=f"^command line: {again}size again$"):
+        build(Top, from_mapping(values, [f"{name}.kind=bounded"]))
+    with pytest.raises(ConfigError, match=rf"^command line: {name}: set lr \({again}lr again\)$"):
+        build(Top, from_mapping(values, [f"{name}.kind=bounded", f"{name}.size=3"]))
+
+
 def test_pick() -> None:
     values = {"a": {"b": {"c": 1}}, "d": None}
     assert pick(values, ["a.b", "a.b.c", "a.x", "d.y", "z"]) == {

@@ -137,6 +137,7 @@ def test_an_estimate_is_what_the_run_then_takes(cluster: None, cache: Path, tmp_
     before = set(cache.rglob("*"))
     found, measured, shares, steps = estimate.estimate(config, source, print)
     assert all(path.relative_to(cache).parts[0] == "features" for path in set(cache.rglob("*")) - before)
+    assert found.memory is not None and found.memory > 340e6
     assert (shares.actors, steps) == (2, 30) and min(
         measured.step, measured.train, measured.prepare, measured.server
     ) > 0
@@ -164,6 +165,16 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "personal scores" not in text
     scored = replace(config, evaluation=replace(config.evaluation, personal_final=True))
     assert "personal scores   not counted" in estimate.page(scored, by_hand(), MEASURED, Share(4, 2.0, 0.25), 50)
+
+
+def test_the_page_gives_memory_and_small_numbers_of_devices() -> None:
+    config, _ = experiment.load({"rounds": 3, "algorithm": {"kind": "fedavg"}, "cohort": {"size": 3}})
+    assert "Memory" not in estimate.page(config, by_hand(), MEASURED, Share(4, 2.0, 0.0), 50)
+    virtual = {"hours": 0.0123, "device hours": 0.0964, "energy": 0.17649, "wasted": 0.0}
+    found = replace(by_hand(), memory=400e6, virtual=virtual)
+    text = estimate.page(config, found, MEASURED, Share(4, 2.0, 0.0), 50)
+    assert "  client actor      400.0 MB\n  in all            1.6 GB      4 client actors, without the driver" in text
+    assert "0.0123 virtual hours" in text and "0.0964 device hours, 0 % of them wasted; 0.176 Wh" in text
 
 
 def test_what_the_command_line_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
         "/runs/[x] is written",
         "training: 2 of 8",
         rounds[5],
-        "round 9/9  train/loss 1.00  1.25 virtual hours  epsilon 2  signal to noise 0.5  1.5 clients/s",
+        "round 9/9  train/loss 1.00  1.25 virtual hours  epsilon (Renyi) 2  signal to noise 0.5  1.5 clients/s",
     ]
 
 

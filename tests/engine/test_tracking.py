@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedray.config.schema import dotted
+from fedray.config.source import dotted
 from fedray.engine.telemetry import tracking
 from fedray.engine.telemetry.trackers import Card, MLflow, WandB
 from fedray.engine.telemetry.tracking import Tracking, flat

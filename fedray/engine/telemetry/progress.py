@@ -114,7 +114,7 @@ class Display:
         if row.get("virtual/hours") is not None:
             parts.append(f"{row['virtual/hours']:.2f} virtual hours")
         if row.get("privacy/epsilon") is not None:
-            parts.append(f"epsilon {row['privacy/epsilon']:.3g}")
+            parts.append(f"epsilon (Renyi) {row['privacy/epsilon']:.3g}")
         if row.get("privacy/snr") is not None:
             parts.append(f"signal to noise {row['privacy/snr']:.2g}")
         parts.append(f"{row['clients/ok'] / seconds:.1f} clients/s")

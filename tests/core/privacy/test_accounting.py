@@ -191,3 +191,17 @@ def test_with_a_limit_the_cheap_account_is_not_below_the_tight_one() -> None:
     account = Account(GAUSSIAN, 2.0, replace(POISSON, limit=110), 50)
     tight, fixed = account.tight(), Account(GAUSSIAN, 2.0, replace(POISSON, kind="uniform"), 50).epsilon()
     assert tight is not None and tight <= account.epsilon() <= fixed
+
+
+@pytest.mark.parametrize(
+    ("settings", "rate"), [(Gaussian(delta=1e-6, noise=1.0), 0.64), (Skellam(delta=1e-6, noise=1.0), 0.16)]
+)
+def test_the_bounds_of_drawn_cohorts_are_loose_where_fedray_privacy_says_so(settings: Private, rate: float) -> None:
+    """Gaussian: more than without sampling. Skellam: more than half the cohort with the same noise in the mean."""
+    drawn = Account(settings, 108.6 * rate, Sampling("uniform", 100_000 * rate, 100_000), 60)
+    if isinstance(settings, Gaussian):
+        # One client replaced by another moves the sum by two bounds.
+        assert drawn.epsilon() > gaussian_epsilon(2 * math.sqrt(60) / drawn.noise, 1e-6)
+    else:
+        half = replace(drawn, noise=drawn.noise / 2, sampling=replace(drawn.sampling, cohort=drawn.sampling.cohort / 2))
+        assert drawn.epsilon() > half.epsilon()
