@@ -176,7 +176,8 @@ def _add_data(commands: Commands) -> None:
         commands,
         "data",
         "show the clients and the problems of a configuration's data",
-        "Show who the clients of a configuration are (counts, hours, skew), and the problems of its data.",
+        "Show who the clients of a configuration are (counts, hours, skew), and the problems of its data. "
+        "The exit status is 2 if a problem would stop a run.",
         "fedray data fednst/librispeech data.root=/corpora",
     )
     add_config(data, "fednst/embedded", "data.root=/corpora")
