@@ -59,10 +59,13 @@ def _run(options: argparse.Namespace) -> int:
         import yaml
 
         from fedray.config.schema import plain
+        from fedray.experiment.checks import corpus_reader
 
         config, source = experiment.load(options.config, overrides)
         experiment.check(config, source)
-        print(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True), end="")
+        values = plain(config)
+        values["data"]["options"] = plain(corpus_reader(config.data, source))
+        print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.detach and not session.outside():
         config = experiment.check(*experiment.load(options.config, overrides))
