@@ -125,7 +125,8 @@ def _add_report(commands: Commands) -> None:
     report.add_argument(
         "--baseline",
         metavar="NAME",
-        help="label of the group that the others are compared with; `first` is the first group",
+        help="the group that the others are compared with: its label, or the name or path of a run folder in it; "
+        "`first` is the first group",
     )
     report.add_argument(
         "--metric",
