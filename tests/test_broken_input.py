@@ -220,6 +220,8 @@ def test_overrides_may_stand_behind_options(folder: Path, capsys: pytest.Capture
     assert cli.main(["run", str(path), "seed=3", "--dry-run", "rounds=7"]) == 0
     values = yaml.safe_load(capsys.readouterr().out)
     assert (values["seed"], values["rounds"]) == (3, 7)
+    options = values["data"]["options"]
+    assert options["train"] == [] and options["lower_case"] is False, "the reader's defaults are printed too"
     with pytest.raises(SystemExit):
         cli.main(["run", str(path), "--dry-run", "--rounds=7"])
     assert "unrecognized arguments: --rounds=7" in capsys.readouterr().err

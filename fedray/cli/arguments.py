@@ -127,7 +127,8 @@ def _add_report(commands: Commands) -> None:
     report.add_argument(
         "--baseline",
         metavar="NAME",
-        help="label of the group that the others are compared with; `first` is the first group",
+        help="the group that the others are compared with: its label, or the name or path of a run folder in it; "
+        "`first` is the first group",
     )
     report.add_argument(
         "--metric",
@@ -178,7 +179,8 @@ def _add_data(commands: Commands) -> None:
         commands,
         "data",
         "show the clients and the problems of a configuration's data",
-        "Show who the clients of a configuration are (counts, hours, skew), and the problems of its data.",
+        "Show who the clients of a configuration are (counts, hours, skew), and the problems of its data. "
+        "The exit status is 2 if a problem would stop a run.",
         "fedray data fednst/librispeech data.root=/corpora",
     )
     add_config(data, "fednst/embedded", "data.root=/corpora")

@@ -59,11 +59,14 @@ def _run(options: argparse.Namespace) -> int:
         import yaml
 
         from fedray.config.schema import plain
+        from fedray.experiment.checks import corpus_reader
 
         config, source = experiment.load(options.config, overrides)
         experiment.check(config, source)
         experiment.tell_replaced(config, source)
-        print(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True), end="")
+        values = plain(config)
+        values["data"]["options"] = plain(corpus_reader(config.data, source))
+        print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.detach and not session.outside():
         config = experiment.check(*experiment.load(options.config, overrides))

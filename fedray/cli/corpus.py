@@ -17,7 +17,7 @@ from fedray.storage.local import LocalStorage, on_disk
 
 
 def show(options: argparse.Namespace) -> int:
-    """Do what the options ask for, by default print tables; returns the exit status, 1 if a problem stops a run."""
+    """Do what the options ask for, by default print tables; returns the exit status, 2 if a problem stops a run."""
     if options.study is not None:
         print(f"report: {_study(options)}")
     elif options.show is not None:
@@ -26,7 +26,8 @@ def show(options: argparse.Namespace) -> int:
     elif options.lhotse is not None:
         _write_lhotse(options)
     else:
-        return int(any(problem.stops for problem in population.show(options.config, options.overrides, Console())))
+        problems = population.show(options.config, options.overrides, Console())
+        return 2 if any(problem.stops for problem in problems) else 0
     return 0
 
 

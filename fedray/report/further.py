@@ -45,7 +45,9 @@ def tables(comparison: Comparison) -> list[Further]:
     if target is not None:
         rows = targets.rows(comparison.groups, target, comparison.baseline)
         hours = [name for name in rows[0] if "virtual hours" in name]
-        found.append(Further(f"Until {target.words}", rows, targets.note(target, comparison.baseline), hours))
+        found.append(
+            Further(f"Until {target.words}", rows, targets.note(comparison.groups, target, comparison.baseline), hours)
+        )
     with_devices = [group for group in comparison.groups if group.score("virtual/hours") is not None]
     if with_devices:
         caption = (

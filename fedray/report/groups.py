@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -18,6 +19,7 @@ SEEDS = ("seed", "data.seed")
 BARE = ("name", "method")  # keys of which a label shows only the value, as of kinds
 ABSENT = "absent"  # the value of a key that a run's configuration lacks
 LIST_SHOWN = 3  # entries of a list that a label shows
+RUNS_SHOWN = 8  # runs that an error names
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,23 +134,42 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
 
 
 def named_group(name: str, groups: Sequence[Group]) -> Group:
-    """The group with this label, or the only one whose label contains it; "first" is the first group.
+    """The group with this label or with this run, or the only one whose label contains it; "first" is the first group.
 
-    Raises ValueError with all labels if no group or several groups match.
+    A run is given by the name or the path of its folder. Raises ValueError with all labels and the runs if no group or
+    several groups match.
     """
     close = matching(name, groups)
     if len(close) != 1:
-        several = "is not a group" if not close else "matches several groups"
-        raise ValueError(f"{name!r} {several}; the groups are: {'; '.join(found.label for found in groups)}")
+        several = "is not a group or a run" if not close else "matches several groups"
+        runs = [run.name for found in groups for run in found.runs]
+        more = f" and {len(runs) - RUNS_SHOWN} more" if len(runs) > RUNS_SHOWN else ""
+        raise ValueError(
+            f"{name!r} {several}; the groups are: {'; '.join(found.label for found in groups)}; "
+            f"the runs are: {', '.join(runs[:RUNS_SHOWN])}{more}"
+        )
     return close[0]
 
 
 def matching(name: str, groups: Sequence[Group]) -> Sequence[Group]:
-    """The group with this label, else all groups whose label contains it; "first" is the first group."""
+    """The group with this label, else those with this run, else those whose label contains it.
+
+    "first" is the first group.
+    """
     if name == "first":
         return groups[:1]
     exact = [found for found in groups if found.label == name]
+    exact = exact or [found for found in groups if any(_is_called(run, name) for run in found.runs)]
     return exact or [found for found in groups if name.lower() in found.label.lower()]
+
+
+def _is_called(run: Run, name: str) -> bool:
+    """Whether this is the name in reports, the folder's name, or the path or URI of the run."""
+    place = run.folder.place.rstrip("/")
+    names = (run.name, place, place.rpartition("/")[2])
+    return name.rstrip("/") in names or (
+        run.folder.root is not None and Path(name).resolve() == run.folder.root.resolve()
+    )
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:

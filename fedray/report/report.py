@@ -83,7 +83,8 @@ def read(
 ) -> Report:
     """The report of run folders, or of folders that hold them (studies, Tune's experiments, sweeps with a sweep.json).
 
-    baseline  the label of a group, or "first": the other groups are compared with it
+    baseline  the label of a group, the folder of one of its runs (its name or path), or "first" for the first group:
+              the other groups are compared with it
     metric    a key of results.json or metrics.jsonl (default: the test set's WER, accuracy or BLEU)
     group_by  the only keys that distinguish groups (default: all that differ, except seeds)
     target    a dev score; a table shows what runs spend until they reach it (default: with devices, the best that all

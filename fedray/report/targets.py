@@ -8,18 +8,18 @@ from statistics import geometric_mean, mean
 
 import numpy as np
 
-from fedray.report.effort import spent
+from fedray.report.effort import SAME, spent
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.words import in_percent, number, rising, title
 
 SCORED = ("dev/wer", "dev/accuracy", "dev/bleu")
-AMOUNTS = {  # axis -> the amount, and words for less of it
-    "round": ("rounds", "fewer rounds"),
-    "hours": ("virtual hours", "fewer virtual hours"),
-    "device_hours": ("device hours", "fewer device hours"),
-    "energy": ("energy (Wh)", "less energy"),
-    "bytes": ("traffic (GB)", "less traffic"),
+AMOUNTS = {  # axis -> the amount
+    "round": "rounds",
+    "hours": "virtual hours",
+    "device_hours": "device hours",
+    "energy": "energy (Wh)",
+    "bytes": "traffic (GB)",
 }
 
 
@@ -76,22 +76,29 @@ def rows(groups: Sequence[Group], target: Target, baseline: Group | None) -> lis
     return [_row(group, target, axes, baseline) for group in groups]
 
 
-def note(target: Target, baseline: Group | None) -> str:
+def note(groups: Sequence[Group], target: Target, baseline: Group | None) -> str:
     """The caption that explains the cells."""
     which = "which was asked for" if target.chosen else "the best score that all runs reach"
     words = [f"The target is the {target.words}, {which}. Means over the runs that reach it, and their range."]
     if baseline is not None:
         words.append(
-            f"Ratios to {baseline.label} are geometric means over the pairs of runs with equal seeds that reach it, "
-            "and their range."
+            f"Ratios to {baseline.label}, below 1x where the row spends less, are geometric means over the pairs of "
+            "runs with equal seeds that reach it, and their range."
         )
+        updates = {group.label: count for group in groups if (count := _updates(group)) is not None}
+        if updates and max(updates.values()) > SAME * min(updates.values()):
+            least, most = min(updates, key=updates.__getitem__), max(updates, key=updates.__getitem__)
+            words.append(
+                f"Rounds are of different size: {number(updates[least])} updates a round ({least}) to "
+                f"{number(updates[most])} ({most}). Their ratio does not compare equal work."
+            )
     return " ".join(words)
 
 
 def of_run(run: Run, target: Target) -> dict[str, float | None]:
     """What a run has spent when it reaches the target, as columns of the CSV."""
     axes = [axis for axis in AMOUNTS if _says(run, axis)]
-    return {f"{AMOUNTS[axis][0]} to {target.metric} {target.value:g}": target.spent(run, axis) for axis in axes}
+    return {f"{AMOUNTS[axis]} to {target.metric} {target.value:g}": target.spent(run, axis) for axis in axes}
 
 
 def _row(group: Group, target: Target, axes: Sequence[str], baseline: Group | None) -> dict[str, str]:
@@ -100,27 +107,34 @@ def _row(group: Group, target: Target, axes: Sequence[str], baseline: Group | No
     for axis in axes:
         values = [value for run in group.runs if (value := target.spent(run, axis)) is not None]
         says = any(_says(run, axis) for run in group.runs)
-        cells[AMOUNTS[axis][0]] = _range(values, mean) if reached or not says else "not reached"
+        cells[AMOUNTS[axis]] = _range(values, mean) if reached or not says else "not reached"
     if baseline is not None:
         for axis in axes:
             ratios = [] if group is baseline else _ratios(group, target, axis, baseline)
-            cells[f"times {AMOUNTS[axis][1]} than {baseline.label}"] = _range(ratios, geometric_mean)
+            amount, _, _ = AMOUNTS[axis].partition(" (")
+            cells[f"{amount} / {baseline.label}"] = _range(ratios, geometric_mean, "x")
     return cells
 
 
 def _ratios(group: Group, target: Target, axis: str, baseline: Group) -> list[float]:
-    """What the baseline spends, divided by what the group spends, for each pair of runs that reach the target."""
+    """What the group spends, divided by what the baseline spends, for each pair of runs that reach the target."""
     pairs = [(baseline.members[key], run) for key, run in group.members.items() if key in baseline.members]
     both = [(target.spent(other, axis), target.spent(run, axis)) for other, run in pairs]
-    return [other / own for other, own in both if other and own]
+    return [own / other for other, own in both if other and own]
 
 
-def _range(values: Sequence[float], middle: Callable[[Sequence[float]], float]) -> str:
+def _updates(group: Group) -> float | None:
+    """The mean number of updates that a round aggregates; None before the first round."""
+    updates = [count for run in group.runs for count in run.column("clients/ok") if not np.isnan(count)]
+    return mean(updates) if updates else None
+
+
+def _range(values: Sequence[float], middle: Callable[[Sequence[float]], float], unit: str = "") -> str:
     """The mean and the range: `4.2 (3.9–4.6)`; a single value as it is; empty for none."""
     if not values:
         return ""
-    low, high = number(min(values)), number(max(values))
-    return number(middle(values)) + (f" ({low}–{high})" if len(values) > 1 else "")
+    low, high = f"{number(min(values))}{unit}", f"{number(max(values))}{unit}"
+    return f"{number(middle(values))}{unit}" + (f" ({low}–{high})" if len(values) > 1 else "")
 
 
 def _says(run: Run, axis: str) -> bool:

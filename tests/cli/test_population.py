@@ -209,7 +209,7 @@ def test_the_command_has_an_exit_status(folder: Path, capsys: pytest.CaptureFixt
     config = small_corpus.config(folder, "server", "clients", "dev")
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     assert cli.main(["data", str(folder / "config.yaml")]) == 0
-    assert cli.main(["data", str(folder / "config.yaml"), "cohort.size=5"]) == 1
+    assert cli.main(["data", str(folder / "config.yaml"), "cohort.size=5"]) == 2
     assert "cohort.size is 5, but the population has only 3 clients" in capsys.readouterr().out
     assert cli.main(["data", str(folder / "config.yaml"), "cohort.sice=5"]) == 2
     with pytest.raises(ConfigError, match="did you mean cohort.size"):

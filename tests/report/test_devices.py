@@ -155,9 +155,20 @@ def test_the_target_is_the_best_score_that_all_runs_reach(tmp_path: Path) -> Non
     quick, sync = table.rows
     assert sync["reached by"] == "2 of 2 runs" and sync["virtual hours"] == "5 (4–6)"  # after two rounds
     assert quick["virtual hours"] == "2 (2–2)" and quick["energy (Wh)"] == "20 (20–20)" and quick["rounds"] == "2 (2–2)"
-    middle = math.sqrt((4 / 2) * (6 / 2))
-    assert quick["times fewer virtual hours than sync"] == f"{middle:.3g} (2–3)"
-    assert quick["times less traffic than sync"] == "1 (1–1)" and sync["times fewer rounds than sync"] == ""
+    middle = math.sqrt((2 / 4) * (2 / 6))
+    assert quick["virtual hours / sync"] == f"{middle:.3g}x (0.333x–0.5x)"
+    assert quick["traffic / sync"] == "1x (1x–1x)" and sync["rounds / sync"] == ""
+    assert "updates a round" not in table.caption
+
+
+def test_rounds_of_different_size_are_named(tmp_path: Path) -> None:
+    root = study(tmp_path)
+    for seed in (0, 1):
+        folder = RunFolder(root / f"quick-{seed}")
+        folder.rewrite("metrics.jsonl", [row | {"clients/ok": 1} for row in folder.rows("metrics.jsonl")])
+    found = report.read(tmp_path, baseline="sync")
+    usual = found.runs[-1].rows[0]["clients/ok"]
+    assert f"1 updates a round (quick) to {usual} (sync)" in further.tables(found)[0].caption
 
 
 def test_accuracies_reach_a_target_from_below(tmp_path: Path) -> None:
@@ -175,11 +186,11 @@ def test_what_is_not_reached_is_said(tmp_path: Path) -> None:
     found = report.read(study(tmp_path), baseline="sync", target=45.0)
     quick, sync = further.tables(found)[0].rows
     assert quick["reached by"] == "1 of 2 runs" and quick["virtual hours"] == "4"
-    assert quick["times fewer virtual hours than sync"] == "2", "of the one pair that reaches it"
+    assert quick["virtual hours / sync"] == "0.5x", "of the one pair that reaches it"
     never = further.tables(report.read(tmp_path, target=5.0))[0].rows[0]
     assert never["reached by"] == "0 of 2 runs" and never["virtual hours"] == never["rounds"] == "not reached"
     at_once = further.tables(report.read(tmp_path, target=70.0, baseline="sync"))[0].rows[0]
-    assert at_once["virtual hours"] == "0 (0–0)" and at_once["times fewer virtual hours than sync"] == ""
+    assert at_once["virtual hours"] == "0 (0–0)" and at_once["virtual hours / sync"] == ""
 
 
 def test_a_target_without_devices_counts_rounds_and_traffic(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fedray import report
 from fedray.report import tables
 from fedray.runs.folder import RunFolder
-from tests.report.folders import config, sentences, write
+from tests.report.folders import config, sentences, study, write
 
 
 def test_a_change_needs_every_pair_of_runs_to_score_the_same_units(tmp_path: Path) -> None:
@@ -40,3 +42,18 @@ def test_a_sentence_says_the_direction_of_a_change(tmp_path: Path) -> None:
     write(tmp_path / "run", None, sentences(100, wrong=0.0), sentences(200, wrong=0.9))
     (sentence,) = tables.sentences(report.read(tmp_path))
     assert sentence.startswith("toy raises the test WER from 0.0 to ")
+
+
+def test_a_run_folder_names_its_group_as_the_baseline(tmp_path: Path) -> None:
+    root = study(tmp_path / "study")
+    for name in (str(root / "alpha-0.5" / "1"), "alpha-0.5/1"):
+        found = report.read(root, baseline=name)
+        assert found.baseline is not None and found.baseline.label == "alpha=0.5"
+    with pytest.raises(ValueError, match="'1' matches several groups"):  # each group has a folder of this name
+        report.read(root, baseline="1")
+    with pytest.raises(ValueError) as caught:
+        report.read(root, baseline="beta")
+    assert str(caught.value) == (
+        "'beta' is not a group or a run; the groups are: alpha=0; alpha=0.5; "
+        "the runs are: alpha-0.0/0, alpha-0.0/1, alpha-0.5/0, alpha-0.5/1"
+    )

@@ -51,8 +51,11 @@ def assemble(
     columns: Mapping[str, Column | None],
     folder: Path,
     parallel: Parallel,
+    listed: bool = True,
 ) -> Manifest:
     """Make a manifest from the columns of the file `source`, whose row i is on line `lines[i]`.
+
+    Without `listed`, no file lists the audio: `source` is the folder that holds it, and `lines` are names of its files.
 
     Paths are relative to `folder`. `offset` and `seconds` are numbers or text; missing `seconds` are measured. Without
     `speaker`, each recording counts as a speaker, named after its first utterance. A division by speakers then keeps
@@ -81,9 +84,12 @@ def assemble(
         ]
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
     if wrong := [row for row, path in enumerate(paths) if path in problems]:
-        where, path = place(str(source), lines, wrong[0]), paths[wrong[0]]
-        remedy = f"Restore the file, drop the row, or correct data.root (paths are relative to it){_more(lines, wrong)}"
-        raise ValueError(f"{where}: {path}: {problems[path]}. {remedy}")
+        path = paths[wrong[0]]
+        where = f"{place(str(source), lines, wrong[0])}: {path}" if listed else path
+        remedy = "drop the row, or correct data.root (paths are relative to it)" if listed else "or remove it"
+        alike = [row for row in wrong if problems[paths[row]] == problems[path]]
+        more = _more(lines, alike, len(wrong) - len(alike))
+        raise ValueError(f"{where}: {problems[path]}. Restore the file, {remedy}{more}")
     offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
     if "seconds" in given:
         seconds = _numbers(given["seconds"], "seconds", LEAST_SECONDS, source, lines)
@@ -156,10 +162,11 @@ def _missing(paths: list[str]) -> list[tuple[str, str]]:
     return [(path, problem) for path, problem in found if problem is not None]
 
 
-def _more(lines: Sequence[int | str], rows: Sequence[int]) -> str:
-    """The lines of the rows after the first that share a problem: ` (2 more: 19, 40)`."""
+def _more(lines: Sequence[int | str], rows: Sequence[int], others: int = 0) -> str:
+    """The lines of the rows after the first that share a problem: ` (2 more: 19, 40; 3 with other problems)`."""
     some = ", ".join(str(lines[row]) for row in rows[1:6]) + (", ..." if len(rows) > 6 else "")
-    return f" ({len(rows) - 1:,} more: {some})" if len(rows) > 1 else ""
+    parts = [f"{len(rows) - 1:,} more: {some}"] * (len(rows) > 1) + [f"{others:,} with other problems"] * (others > 0)
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _check_characters(values: Column, name: str, source: Path, lines: Sequence[int | str]) -> None:

@@ -53,7 +53,9 @@ class DataSettings:
     # Share of each client's utterances that it holds out, clean, as its test set: the split "own". The shared model is
     # scored on all of them, a personal model on its client's. 0: none.
     own_share: Part = 0.0
-    skip_broken: bool = False  # leave out and count audio that cannot be read, instead of ending with an error
+    # Leave out and count damaged audio, instead of ending with an error. A file that is missing, or whose length the
+    # reader has to measure and cannot, is an error in any case.
+    skip_broken: bool = False
 
     def __post_init__(self) -> None:
         if self.clients.by == "server":

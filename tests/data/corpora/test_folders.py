@@ -88,3 +88,17 @@ def test_errors_name_the_folder_or_the_file(tmp_path: Path) -> None:
     write(tmp_path / "maybe" / "b.m4a", "")
     with pytest.raises(ValueError, match=r"maybe/b\.m4a: fedray cannot read \.m4a files: convert them to flac or wav"):
         read("folders", tmp_path)
+
+
+def test_damaged_files_are_counted_by_what_is_wrong(tmp_path: Path) -> None:
+    """The path stands there once, and only files with the same problem are named; no table has a row to drop."""
+    clips(tmp_path)
+    for name in ("no/ann_0.wav", "yes/bob_1.wav"):
+        write(tmp_path / name, "")
+    write(tmp_path / "yes" / "ann_0.wav", "noise")
+    with pytest.raises(ValueError) as caught:
+        read("folders", tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}/no/ann_0.wav: an empty file. Restore the file, or remove it "
+        "(1 more: yes/bob_1.wav; 1 with other problems)"
+    )

@@ -62,7 +62,7 @@ class Folders:
                 "text": labels if self.words else None,
                 "speaker": None if pattern is None else [_speaker(pattern, name, home) for name in names],
             }
-            manifests[split] = assemble(folder, names, columns, home, parallel)
+            manifests[split] = assemble(folder, names, columns, home, parallel, listed=False)
         return manifests
 
     def _pattern(self) -> re.Pattern[str] | None:

@@ -42,7 +42,7 @@ class Fsdd:
             if not part:
                 raise ValueError(f"{root}: {split} has no recordings: correct test_takes and dev_takes in data.options")
             columns = dict(zip(("utterance", "path", "speaker", "text", "label"), zip(*part, strict=True), strict=True))
-            splits[split] = assemble(Path(root or ""), columns["utterance"], columns, Path(), parallel)
+            splits[split] = assemble(Path(root or ""), columns["utterance"], columns, Path(), parallel, listed=False)
         return splits
 
 

@@ -154,5 +154,5 @@ def _manifest(home: Path, clips: Sequence[Clip], parallel: Parallel) -> Manifest
             columns = {name: list(values) for name, values in zip(Clip._fields, zip(*rows, strict=True), strict=True)}
             lines = columns["utterance"]
             texts = columns["text"] if known else None
-            parts.append(assemble(home, lines, columns | {"text": texts}, home, parallel))
+            parts.append(assemble(home, lines, columns | {"text": texts}, home, parallel, listed=False))
     return Manifest.concat(parts)

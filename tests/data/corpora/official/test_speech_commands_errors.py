@@ -71,7 +71,7 @@ def test_what_is_missing_or_strange_is_named(tree: Path) -> None:
 
     clip = tree / "yes" / f"{TRAIN[0]}_nohash_0.wav"
     write(clip, LFS_STUB)
-    refused(rf"yes/{TRAIN[0]}_nohash_0: {clip}: a Git LFS stub, not the audio \(fetch it with `git lfs pull`\)")
+    refused(rf"^{clip}: a Git LFS stub, not the audio \(fetch it with `git lfs pull`\)")
     clip.write_bytes(b"")
     refused(rf"{clip}: an empty file")
     clip.rename(tree / "yes" / "yes1.wav")
