@@ -13,7 +13,8 @@ from typing import Any
 from ray import cloudpickle
 
 import fedray
-from fedray.config.schema import dotted, pick, plain
+from fedray.config.schema import pick, plain
+from fedray.config.source import dotted
 from fedray.core import environment
 from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData
