@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedray.runs.folder import METRICS, RunFolder
-from fedray.runs.scores import check_results, scores
+from fedray.runs.scores import check_results, first_model_in, scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ class Result:
             stopped = f"stopped after round {self.results.get('stopped') or 0}"
             how = stopped if self.results else "goes on without this process"
             return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
-        heads = ("", "seed model", f"best round ({self.results['best']['round']})", "change")
+        heads = ("", first_model_in(RunFolder(self.folder)), f"best round ({self.results['best']['round']})", "change")
         rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         caption = f"{self.results['name']}: {self.results['rounds']} rounds, {self.results['time/total_s']:.0f} s, "

@@ -18,6 +18,7 @@ from fedray.report.recorded import Run
 from fedray.report.sweep_description import SweepDescription
 from fedray.report.targets import Target
 from fedray.report.words import NAMES, rising, title
+from fedray.runs.scores import first_model
 
 FEW = 20  # speakers or clients; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
 
@@ -46,9 +47,20 @@ class Comparison:
         return printable(self.sweep.name or (names[0] if len(names) == 1 else Path(self.place).name or "report"))
 
     @property
+    def first_model(self) -> str:
+        """What the model before the first round is called: "seed model" if a run trained or loaded it."""
+        names = {first_model(run.config) for run in self.runs}
+        return "initial model" if names == {"initial model"} else "seed model"
+
+    def start(self, metric: str) -> str:
+        """The model whose score the metric starts from; `Run.seed_model` holds the score itself."""
+        return "shared model alone" if metric.startswith("personal/") else self.first_model
+
+    @property
     def caption(self) -> str:
         """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
-        words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
+        random = " (random weights)" * (self.first_model == "initial model")
+        words = [f"Scores are {self.first_model}{random} → best round (chosen on dev), means over the runs of a row."]
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
         elif self.metric.startswith("personal/") and self.metric.count("/") == 2:
