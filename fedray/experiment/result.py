@@ -55,7 +55,10 @@ class Result:
         return table.astype(types | {name: float for name in table if name.startswith("bleu")})
 
     def clients(self) -> pd.DataFrame:
-        """clients.parquet: a row per client, with the rounds in which it took part and in which it failed."""
+        """clients.parquet: a row per client that took part. `rounds` and `failures` are numbers of rounds.
+
+        Columns that begin with report/ hold the client's last report, such as report/loss.
+        """
         import pandas as pd
 
         return pd.read_parquet(io.BytesIO(RunFolder(self.folder).storage.read("clients.parquet")))
