@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import printable, rich_text
-from fedray.runs.scores import scores, with_unit
+from fedray.runs.scores import first_model_in, scores, with_unit
 
 if TYPE_CHECKING:
     from fedray import Result
@@ -26,13 +26,14 @@ def show_end(result: Result) -> int:
     """Print how a run of this process ended; returns the exit status."""
     from fedray.runs.folder import RunFolder
 
-    place, results = RunFolder(result.folder).place, result.results
+    folder, results = RunFolder(result.folder), result.results
+    place = folder.place
     if not results:
         return detached(place)
     if "stopped" in results:
         print(f"Stopped {_after(results['stopped'])}. Go on with: fedray resume {quote(place)}")
         return INTERRUPTED
-    show_results(place, results, Console())
+    show_results(folder, results, Console())
     return 0
 
 
@@ -40,7 +41,7 @@ def show_standing(folder: RunFolder, standing: Standing) -> None:
     """Print the state of a run without a driver."""
     done, again = _after(standing.round), f"Go on with: fedray resume {quote(folder.place)}"
     if standing.state == "finished":
-        show_results(folder.place, standing.results, Console())
+        show_results(folder, standing.results, Console())
     elif standing.state == "failed":
         print(f"Failed {done}: {printable(standing.error)}")
         print(f"The traceback is in {folder.storage.shown('error.txt')}. {again}")
@@ -58,11 +59,11 @@ def detached(place: str, log: Path | None = None) -> int:
     return 0
 
 
-def show_results(place: str, results: Mapping[str, Any], console: Console) -> None:
-    """Print results.json: a table of the scores of the seed model and of the best round, and the totals."""
+def show_results(folder: RunFolder, results: Mapping[str, Any], console: Console) -> None:
+    """Print results.json: a table of the scores of the first model and of the best round, and the totals."""
     table = Table(title=f"{rich_text(results['name'])}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")
-    for title in ("seed model", f"best round ({results['best']['round']})", "change"):
+    for title in (first_model_in(folder), f"best round ({results['best']['round']})", "change"):
         table.add_column(title, justify="right")
     for score in scores(results):
         table.add_row(rich_text(score.title), f"{score.seed:.2f}", f"{score.best:.2f}", score.change)
@@ -74,7 +75,7 @@ def show_results(place: str, results: Mapping[str, Any], console: Console) -> No
     console.print(
         f"traffic {results['traffic/total_bytes'] / 1e9:.3f} GB, failed clients {results['clients/failed']:g}, "
         f"time {results['time/total_s']:.0f} s\n"
-        f"run folder: {place}",
+        f"run folder: {folder.place}",
         soft_wrap=True,
         markup=False,
         highlight=False,

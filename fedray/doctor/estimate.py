@@ -244,7 +244,7 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
         "labels": f"{1000 * measured.prepare:.1f} ms per utterance" if measured.prepares else "none",
         "rounds": f"{config.rounds:,} of {each:.2f} s; {1000 * measured.train:.1f} ms per utterance",
         "scores": "dev, during training",
-        "final scores": "all splits, seed model and best round",
+        "final scores": "all splits, initial model and best round",
     }
     booked = [f"{hours * shares.cpus * shares.actors:.2f} core-hours"]
     if shares.gpus:

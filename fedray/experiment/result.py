@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedray.runs.folder import METRICS, RunFolder
-from fedray.runs.scores import check_results, scores
+from fedray.runs.scores import check_results, first_model_in, scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,10 @@ class Result:
         return table.astype(types | {name: float for name in table if name.startswith("bleu")})
 
     def clients(self) -> pd.DataFrame:
-        """clients.parquet: a row per client, with the rounds in which it took part and in which it failed."""
+        """clients.parquet: a row per client that took part. `rounds` and `failures` are numbers of rounds.
+
+        Columns that begin with report/ hold the client's last report, such as report/loss.
+        """
         import pandas as pd
 
         return pd.read_parquet(io.BytesIO(RunFolder(self.folder).storage.read("clients.parquet")))
@@ -65,7 +68,7 @@ class Result:
             stopped = f"stopped after round {self.results.get('stopped') or 0}"
             how = stopped if self.results else "goes on without this process"
             return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
-        heads = ("", "seed model", f"best round ({self.results['best']['round']})", "change")
+        heads = ("", first_model_in(RunFolder(self.folder)), f"best round ({self.results['best']['round']})", "change")
         rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         caption = f"{self.results['name']}: {self.results['rounds']} rounds, {self.results['time/total_s']:.0f} s, "

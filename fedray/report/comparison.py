@@ -18,6 +18,7 @@ from fedray.report.recorded import Run
 from fedray.report.sweep_description import SweepDescription
 from fedray.report.targets import Target
 from fedray.report.words import NAMES, rising, title
+from fedray.runs.scores import first_model
 
 FEW = 20  # speakers or clients; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
 
@@ -46,9 +47,27 @@ class Comparison:
         return printable(self.sweep.name or (names[0] if len(names) == 1 else Path(self.place).name or "report"))
 
     @property
+    def first_model(self) -> str:
+        """What the model before the first round is called: "seed model" if a run trained or loaded it."""
+        names = {first_model(run.config) for run in self.runs}
+        return "initial model" if names == {"initial model"} else "seed model"
+
+    @property
+    def units(self) -> str:
+        """What the bootstrap draws: "speakers", or "clients" for a personal score."""
+        return "clients" if self.metric.startswith("personal/") else "speakers"
+
+    def start(self, metric: str) -> str:
+        """The model whose score the metric starts from; `Run.seed_model` holds the score itself."""
+        return "shared model alone" if metric.startswith("personal/") else self.first_model
+
+    @property
     def caption(self) -> str:
         """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
-        words = ["Scores are seed model → best round (chosen on dev), means over the runs of a row."]
+        random = " (random weights)" * (self.first_model == "initial model")
+        words = [f"Scores are {self.first_model}{random} → best round (chosen on dev), means over the runs of a row."]
+        if any(group.deviation(self.metric) is not None for group in self.groups):
+            words.append("± is the standard deviation over these runs.")
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
         elif self.metric.startswith("personal/") and self.metric.count("/") == 2:
@@ -56,7 +75,7 @@ class Comparison:
         told = dict.fromkeys(pair for run in self.runs for pair in run.signatures.items())
         words += [f"{NAMES.get(name, name)}: {signature}." for name, signature in told]
         if known := [change for change in (*self.changes.values(), *self.against.values()) if change is not None]:
-            units = "clients" if self.metric.startswith("personal/") else "speakers"
+            units = self.units
             interval = f"with its 95 % interval: paired bootstrap over {units}, runs held fixed"
             words.append(f"Change of the {title(self.metric)} {interval}.")
             if (fewest := min(change.units for change in known)) < FEW:

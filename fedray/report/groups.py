@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from fedray.core.metrics import ALONE
@@ -58,6 +58,11 @@ class Group:
         else:
             values = [float(run.seed_model[metric]) for run in self.finished if metric in run.seed_model]
         return mean(values) if values else None
+
+    def deviation(self, metric: str) -> float | None:
+        """The standard deviation of the best round's score over runs; None for a single run."""
+        values = self.values(metric)
+        return stdev(values) if len(values) > 1 else None
 
     def change(self, metric: str) -> Change | None:
         """The change from seed model to best round, by paired bootstrap over speakers; None without predictions.

@@ -9,6 +9,7 @@ from html import escape
 from fedray.report import page
 from fedray.report.comparison import Comparison
 from fedray.report.errors import Utterance
+from fedray.runs.scores import first_model
 
 FRAME = '<iframe srcdoc="{}" title="report" style="width: 100%; height: 640px; border: 0"></iframe>'
 # Colours that are legible on white and on black.
@@ -34,6 +35,7 @@ class Worst:
     utterances: Sequence[Utterance]
     recognition: bool
     clips: page.Audio
+    first_model: str = "seed model"  # what the model before the first round is called
 
     @classmethod
     def of(cls, comparison: Comparison, count: int) -> Worst:
@@ -42,7 +44,7 @@ class Worst:
         found = page.errors_of(run, split, count)
         if run is None or found is None:
             raise ValueError("no run of this report is finished: there are no predictions to look at")
-        return cls(found.worst, found.recognition, page.audio(run, found))
+        return cls(found.worst, found.recognition, page.audio(run, found), first_model(run.config))
 
     def __iter__(self) -> Iterator[Utterance]:
         return iter(self.utterances)
@@ -52,5 +54,6 @@ class Worst:
 
     def _repr_html_(self) -> str:
         shown = page.ENVIRONMENT.get_template("utterance.html").module.shown  # type: ignore[attr-defined]
-        parts = [shown(one, self.recognition, self.clips.clips.get(one.id)) for one in self.utterances]
+        clips = self.clips.clips
+        parts = [shown(one, self.recognition, clips.get(one.id), self.first_model) for one in self.utterances]
         return f'{STYLE}<div class="fedray"><p>{escape(self.clips.why_not)}</p>{"".join(parts)}</div>'

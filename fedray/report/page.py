@@ -38,6 +38,7 @@ from fedray.report.groups import SEEDS
 from fedray.report.recorded import Run
 from fedray.report.words import minus, number, title
 from fedray.runs.folder import RunFolder
+from fedray.runs.scores import first_model
 
 SPEAKERS = 8  # listed among the worst, and as many among the best
 FAILURES = 20  # shown per run
@@ -107,6 +108,7 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
         figures={name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()},
         missing=missing,
         run=first,
+        first_model=first_model(first.config),
         errors=found,
         speakers=found.speakers if found else (),
         listed=SPEAKERS,

@@ -49,7 +49,7 @@ def _row(comparison: Comparison, group: Group) -> dict[str, str]:
         whose = "personal models " if any(run.of_cohorts(metric) for run in runs) else ""
         cells["best round"] += f", {f'{short} of {len(runs)} ' * (short < len(runs))}{whose}still improving"
     before, after = group.score(metric, "seed"), group.score(metric)
-    cells[with_unit(metric)] = _both(before, after, metric)
+    cells[with_unit(metric)] = _scores(group, metric)
     cells["change"] = minus(comparison.changes[group] or _plain_change(before, after, metric))
     if comparison.baseline is not None:
         cells[f"against {comparison.baseline.label}"] = minus(comparison.against[group] or "")
@@ -61,12 +61,15 @@ def _row(comparison: Comparison, group: Group) -> dict[str, str]:
     failed = (run.results.get("clients/failed", 0) if run.results else len(run.failures) for run in runs)
     cells["failed clients"] = span(failed)
     for name in scores(comparison.runs, metric):
-        cells[with_unit(name)] = _both(group.score(name, "seed"), group.score(name), name)
+        cells[with_unit(name)] = _scores(group, name)
     return cells
 
 
-def _both(before: float | None, after: float | None, metric: str) -> str:
-    return " → ".join(number(value, metric) for value in (before, after) if value is not None)
+def _scores(group: Group, metric: str) -> str:
+    """The first model's score and the best round's: `61.2 → 25.9 ± 7.5`, with the SD over several runs."""
+    before, after, deviation = group.score(metric, "seed"), group.score(metric), group.deviation(metric)
+    both = " → ".join(number(value, metric) for value in (before, after) if value is not None)
+    return both if deviation is None else f"{both} ± {number(deviation, metric)}"
 
 
 def _plain_change(before: float | None, after: float | None, metric: str) -> str:
@@ -193,13 +196,14 @@ def _sentence(comparison: Comparison, group: Group) -> str:
     before, after, change = group.score(metric, "seed"), group.score(metric), comparison.changes[group]
     percent = " %" if in_percent(metric) else ""
     against = comparison.against[group]
-    more = f" Against {baseline.label}: {minus(against)}." if baseline and against else ""
+    units = f"over {comparison.units}"
+    more = f" Against {baseline.label}: {minus(against)} {units}." if baseline and against else ""
     if before is None or after is None:
         return f"{group.label}: {title(metric)} {number(after, metric)}{percent}.{more}"
     moved = f"{title(metric)} from {number(before, metric)} to {number(after, metric)}{percent}"
     if change is None:
         return f"{group.label} takes the {moved}."
-    numbers = f"({minus(change)})"
+    numbers = f"({minus(change)} {units})"
     if change.low <= 0 <= change.high:
         return f"{group.label} takes the {moved} {numbers}: no significant change on this test set."
     share = comparison.recovered[group]

@@ -52,11 +52,6 @@ def title(metric: str) -> str:
     return words + (f", {SEARCHES.get(search, search)}" if search else "")
 
 
-def start(metric: str) -> str:
-    """The model whose score the metric starts from; `Run.seed_model` holds the score itself."""
-    return "shared model alone" if metric.startswith("personal/") else "seed model"
-
-
 def unit(metric: str) -> str:
     """The unit in which a metric is shown: %, GB, Wh, s, or "" for a plain number."""
     if in_percent(metric):

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
+from fedray.runs.folder import RunFolder
+
 REMEDY = "restore it, or remove it to go on without it"
 TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a finished run
 
@@ -14,6 +18,25 @@ TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # 
 def with_unit(name: str) -> str:
     """A metric's name, with the unit of error rates."""
     return f"{name} (%)" if name.rpartition("/")[2].startswith(("wer", "cer")) else name
+
+
+def first_model(config: object) -> str:
+    """What the model before the first round is called: "initial model" if its weights are random, else "seed model".
+
+    `config` is the content of a config.yaml. Weights are random if nothing trains them (`algorithm.pretrain.steps`) and
+    no file has them (`model.init`, `model.folder`).
+    """
+    algorithm, model = _section(config, "algorithm"), _section(config, "model")
+    trained = _section(algorithm, "pretrain").get("steps") != 0
+    return "seed model" if trained or model.get("init") or model.get("folder") else "initial model"
+
+
+def first_model_in(folder: RunFolder) -> str:
+    """`first_model` of the run in the folder; "seed model" if config.yaml cannot tell."""
+    try:
+        return first_model(yaml.safe_load(folder.read_text("config.yaml")))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):  # scores are shown even if this file is damaged
+        return "seed model"
 
 
 @dataclass(frozen=True)
@@ -62,6 +85,11 @@ def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] 
     for name, value in numbers.items():
         if not _is_number(value) and (value is not None or name in totals):
             raise ValueError(f"{shown}: {name} must be a number, not {value!r}: {REMEDY}")
+
+
+def _section(values: object, name: str) -> Mapping[str, Any]:
+    found = values.get(name) if isinstance(values, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _is_number(value: object) -> bool:

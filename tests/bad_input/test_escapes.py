@@ -56,7 +56,9 @@ def test_names_in_reports_and_terminals(tmp_path: Path, names: tuple[str, str]) 
     assert "<script>" not in markdown.split("\n\n", 3)[-1]
     console = Console(file=io.StringIO(), width=120)
     for name in names:
-        show_results("runs/x", {**RunFolder(tmp_path / "run0").read_json("results.json"), "name": name}, console)
+        show_results(
+            RunFolder("runs/x"), {**RunFolder(tmp_path / "run0").read_json("results.json"), "name": name}, console
+        )
     assert "\x1b" not in console.file.getvalue()
 
 
@@ -88,6 +90,6 @@ def test_json_has_null_for_what_it_cannot_hold(tmp_path: Path) -> None:
     RunFolder(run).write_json("results.json", results)
     assert "NaN" not in (run / "results.json").read_text()
     console = Console(file=io.StringIO(), width=120)
-    show_results("x", RunFolder(run).read_json("results.json"), console)
+    show_results(RunFolder("x"), RunFolder(run).read_json("results.json"), console)
     assert "nan" in console.file.getvalue() and "nan" in Result.read(run)._repr_html_()
     assert report.read(run).runs[0].value("test/wer") is None

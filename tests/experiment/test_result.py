@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 import fedray
+from fedray import report
+from fedray.cli.outcome import show_results
+from fedray.runs.folder import RunFolder
 from tests.report.folders import config, sentences, write
 
 
@@ -18,6 +24,37 @@ def test_the_files_are_tables_and_the_scores_are_shown(tmp_path: Path) -> None:
     assert predictions[["errors", "words"]].dtypes.tolist() == [int, int]
     assert set(predictions.model) == {"seed", "best"} and predictions.speaker.tolist()[0] == "ann"
     assert "best round" in result._repr_html_() and "&lt;run&gt;" in result._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "model", "name"),
+    [
+        ({}, {}, "seed model"),
+        ({"pretrain": {"steps": 5}}, {}, "seed model"),
+        ({"pretrain": {"steps": 0}}, {}, "initial model"),
+    ]
+    + [({"pretrain": {"steps": 0}}, {key: "start"}, "seed model") for key in ("init", "folder")],
+)
+def test_the_first_model_is_a_seed_model_if_it_was_trained_or_loaded(
+    tmp_path: Path, algorithm: dict[str, Any], model: dict[str, Any], name: str
+) -> None:
+    values = config()
+    folder = write(tmp_path / "run", values | {"algorithm": values["algorithm"] | algorithm, "model": model})
+    assert f"<th>{name}</th>" in fedray.Result.read(folder)._repr_html_()
+    console = Console(file=io.StringIO(), width=120)
+    show_results(RunFolder(folder), RunFolder(folder).read_json("results.json"), console)
+    assert name in console.file.getvalue()
+    found = report.read(folder)
+    random = " (random weights)" if name == "initial model" else ""
+    assert f"Scores are {name}{random} → best round" in found.caption
+    assert ("seed model" in found.html()) == (name == "seed model")
+
+
+def test_the_scores_are_shown_without_a_whole_configuration(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", config())
+    for damage in ("name: [", "- 1", ""):
+        (folder / "config.yaml").write_text(damage)
+        assert "<th>seed model</th>" in fedray.Result.read(folder)._repr_html_()
 
 
 def test_a_run_that_has_not_ended_says_so(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_personal_models_without_a_shared_one_are_compared_with_the_baseline(tmp
     found = report.read(tmp_path, metric="personal/test/wer", baseline="first")
     assert not any(found.changes.values()) and found.against[found.groups[1]] is not None
     text = Path(found.save(tmp_path / "out")).with_suffix(".md").read_text()
-    assert "rank=4: personal test WER 28.0 %. Against rank=2: +12.0 % [+10.0, +15.0]." in text
+    assert "rank=4: personal test WER 28.0 %. Against rank=2: +12.0 % [+10.0, +15.0] over clients." in text
 
 
 def test_a_client_that_one_run_did_not_score_leaves_no_pair(tmp_path: Path) -> None:

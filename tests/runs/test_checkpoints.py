@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -152,6 +153,14 @@ def test_clients_round_trip(tmp_path: Path) -> None:
     write_clients(clients, tmp_path / "clients.parquet")
     found = read_clients(tmp_path / "clients.parquet")
     assert found == clients and list(found) == list(clients)
+
+
+def test_the_columns_of_the_clients_are_in_the_documentation(tmp_path: Path) -> None:
+    write_clients({"a": ClientRecord(report={"examples": 2.0, "loss": 0.1})}, tmp_path / "clients.parquet")
+    page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| `clients.parquet` |"))
+    for column in pq.read_schema(tmp_path / "clients.parquet").names:
+        assert f"`{column}`" in row
 
 
 # On a disk, checkpoints are renamed into place.

@@ -18,7 +18,7 @@ from fedray.report.errors import of_labels
 from fedray.report.figures import Labels, Participation, Personal, Speakers
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
-from fedray.report.words import start, title, with_unit
+from fedray.report.words import title, with_unit
 
 NAMED = 20  # the most clients whose names an axis shows; with more it shows none
 
@@ -35,7 +35,7 @@ def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
     found = [(group.label, colour, values) for group, colour, values in best]
     if comparison.seed_score(figure.metric) is not None:
         first = next((seed for group in comparison.groups if (seed := rates(group, "seed")) is not None), None)
-        found = [("seed model", GREY, first), *found] if first is not None else found
+        found = [(comparison.first_model, GREY, first), *found] if first is not None else found
     for label, colour, values in found:
         axes.plot(_shares(len(values)), np.sort(values), ".", markersize=5, color=colour, label=label)
     if not found:
@@ -55,7 +55,7 @@ def labels(figure: Labels, comparison: Comparison) -> Canvas:
         raise ValueError(f"no finished run has scored {figure.metric} by label")
     names = list(dict.fromkeys(name for series in found for name in series.values))
     words = figure.title or f"{title(figure.metric)} of each label"
-    return side_by_side(words, names, found, "seed model", with_unit(figure.metric))
+    return side_by_side(words, names, found, comparison.first_model, with_unit(figure.metric))
 
 
 def personal(figure: Personal, comparison: Comparison) -> Canvas:
@@ -73,7 +73,7 @@ def personal(figure: Personal, comparison: Comparison) -> Canvas:
             shown.append(alone)
             where, reached, before = np.array(both).T
             axes.vlines(where, reached, before, color=GREY, linewidth=0.8, alpha=0.6)
-            label = start(figure.metric) if len(shown) == 1 else None
+            label = comparison.start(figure.metric) if len(shown) == 1 else None
             axes.plot(where, before, ".", markersize=5, color=GREY, label=label)
         values = [scores[client] for client in order]
         axes.plot(places, values, ".", markersize=5, color=colour, label=group.label)

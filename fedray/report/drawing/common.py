@@ -83,7 +83,7 @@ def draw_baseline(axes: Axes, baseline: str | float | None, metric: str, compari
         return
     words = str(baseline)
     if baseline == "seed":
-        value, words = comparison.seed_score(metric), "seed model"
+        value, words = comparison.seed_score(metric), comparison.first_model
     elif isinstance(baseline, str):
         group = named_group(baseline, comparison.groups)
         value, words = group.score(metric), group.label

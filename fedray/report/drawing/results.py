@@ -14,7 +14,7 @@ from fedray.report.drawing.common import draw_baseline, short
 from fedray.report.figures import Bars, Scatter, Trend
 from fedray.report.groups import SEEDS, Group, shown
 from fedray.report.recorded import Run, known_metric
-from fedray.report.words import number, rising, scaled, start, title, with_unit
+from fedray.report.words import number, rising, scaled, title, with_unit
 
 
 def bars(figure: Bars, comparison: Comparison) -> Canvas:
@@ -22,7 +22,7 @@ def bars(figure: Bars, comparison: Comparison) -> Canvas:
     metric = known_metric(figure.metric, comparison.runs)
     found = [(group, values) for group in comparison.groups if (values := group.values(metric))]
     drawn, axes = canvas.new(figure.title or title(metric), 0.9 + 0.34 * len(found))
-    label = start(metric)
+    label = comparison.start(metric)
     for row, (group, values) in enumerate(found):
         middle = float(np.mean(values))
         words = number(middle, metric)
