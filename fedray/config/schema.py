@@ -13,12 +13,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, is_dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config.source import ConfigError, Source, Values
-from fedray.config.typed import converted, named_sections, ranges, type_hints
+from fedray.config.typed import converted, named_sections, ranges, shown, type_hints, type_words
 from fedray.core.ranges import Range
 from fedray.core.settings import Choice, kind_of, settings_class
 from fedray.core.texts import unusable
@@ -136,9 +136,7 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> object:
             value = float(value)  # OmegaConf converts for `float`, but not for a union with float
         return converted(hint, value)
     except (OmegaConfBaseException, TypeError, ValueError) as error:  # the last two come from a list for a mapping
-        name = getattr(hint, "__name__", None) if get_origin(hint) is None else None
-        wanted = name or str(hint).replace("typing.", "")
-        raise ConfigError(f"{source.where(dotted)}: {dotted}: {value!r} is not of type {wanted}") from error
+        raise ConfigError(f"{source.where(dotted)}: {dotted} must be {type_words(hint)}, not {shown(value)}") from error
 
 
 def _check_numbers(value: object, limits: Range | None, dotted: str, source: Source) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -26,6 +27,31 @@ def named_sections(hint: Any) -> type | None:
     """The dataclass in a type `dict[str, SomeDataclass]`; None for other types."""
     inner = get_args(hint)[1] if get_origin(hint) is dict else None
     return inner if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
+
+
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+SEVERAL = {int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def type_words(hint: Any) -> str:
+    """A type of a key in words, such as "a number or null"."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        named = [type_words(one) for one in inner if one is not type(None)]
+        return " or ".join(named + ["null"] * (type(None) in inner))
+    if kind in (list, tuple):
+        count = f"{len(inner)} " if kind is tuple and Ellipsis not in inner else ""
+        return f"a list of {count}{SEVERAL.get(inner[0], 'values')}"
+    if kind is dict:
+        return f"a section of {SEVERAL.get(inner[1], 'keys')}"
+    return WORDS.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def shown(value: object) -> str:
+    """A value in a message: null, true and false as YAML writes them."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def converted(hint: Any, value: object) -> object:

@@ -25,7 +25,9 @@ CASES = (
     wrong("an override without a key", "run config.yaml =3", "'=3' is not of the form key=value"),
     wrong("an override with two dots", "run config.yaml a..b=3", "'a..b=3' is not of the form key=value"),
     wrong("an override that is not YAML", "run config.yaml 'cohort={size'", "'cohort={size'"),
-    wrong("an override of an index", "run config.yaml 'imports[0]=x'", "imports: {'0': 'x'} is not of type list"),
+    wrong(
+        "an override of an index", "run config.yaml 'imports[0]=x'", "imports must be a list of texts, not {'0': 'x'}"
+    ),
     wrong("an override through a number", "run config.yaml rounds.x=3", "rounds"),
     wrong("an override of nothing", "run config.yaml rounds=", "rounds"),
     wrong("an unknown key", "run config.yaml roonds=3", "command line: unknown key roonds; did you mean rounds?"),

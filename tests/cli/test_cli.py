@@ -289,7 +289,7 @@ def test_wrong_settings_are_told_before_anything_is_left_behind(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     path = str(write(tmp_path, config))
     for arguments, words in (
-        (["run", path, "rounds=many", "--out", str(tmp_path / "run"), "--detach"], "rounds: 'many' is not of type int"),
+        (["run", path, "rounds=many", "--out", str(tmp_path / "run"), "--detach"], "rounds must be a whole number"),
         (["run", path, "--out", str(straight), "--detach"], "holds a run already"),
         (["resume", str(tmp_path / "run"), "--detach"], "is not a run folder"),
         (["resume", str(straight), "seed=1", "--detach"], "seed cannot be changed on resume"),

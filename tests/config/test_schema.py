@@ -9,6 +9,8 @@ import pytest
 
 from fedray.config.schema import build, pick, plain
 from fedray.config.source import ConfigError, Source, from_mapping
+from fedray.config.typed import type_hints, type_words
+from fedray.core.privacy.settings import Private
 from fedray.core.settings import Choice, choice, kind_of, kinds
 from tests.config.test_source import OPTIMIZERS, Adam, Client, Settings, Sgd, Yogi
 
@@ -157,7 +159,7 @@ def test_sections_by_names_of_the_user() -> None:
     ("classes", "words"),
     [
         ({"fast": {"rl": 3}}, r"unknown key classes\.fast\.rl"),
-        ({"fast": {"lr": "x"}}, r"classes\.fast\.lr: 'x' is not of type float"),
+        ({"fast": {"lr": "x"}}, r"classes\.fast\.lr must be a number, not 'x'"),
         ({"fast": 3}, r"classes\.fast must be a section of keys, not 3"),
         (["fast"], r"classes must be a section of names, not \['fast'\]"),
         (None, "classes must be a section of names, not None"),
@@ -175,3 +177,23 @@ def test_wrong_sections_by_name(classes: object, words: str) -> None:
 
 def test_the_kind_of_an_instance_is_its_class() -> None:
     assert kind_of(Adam(), OPTIMIZERS) == "adam" and kind_of(Choice("yogi", Yogi.Settings()), OPTIMIZERS) == "yogi"
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (int, "a whole number"),
+        (float | None, "a number or null"),
+        (bool | None, "true or false or null"),
+        (type_hints(Private)["epsilon"], "a number or null"),
+        (str | int, "text or a whole number"),
+        (list[float], "a list of numbers"),
+        (list[str] | None, "a list of texts or null"),
+        (tuple[int, int], "a list of 2 whole numbers"),
+        (tuple[str, ...], "a list of texts"),
+        (dict[str, str], "a section of texts"),
+        (dict[str, Any], "a section of keys"),
+    ],
+)
+def test_a_type_in_words(hint: Any, words: str) -> None:
+    assert type_words(hint) == words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,15 @@ def test_delta_is_for_the_federation_that_a_run_stands_for() -> None:
 def test_section_values_are_checked() -> None:
     cases: dict[str, Any] = {
         "{kind: gaussian, noise: 1.0}": "privacy.delta is missing",
-        "{kind: gaussian, delta: 1e-5}": "set either epsilon",
+        "{kind: gaussian, delta: 1e-5}": "set epsilon (the guarantee) or noise (the multiplier z): both are null",
+        "{kind: gaussian, delta: 1e-5, noise: 1, epsilon: 8}": "set either epsilon (the guarantee) or noise",
         "{kind: gaussian, delta: 2, noise: 1}": "delta must be below 1",
         "{kind: skellam, noise: 1.0, delta: 1e-5, bits: 64}": "bits must be from 2 to 32",
         "{kind: gaussian, noise: 1.0, delta: 1e-5, clip: {layers: all}}": "clip.layers must be one of",
         "{kind: gaussian, noise: 1.0, delta: 1e-5, as_if: {cohort: 5}}": "as_if needs both",
     }
     for given, words in cases.items():
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=re.escape(words)):
             load("fedavg/keywords", [f"privacy={given}"])
 
 

@@ -222,7 +222,7 @@ def test_a_run_starts_from_weights_of_ones_own(straight: fedray.Result, corpus: 
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (["algorithm.alhpa=0.3"], "unknown key algorithm.alhpa; did you mean algorithm.alpha?"),
-    (["rounds=many"], "rounds: 'many' is not of type int"),
+    (["rounds=many"], "rounds must be a whole number, not 'many'"),
     (["cohort.size=100"], "cohort.size is 100, but the population has only"),
     (["engine.gpus_per_client=0.5"], "engine.gpus_per_client asks for 0.5 GPUs an actor, but Ray sees none"),
 ])  # fmt: skip

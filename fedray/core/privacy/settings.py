@@ -72,7 +72,9 @@ class Private:
     as_if: AsIfSettings = field(default_factory=AsIfSettings)  # a larger federation that the simulation stands for
 
     def __post_init__(self) -> None:
-        if (self.epsilon is None) == (self.noise is None):
+        if self.epsilon is None and self.noise is None:
+            raise ValueError("set epsilon (the guarantee) or noise (the multiplier z): both are null")
+        if self.epsilon is not None and self.noise is not None:
             raise ValueError("set either epsilon (the guarantee) or noise (the multiplier z), not both")
         if not self.delta < 1:
             raise ValueError(f"delta must be below 1, not {self.delta}")
