@@ -128,12 +128,18 @@ def test_broken_audio_is_named(folder: Path) -> None:
 
 
 def test_of_many_files_a_sample_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = []
+    opened: list[str] = []
+
+    def channels(path: str, end: float, rate: int) -> int:
+        opened.append(path)
+        return len(opened)  # several in all but the first
+
     monkeypatch.setattr(inspection, "HEADERS", 4)
-    monkeypatch.setattr(inspection.audio, "check", lambda path, end, rate: opened.append(path))
+    monkeypatch.setattr(inspection.audio, "check", channels)
     text, _ = shown(small_corpus.config(folder, "server", "clients", "dev"), folder)
     assert len(opened) == 4
     assert "all 15 audio files were looked for, and the headers of 4 random ones were read" in text
+    assert "3 audio files have several channels, which are averaged: " in text
 
 
 @dataclass(frozen=True)

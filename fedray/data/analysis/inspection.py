@@ -212,7 +212,9 @@ def broken_audio(
     items = list(zip(paths, needed["end_max"].to_pylist(), opened.tolist(), strict=True))
     shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]
     check = functools.partial(_check, sample_rate=sample_rate)
-    found = [problem for shard in parallel(check, shards, "checking audio") for problem in shard]
+    checked = list(parallel(check, shards, "checking audio"))
+    found = [problem for broken, _ in checked for problem in broken]
+    averaged = [path for _, several in checked for path in several]
     missing = [path for path, reason in found if reason == "missing"]
     damaged = [f"{path} ({reason})" for path, reason in found if reason != "missing"]
     remedy = "Restore them, or drop their rows" + (
@@ -223,6 +225,9 @@ def broken_audio(
         problems.append(Problem(f"{len(missing):,} audio files are missing: {_some(missing)}. {remedy}", stops))
     if damaged:
         problems.append(Problem(f"{len(damaged):,} audio files cannot be used: {_some(damaged)}. {remedy}", stops))
+    if averaged:
+        words = f"{len(averaged):,} audio files have several channels, which are averaged: {_some(averaged)}"
+        problems.append(Problem(f"{words}. Save each channel to a file of its own if they hold different speakers"))
     if len(paths) <= HEADERS:
         return problems, f"the headers of all {len(paths):,} audio files were read"
     return (
@@ -231,21 +236,22 @@ def broken_audio(
     )
 
 
-def _check(items: Iterable[tuple[str, float, bool]], sample_rate: int) -> list[tuple[str, str]]:
+def _check(items: Iterable[tuple[str, float, bool]], sample_rate: int) -> tuple[list[tuple[str, str]], list[str]]:
     """Check files, given as (path, seconds that it must have, whether to open it).
 
-    Returns (path, what is wrong) for the broken ones.
+    Returns (path, what is wrong) for the broken ones, and the paths of those with several channels.
     """
-    found = []
+    found, several = [], []
     for path, end, opened in items:
         if (problem := no_file(file_of(path))) is not None:
             found.append((path, problem))
         elif opened:
             try:
-                audio.check(path, end, sample_rate)
+                if audio.check(path, end, sample_rate) > 1:
+                    several.append(path)
             except audio.AudioError as error:
                 found.append((path, error.reason))
-    return found
+    return found, several
 
 
 def _holding(manifest: Manifest, wanted: Sequence[str], column: str) -> str:

@@ -104,10 +104,10 @@ def duration(path: str | Path) -> float:
         return float(sound.frames / sound.samplerate)
 
 
-def check(path: str | Path, end: float, sample_rate: int) -> None:
-    """Raise AudioError when the header says that the file ends before `end` seconds, or that it cannot be resampled.
+def check(path: str | Path, end: float, sample_rate: int) -> int:
+    """The number of channels, by the header. Damage after the header goes unnoticed.
 
-    Damage after the header goes unnoticed.
+    Raises AudioError when the file ends before `end` seconds, or cannot be resampled.
     """
     with _open(path) as sound:
         _check_header(path, sound, sample_rate)
@@ -115,7 +115,9 @@ def check(path: str | Path, end: float, sample_rate: int) -> None:
             raise AudioError(path, "holds no samples")
         if sound.frames / sound.samplerate < end - TOLERANCE:
             raise AudioError(path, f"truncated: {end:.2f} s are needed, the file ends at {_length(sound)}")
+        channels = int(sound.channels)
     _check_wav_is_whole(path)
+    return channels
 
 
 def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
+from fedray import experiment
 from fedray.data.corpora.formats.speechbrain import SpeechBrain
 from fedray.data.corpora.table import Table
 from tests.small_speech import small_speech
@@ -201,7 +204,36 @@ def test_kaldi_names_audio_whose_end_is_unknown(tmp_path: Path) -> None:
         read("kaldi", tmp_path, train=["data"])
 
 
+def test_kaldi_names_a_channel_that_would_be_averaged(tmp_path: Path) -> None:
+    both = kaldi(tmp_path) / "audio" / "r1.wav"
+    write(tmp_path / "data" / "segments", "u1 r1 0.25 1.0 1\nu2 r1 1.5 -1 1\n")
+    assert len(read("kaldi", tmp_path, train=["data"])["train"]) == 2, "a file of one channel"
+    soundfile.write(both, np.zeros((32000, 2)), 16000)
+    with pytest.raises(ValueError, match=r"segments:1: .*r1\.wav has several channels, .* save channel 1 to a file"):
+        read("kaldi", tmp_path, train=["data"])
+
+
 # ---- tables
+
+
+def test_segments_of_a_table_without_ids_have_their_offset_in_the_id(tmp_path: Path) -> None:
+    tone(tmp_path / "a.wav", 2.0)
+    write(tmp_path / "m.tsv", "path\tspeaker\tstart\tseconds\na.wav\ts\t0\t0.5\na.wav\ts\t1.5\t0.5\n")
+    options = {"train": ["m.tsv"], "offset_column": "start"}
+    assert read("tsv", tmp_path, **options)["train"].column("utterance") == ["a.wav@0", "a.wav@1.5"]
+
+
+def test_the_table_of_the_configurations_of_translation_may_name_server_and_clients(tmp_path: Path) -> None:
+    splits = ("server", "clients", "dev", "test")
+    rows = [f"{split}.wav\ts\ta\tb\tc\t{split}\n" for split in splits]
+    write(tmp_path / "manifest.tsv", "path\tspeaker\taccent\ttext\ttranslation\tsplit\n" + "".join(rows))
+    for split in splits:
+        tone(tmp_path / f"{split}.wav")
+    for name in ("fedlora/translation", "fedmem/translation"):
+        options = experiment.load(name)[0].data.options
+        assert {split: len(part) for split, part in read("tsv", tmp_path, **options).items()} == dict.fromkeys(
+            splits, 1
+        )
 
 
 def test_an_utterance_of_unknown_length_lasts_to_the_end_of_its_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +61,7 @@ class Folders:
                 "path": names,
                 "label": labels,
                 "text": labels if self.words else None,
-                "speaker": None if pattern is None else [_speaker(pattern, name, home) for name in names],
+                "speaker": None if pattern is None else _speakers(pattern, names, home),
             }
             manifests[split] = assemble(folder, names, columns, home, parallel, listed=False)
         return manifests
@@ -138,11 +139,13 @@ def _is_audio(file: Path) -> bool:
     return suffix in READABLE
 
 
-def _speaker(pattern: re.Pattern[str], name: str, home: Path) -> str:
-    found = pattern.search(name)
-    if found is None or not found[1]:
+def _speakers(pattern: re.Pattern[str], names: Sequence[str], home: Path) -> list[str]:
+    speakers = [found[1] or "" if (found := pattern.search(name)) else "" for name in names]
+    if without := [name for name, speaker in zip(names, speakers, strict=True) if not speaker]:
+        more = f" and in {len(without) - 1:,} more, such as {without[-1]!r}" if len(without) > 1 else ""
         raise ValueError(
-            f"{home / name}: data.options.speaker, {pattern.pattern!r}, finds no speaker in {name!r}: rename the "
-            "file, or correct the expression"
+            f"{home / without[0]}: data.options.speaker, {pattern.pattern!r}, finds no speaker in {without[0]!r}"
+            f"{more}: correct the expression, rename or remove the files, or name the class folders to read in "
+            "data.options.classes"
         )
-    return found[1]
+    return speakers

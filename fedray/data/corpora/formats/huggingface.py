@@ -94,6 +94,11 @@ def _splits(root: Path) -> dict[str, list[Path]]:
             if file.suffix in (".parquet", ".arrow"):
                 splits.setdefault(_split_of(file), []).append(file)
     if not splits:
+        if (root / "metadata.csv").is_file() or (root / "metadata.jsonl").is_file():
+            raise ValueError(
+                f"{root} is a folder of audio with metadata: write it with datasets.load_dataset('audiofolder', "
+                f"data_dir={str(root)!r}).save_to_disk(FOLDER), and set data.root to FOLDER"
+            )
         raise ValueError(
             f"{root} holds no dataset_dict.json, state.json, *.parquet or *.arrow: set data.root to a folder of "
             "save_to_disk, or to one with the Parquet files of a dataset"

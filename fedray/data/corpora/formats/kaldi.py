@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import opened
-from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure, shapes
 from fedray.data.corpora.formats.listed import Listed
 from fedray.data.manifest import Manifest
 
@@ -82,6 +82,7 @@ def _segments(
 ) -> tuple[Entries, dict[str, Column | None]]:
     utterances = _entries(source)
     paths, starts, ends = [], [], []
+    channels: dict[str, tuple[int, str]] = {}  # recording -> a line that names a channel of it, and the channel
     for line, text in utterances.values():
         fields = text.split()
         try:
@@ -95,13 +96,26 @@ def _segments(
                 f"{source}:{line}: the recording {recording!r} is not in wav.scp: add it there, or drop the segment"
             )
         paths.append(str(root / recordings[recording][1]))
+        if len(fields) > 3:
+            channels.setdefault(paths[-1], (line, fields[3]))
         starts.append(start)
         ends.append(end)
+    headers, _ = shapes(list(channels), parallel)
+    if several := [path for path, header in headers.items() if header.channels > 1]:
+        line, channel = channels[several[0]]
+        raise ValueError(
+            f"{source}:{line}: {several[0]} has several channels, which fedray would average: save channel {channel} "
+            "to a file of its own, and name that file in wav.scp"
+        )
+
     if -1 in ends:  # in Kaldi, -1 means the end of the recording
         lengths, broken = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
         for (line, _), path in zip(utterances.values(), paths, strict=True):
             if path in broken:
-                raise ValueError(f"{source}:{line}: {path}: {broken[path]}: repair the file, or drop the segment")
+                raise ValueError(
+                    f"{source}:{line}: {path}: {broken[path]}: repair the file, or drop the segment; paths in wav.scp "
+                    "are relative to data.root"
+                )
         ends = [lengths.get(path, end) if end == -1 else end for path, end in zip(paths, ends, strict=True)]
     seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]
     return utterances, {"path": paths, "offset": starts, "seconds": seconds}

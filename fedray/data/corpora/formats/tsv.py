@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
-from fedray.data.corpora.formats.listed import USUAL_SPLITS, Listed
+from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
 
@@ -22,7 +22,8 @@ class Tsv(Listed):
     text_column: str | None = None  # column of the transcript; null: no transcripts
     label_column: str | None = None  # column of the class; null: no classes
     translation_column: str | None = None  # column of the translation; null: no translations
-    id_column: str | None = None  # column of the utterance's id; null: the path as in the table
+    # column of the utterance's id; null: the path as in the table, and its offset if paths repeat
+    id_column: str | None = None
     seconds_column: str | None = "seconds"  # column of the length in seconds; null: lengths are measured
     offset_column: str | None = None  # column of the start in the audio file, in seconds; null: 0
     split_column: str | None = None  # column of the split, which overrides the list that names the file
@@ -43,7 +44,7 @@ class Tsv(Listed):
             "text": self.texts(table.optional(self.text_column, "text_column")),
             "label": table.optional(self.label_column, "label_column"),
             "translation": table.optional(self.translation_column, "translation_column"),
-            "utterance": table.column(self.id_column or self.path_column, "id_column"),
+            "utterance": self._ids(table),
             "seconds": table.optional(self.seconds_column, "seconds_column"),
             "offset": table.optional(self.offset_column, "offset_column"),
         }
@@ -53,12 +54,19 @@ class Tsv(Listed):
         if names is None:
             return {split: manifest}
         rows: dict[str, list[int]] = {}
-        known = USUAL_SPLITS | self.split_names
+        known = dict(zip(SPLITS, SPLITS, strict=True)) | USUAL_SPLITS | self.split_names
         for row, name in enumerate(names):
             if name not in known:
                 where = f"{path}:{table.lines[row]}"
                 raise ValueError(
-                    f"{where}: the split {name!r} is not known: add it to split_names, e.g. {{{name}: train}}"
+                    f"{where}: the split {name!r} is not known: add it to split_names, e.g. {{{name}: train}} (or "
+                    "server, clients, dev, test)"
                 )
             rows.setdefault(known[name], []).append(row)
         return {name: manifest.take(indices) for name, indices in rows.items()}
+
+    def _ids(self, table: Table) -> list[str]:
+        ids = table.column(self.id_column or self.path_column, "id_column")
+        if self.id_column is not None or self.offset_column is None or len(set(ids)) == len(ids):
+            return ids
+        return [f"{path}@{start}" for path, start in zip(ids, table.column(self.offset_column, None), strict=True)]
