@@ -266,5 +266,7 @@ def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid) -> int:
     if results.num_terminated:
         page = report.write([folder.place])
         print(f"report: {page}")
+    if folder.root is not None:  # Tune's own line names a temporary folder
+        print(f"curves: tensorboard --logdir {quote(folder.place)}")
     print(f"experiment: {folder.place}")
     return 1 if left else 0
