@@ -43,6 +43,7 @@ NAMESPACE = "fedray"
 ATTACH = "driver.json"  # in a run folder: the address of the driver that is using it
 # Bundles of a placement group: the driver's and the first client actor's. The process that made the group has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
+START_SECONDS = 20.0  # until the user is told that client actors have not started
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
 
 
@@ -185,6 +186,20 @@ class Driver:
         booked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "scheduling_strategy": where}
         return ray.remote(**booked)(ClientActor).remote(*arguments, ray.get_runtime_context().current_actor)
 
+    def _say_waiting(self) -> None:
+        """Tell the user how many cores the client actors ask for, and how many Ray has free."""
+        share = self.assignment.share
+        if self.assignment.group is not None:  # the cores are reserved: the processes are slow to start
+            return
+        free, cores = (has.get("CPU", 0.0) for has in (ray.available_resources(), ray.cluster_resources()))
+        one = share.actors == 1
+        asks = f"the client actor asks for {share.cpus:g}" if one else f"{share.actors} ask for {share.cpus:g} each"
+        text = (
+            f"waiting for client actors to start: {asks} of Ray's {cores:g} cores, and {free:g} are free now (see "
+            "`ray status`)"
+        )
+        self.note("phase", {"text": text})
+
     def _start_pool(self, run: str) -> Pool:
         share, engine = self.assignment.share, self.assignment.plan.engine
         program = ray.put(self.assignment.program)
@@ -201,7 +216,12 @@ class Driver:
         folder = str(self.assignment.folder) if several else None
         remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
         hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
-        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs)
+        waiting = threading.Timer(START_SECONDS, self._say_waiting)
+        waiting.start()
+        try:
+            pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs)
+        finally:
+            waiting.cancel()
         for node in pool.nodes if several else ():
             if not self.folder.exists(f"probe/{node}"):
                 raise RunError(

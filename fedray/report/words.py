@@ -35,6 +35,14 @@ def rising(metric: str) -> bool:
     return metric.endswith(RISING) or of_translations(metric)
 
 
+def direction(metric: str) -> str | None:
+    """Which values of the metric are better, "max" or "min"; None: its name does not say."""
+    if rising(metric):
+        return "max"
+    name = metric.rpartition("/")[2]
+    return "min" if in_percent(metric) or name == "loss" or name.endswith("_loss") else None
+
+
 def of_translations(metric: str) -> bool:
     """Whether the metric is BLEU or chrF."""
     return not OF_TRANSLATIONS.keys().isdisjoint(metric.rpartition("/")[2].split("_"))

@@ -70,7 +70,10 @@ class RunFolder:
     def check_is_run(self) -> None:
         """Check that the folder holds a run. ValueError: it holds none."""
         if not self.exists("config.yaml"):
-            raise ValueError(f"{self.place} is not a run folder: it has no config.yaml")
+            found = [name for name in self.storage.names() if re.fullmatch(r"run(-\d+)?", name)]  # of a trial
+            inside = [self.storage.shown(name) for name in found if self.exists(f"{name}/config.yaml")]
+            hint = f"; it is the folder of a trial, whose run is in {inside[-1]}: name that folder" if inside else ""
+            raise ValueError(f"{self.place} is not a run folder: it has no config.yaml{hint}")
 
     def check_free(self, before: Collection[str] = BEFORE) -> None:
         """Check that the folder does not exist yet, or holds only the files `before`. ValueError otherwise."""

@@ -39,8 +39,8 @@ DRAWS = 8  # default number of trials of a random or optuna search
 
 def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
     """Run a sweep; returns the exit status: 0 success, 1 failed or unfinished trials, 2 bad input, 130 interrupted."""
-    options = _parse(sweep, arguments)
     try:
+        options = _parse(sweep, arguments)
         return _sweep(sweep, options)
     except (ValueError, OSError) as error:
         print(f"{sweep.name}: {words(error)}", file=sys.stderr)
@@ -55,8 +55,9 @@ def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
 
 def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     swept = "\n".join(f"  {key}: {shown(domain)}" for key, domain in sweep.space.items())
+    better = "larger" if sweep.direction == "max" else "smaller"
     parser = argparse.ArgumentParser(
-        description=f"{sweep.question}\n\nSwept:\n{swept}\n\nMetric: {sweep.metric} ({sweep.mode})",
+        description=f"{sweep.question}\n\nSwept:\n{swept}\n\nMetric: {sweep.metric} ({better} is better)",
         epilog="example:\n  %(prog)s --smoke rounds=5",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -201,7 +202,7 @@ def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Cho
         question=sweep.question,
         keys=list(sweep.space),
         metric=sweep.metric,
-        mode=sweep.mode,
+        mode=sweep.direction,
         reference=sweep.reference,
         figures=[figure.described() for figure in sweep.figures],
         search=search,
@@ -265,5 +266,7 @@ def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid) -> int:
     if results.num_terminated:
         page = report.write([folder.place])
         print(f"report: {page}")
+    if folder.root is not None:  # Tune's own line names a temporary folder
+        print(f"curves: tensorboard --logdir {quote(folder.place)}")
     print(f"experiment: {folder.place}")
     return 1 if left else 0

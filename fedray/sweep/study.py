@@ -15,6 +15,8 @@ from fedray.config.source import ConfigError, Source, as_value
 from fedray.engine.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure
+from fedray.report.sweep_description import MODES
+from fedray.report.words import direction
 from fedray.sweep.space import Space, Values, combinations, options
 
 RESERVED = ("engine.placement", "engine.actors", "engine.cpus_per_client", "engine.gpus_per_client")
@@ -32,7 +34,7 @@ class Sweep:
     settings   dotted overrides of the base; overrides of the command line come after them
     small      further overrides that make the trials of `--smoke` small
     metric     Tune ranks trials by this metric
-    mode       "min" or "max": which values of the metric are better
+    mode       "min" or "max": which values of the metric are better; None: its name says
     samples    trials drawn from a space that is not a grid; repetitions of a grid
     at_once    trials at a time, for a comparison of times; None: as many as the machine has room for
     reference  label of a group: the report shows the share of its gain over the seed model that the others reach
@@ -47,7 +49,7 @@ class Sweep:
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: Sequence[str] = ()
     metric: str = "dev/wer"
-    mode: str = "min"
+    mode: str | None = None
     figures: Sequence[Figure] = ()
     reference: str | None = None
     small: Sequence[str] = ()
@@ -55,6 +57,24 @@ class Sweep:
     at_once: int | None = None
     pretrain: str | None = None
     text: str | None = None
+
+    @property
+    def direction(self) -> str:
+        """Which values of the metric are better, "min" or "max".
+
+        ValueError: `mode` contradicts the metric's name, or is missing for a metric whose name does not say.
+        """
+        if self.mode not in (None, *MODES):
+            raise ValueError(f"mode: choose from {', '.join(MODES)}, not {self.mode!r}")
+        known = direction(self.metric)
+        if known is None and self.mode is None:
+            raise ValueError(
+                f'metric={self.metric!r}: fedray does not know which values are better: add mode="max" or mode="min"'
+            )
+        if known is not None and self.mode not in (None, known):
+            better = "larger" if known == "max" else "smaller"
+            raise ValueError(f"mode={self.mode!r}: {better} values of {self.metric} are better: leave out mode")
+        return str(known or self.mode)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
         param_space=dict(plan.space),
         tune_config=tune.TuneConfig(
             metric=sweep.metric,
-            mode=sweep.mode,
+            mode=sweep.direction,
             search_alg=_search(sweep, plan),
             scheduler=_scheduler(sweep, plan),
             num_samples=plan.samples,
@@ -81,7 +81,7 @@ def _search(sweep: Sweep, plan: Plan) -> Searcher | SearchAlgorithm:
     try:
         from ray.tune.search.optuna import OptunaSearch
 
-        return OptunaSearch(metric=sweep.metric, mode=sweep.mode, seed=SEED)
+        return OptunaSearch(metric=sweep.metric, mode=sweep.direction, seed=SEED)
     except (ImportError, AssertionError) as error:
         raise ValueError("--search optuna needs Optuna: pip install 'fedray[search]'") from error
 

@@ -1,14 +1,18 @@
-"""What the user's process says while it waits for the driver."""
+"""What the user is told while the driver or its client actors wait for cores."""
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
 
+from fedray.engine import driver as drivers
 from fedray.engine import session
-from fedray.engine.resources import DRIVER_CPUS
+from fedray.engine.resources import DRIVER_CPUS, Share
+from fedray.engine.settings import EngineSettings
 
 HELD = "others hold Ray's cores (see `ray status`)"
 STARTING = "Ray is still starting its process"
@@ -48,3 +52,36 @@ class Driver:
 
     def remote(self, *arguments: Any) -> str:
         return "answer"
+
+
+@pytest.mark.parametrize(
+    ("share", "group", "words"),
+    [
+        (Share(1, 1, 0), None, "the client actor asks for 1 of Ray's 2 cores, and 0.99 are free now"),
+        (Share(2, 0.5, 0), None, "2 ask for 0.5 each of Ray's 2 cores, and 0.99 are free now"),
+        (Share(1, 1, 0), "reserved", None),  # in the bundles of a sweep's trial
+    ],
+)
+@pytest.mark.parametrize("slow", [True, False])
+def test_client_actors_that_have_not_started_say_how_many_cores_are_free(
+    share: Share, group: str | None, words: str | None, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that holds the cores itself, such as a trial of Tune, would wait without a word."""
+
+    def pool(*arguments: Any) -> SimpleNamespace:
+        time.sleep(0.3 * slow)
+        return SimpleNamespace(nodes=[])
+
+    monkeypatch.setattr(drivers, "START_SECONDS", 0.1)
+    monkeypatch.setattr(drivers, "Pool", pool)
+    monkeypatch.setattr(ray, "put", lambda value: None)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}])
+    monkeypatch.setattr(ray, "available_resources", lambda: {"CPU": 0.99})
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    plan = SimpleNamespace(engine=EngineSettings())
+    assignment = SimpleNamespace(share=share, plan=plan, program=None, assets={}, folder="/nowhere", group=group)
+    driver = drivers.Driver(assignment, detached=False)  # type: ignore[arg-type]
+    driver._start_pool("run")
+    waits = [event.data["text"] for event in driver.events(0, 0.0)][1:]
+    said = [f"waiting for client actors to start: {words} (see `ray status`)"]
+    assert waits == (said if words is not None and slow else [])

@@ -155,3 +155,10 @@ def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
         process.kill()
     with RunFolder(tmp_path).locked():
         pass
+
+
+def test_the_folder_of_a_trial_names_its_run(tmp_path: Path) -> None:
+    for name in ("run", "run-01", "runs"):
+        RunFolder(tmp_path / name).write_text("config.yaml", "name: x\n")
+    with pytest.raises(ValueError, match=f"a trial, whose run is in {tmp_path}/run-01: name that folder$"):
+        RunFolder(tmp_path).check_is_run()

@@ -17,7 +17,7 @@ from fedray import experiment
 from fedray.core.parallel import serial
 from fedray.engine import session
 from fedray.runs import places
-from fedray.sweep import Sweep, space, study
+from fedray.sweep import Sweep, main, space, study
 from fedray.sweep.prepare import transcripts
 from fedray.sweep.study import Study
 from tests import speech
@@ -143,6 +143,43 @@ def test_every_file_in_sweeps_asks_something_that_can_be_swept(path: Path, tmp_p
     trials_of(asked, folder=tmp_path).check(asked.space)
     trials_of(asked, smoke=True, folder=tmp_path).check(space.smoke(asked.space))
     assert all(figure.described()["kind"] for figure in asked.figures)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_the_metric_of_every_file_in_sweeps_gives_its_direction(path: Path) -> None:
+    asked = runpy.run_path(str(path))["SWEEP"]
+    rates = asked.metric.endswith(("wer", "wer_lm", "loss"))
+    assert asked.direction == replace(asked, mode=None).direction == ("min" if rates else "max")
+
+
+@pytest.mark.parametrize(
+    ("metric", "better"),
+    [
+        ("dev/wer_lm", "min"),
+        ("train/label_wer", "min"),
+        ("dev/cer", "min"),
+        ("train/loss", "min"),
+        ("personal/own_accuracy", "max"),
+        ("personal/macro_f1", "max"),
+        ("dev/bleu_beam", "max"),
+    ],
+)
+def test_the_metric_says_which_trials_are_better(metric: str, better: str) -> None:
+    other = {"min": "max", "max": "min"}[better]
+    assert sweep(metric=metric).direction == sweep(metric=metric, mode=better).direction == better
+    with pytest.raises(ValueError, match=f"mode='{other}': .* values of {metric} are better: leave out mode"):
+        _ = sweep(metric=metric, mode=other).direction
+
+
+def test_a_metric_that_does_not_say_needs_a_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(sweep(metric="dev/mine"), ["--help"]) == 2
+    words = 'speed: metric=\'dev/mine\': fedray does not know which values are better: add mode="max" or mode="min"\n'
+    assert capsys.readouterr().err == words
+    with pytest.raises(SystemExit):
+        main(sweep(metric="dev/mine", mode="max"), ["--help"])
+    assert "Metric: dev/mine (larger is better)" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="mode: choose from min, max, not 'maximum'"):
+        _ = sweep(mode="maximum").direction
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)

@@ -22,7 +22,7 @@ from ray import tune
 import fedray
 from fedray.runs.folder import RunFolder
 from fedray.sweep import main
-from fedray.sweep.command import Choices, _earlier, _parse
+from fedray.sweep.command import Choices, _earlier, _ended, _parse
 from tests import speech
 from tests.engine.runs import bits, rows
 from tests.sweep.tones import SWEEP
@@ -84,6 +84,15 @@ def test_a_sweep_goes_on_with_its_own_choices(given: list[str], words: str, tmp_
 def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(SWEEP, ["engine.actors=8", "engine.cpus_per_client=1"]) == 2
     assert "engine.actors=8 with engine.cpus_per_client=1 needs 8 cores" in capsys.readouterr().err
+
+
+def test_the_output_ends_with_the_folder_for_tensorboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Results(list[Any]):
+        num_terminated = 0
+
+    place = tmp_path / "my study"
+    assert _ended(SWEEP, RunFolder(place), Results()) == 0  # type: ignore[arg-type]
+    assert capsys.readouterr().out == f"curves: tensorboard --logdir '{place}'\nexperiment: {place}\n"
 
 
 @pytest.mark.nightly

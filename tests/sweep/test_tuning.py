@@ -22,12 +22,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("metric", "mode"), [("dev/wer", "min"), ("dev/accuracy", "max")])
 @pytest.mark.parametrize("search", ["grid", "optuna"])
+@pytest.mark.parametrize("given", [True, False])
 def test_trials_are_ranked_by_the_metric_of_the_sweep(
-    told: dict[str, Any], metric: str, mode: str, search: str
+    told: dict[str, Any], metric: str, mode: str, search: str, given: bool
 ) -> None:
     """A search that learns from earlier trials gets the same metric and mode."""
     space = {"rounds": tune.choice([1, 2])}
-    sweep = Sweep(name="s", question="?", base="b.yaml", space=space, metric=metric, mode=mode, figures=[])
+    sweep = Sweep(name="s", question="?", base="b.yaml", space=space, metric=metric, mode=mode if given else None)
     plan = tuning.Plan(space, search, "asha", samples=4, at_once=2, rounds=27)
     tuning.tuner(sweep, SimpleNamespace(place="/results/s"), plan)  # type: ignore[arg-type]
     config = told["tune_config"]
