@@ -19,10 +19,10 @@ from fedray.core import environment
 from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData
 from fedray.experiment.config import Config
-from fedray.storage.cache import cache_root, key
+from fedray.storage.cache import cache_root, file_hash, key
 
 PACKAGE = Path(fedray.__file__).parent
-ROOMS = ("core", "storage", "data", "models", "training")  # rooms whose code a cached result depends on
+PACKAGES = ("core", "storage", "data", "models", "training")  # those whose code a cached result depends on
 # Shared by all algorithms; `source_of` hashes an algorithm's own file.
 SHARED = PACKAGE / "algorithms" / "base.py"
 
@@ -74,7 +74,7 @@ def model_files(model: object) -> dict[str, str]:
     """
     values = {f"model.{key}": value for key, value in dotted(plain(model)).items() if key not in ("init", "folder")}
     named = {key: value for key, value in values.items() if isinstance(value, str) and os.path.isfile(value)}
-    return {key: hashlib.blake2b(Path(file).read_bytes(), digest_size=8).hexdigest() for key, file in named.items()}
+    return {key: file_hash(Path(file)) for key, file in named.items()}
 
 
 def shares_init(algorithm: Algorithm) -> bool:
@@ -84,9 +84,10 @@ def shares_init(algorithm: Algorithm) -> bool:
     return named is not None and type(algorithm).init is named.init
 
 
-def code_version(imports: Iterable[str], rooms: Iterable[str] = ROOMS) -> str:
-    """A hash of the code and the word lists of these rooms, and of the user's modules."""
-    files = [path for room in rooms for path in sorted((PACKAGE / room).rglob("*")) if path.suffix in (".py", ".yaml")]
+def code_version(imports: Iterable[str], packages: Iterable[str] = PACKAGES) -> str:
+    """A hash of the code and the word lists of these packages, and of the user's modules."""
+    inside = (path for name in packages for path in sorted((PACKAGE / name).rglob("*")))
+    files = [path for path in inside if path.suffix in (".py", ".yaml")]
     digest = hashlib.blake2b(digest_size=8)
     for path in [*files, SHARED]:
         digest.update(path.read_bytes())

@@ -18,7 +18,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import session
 from fedray.engine.resources import Share
 from fedray.engine.work import Program
-from fedray.experiment.cache_keys import ROOMS, code_version, model_files, source_of
+from fedray.experiment.cache_keys import PACKAGES, code_version, model_files, source_of
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
 from fedray.experiment.private import paced_by
@@ -49,7 +49,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
     assert isinstance(program.data, SpeechData)
     return {
         "fedray": fedray.__version__,
-        "code": code_version((), (*ROOMS, "algorithms", "engine")),
+        "code": code_version((), (*PACKAGES, "algorithms", "engine")),
         "imports": {name: source_of(sys.modules[name]) for name in config.imports},
         "files": model_files(config.model.settings),
         "algorithm": source_of(type(program.algorithm)),

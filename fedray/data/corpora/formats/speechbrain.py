@@ -78,10 +78,9 @@ class SpeechBrain(Listed):
     ) -> dict[str, Column | None]:
         """Offsets and lengths in seconds. As in SpeechBrain, a segment without an end lasts to the end of the file."""
         headers, problems = shapes(paths, parallel)
-        rows = range(len(paths))
         starts, stops = (table.columns.get(name, [""] * len(paths)) for name in (self.start_column, self.stop_column))
         offsets, lengths = [], []
-        for row, path, start, stop in zip(rows, paths, starts, stops, strict=True):
+        for row, (path, start, stop) in enumerate(zip(paths, starts, stops, strict=True)):
             where = place(str(table.path), table.lines, row)
             if path in problems:
                 raise ValueError(f"{where}: {path}: {problems[path]}. Restore the file, or drop the row")

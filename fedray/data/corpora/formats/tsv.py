@@ -54,7 +54,7 @@ class Tsv(Listed):
         if names is None:
             return {split: manifest}
         rows: dict[str, list[int]] = {}
-        known = dict(zip(SPLITS, SPLITS, strict=True)) | USUAL_SPLITS | self.split_names
+        known = {name: name for name in SPLITS} | USUAL_SPLITS | self.split_names
         for row, name in enumerate(names):
             if name not in known:
                 where = f"{path}:{table.lines[row]}"
