@@ -17,10 +17,10 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 import platformdirs
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from fedray.storage.base import Storage
 from fedray.storage.files import faults, sync_all, write_atomically
@@ -28,6 +28,7 @@ from fedray.storage.opening import open_storage
 
 MANIFEST = "manifest.json"
 HASHES = ".hashes"  # suffix of the file next to an entry that holds the hashes of the entry's files
+LOOK = 0.5  # seconds between two looks at whether another process has made an entry
 
 _used: dict[Path, int] = {}  # entries that this process uses -> their lock files
 
@@ -47,24 +48,37 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
 
     An error of `build` is raised and leaves no incomplete folder. StorageError: the disk is full.
     """
+
+    def make() -> None:
+        temporary = folder.with_name(f"{folder.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)  # left by a writer that was killed
+        with faults(folder):
+            try:
+                temporary.mkdir()
+                build(temporary)
+                _list_hashes(temporary, folder.with_name(folder.name + HASHES))
+                sync_all(temporary)  # else an entry that a power loss cut short would count as complete
+                os.replace(temporary, folder)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+    _found_or_made(folder, make)
+    share(folder)
+    return folder
+
+
+def _found_or_made(folder: Path, make: Callable[[], None]) -> None:
+    """Use an entry. If it is missing, fetch or `make` it in one process of this machine while the others wait."""
     while not use(folder):
         with faults(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
+        try:
+            held = FileLock(f"{folder}.lock").acquire(timeout=LOOK)
+        except Timeout:  # another process makes the entry, or has made it: from then on it holds the lock, shared
+            continue
+        with held:
             if not folder.exists() and not fetch(folder):
-                temporary = folder.with_name(f"{folder.name}.tmp")
-                shutil.rmtree(temporary, ignore_errors=True)  # left by a writer that was killed
-                with faults(folder):
-                    try:
-                        temporary.mkdir()
-                        build(temporary)
-                        _list_hashes(temporary, folder.with_name(folder.name + HASHES))
-                        sync_all(temporary)  # else an entry that a power loss cut short would count as complete
-                        os.replace(temporary, folder)
-                    finally:
-                        shutil.rmtree(temporary, ignore_errors=True)
-    share(folder)
-    return folder
+                make()
 
 
 def use(path: Path) -> bool:
@@ -106,18 +120,17 @@ def available(folder: Path, name: str | None) -> Path:
     if use(folder):
         return folder
     here = cache_root() / name if name is not None else folder
-    while not use(here):
-        with faults(here):
-            here.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{here}.lock"):  # only one process of this machine fetches
-            if not here.exists() and not fetch(here):
-                shared = os.environ.get("FEDRAY_SHARED_CACHE")
-                where = "nor is it in FEDRAY_SHARED_CACHE" if shared else "and FEDRAY_SHARED_CACHE is not set"
-                raise ValueError(
-                    f"{folder}: is not on {socket.gethostname()} (looked for at {here} too), {where}: set FEDRAY_CACHE "
-                    "to a folder that all nodes see, or FEDRAY_SHARED_CACHE to a folder or URI (s3://...) that all "
-                    "reach, and start Ray on them with it"
-                )
+
+    def missing() -> NoReturn:
+        shared = os.environ.get("FEDRAY_SHARED_CACHE")
+        where = "nor is it in FEDRAY_SHARED_CACHE" if shared else "and FEDRAY_SHARED_CACHE is not set"
+        raise ValueError(
+            f"{folder}: is not on {socket.gethostname()} (looked for at {here} too), {where}: set FEDRAY_CACHE "
+            "to a folder that all nodes see, or FEDRAY_SHARED_CACHE to a folder or URI (s3://...) that all "
+            "reach, and start Ray on them with it"
+        )
+
+    _found_or_made(here, missing)
     return here
 
 

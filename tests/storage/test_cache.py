@@ -70,6 +70,29 @@ def test_two_processes_build_once(tmp_path: Path) -> None:
     assert len(log.read_text().split()) == 1
 
 
+def keep_after_making(folder: Path, log: Path, together: multiprocessing.synchronize.Barrier) -> None:
+    """Make or find an entry, and use it until all processes have it."""
+    together.wait(30)
+    cached(folder, partial(build, log, 0.3))
+    together.wait(30)
+
+
+def test_a_process_need_not_wait_until_the_one_that_made_the_entry_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path))  # uses of entries elsewhere are not recorded
+    context = multiprocessing.get_context("spawn")
+    together = context.Barrier(3)
+    folder, log = tmp_path / "features" / "a", tmp_path / "log"
+    processes = [context.Process(target=keep_after_making, args=(folder, log, together)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert len(log.read_text().split()) == 1
+
+
 def test_keys_name_contents_not_order() -> None:
     assert key({"a": 1, "b": {"c": [1, 2]}}) == key({"b": {"c": [1, 2]}, "a": 1})
     different = [{}, {"a": 1}, {"a": "1"}, {"a": 1.5}, {"a": None}, {"a": [1, 2]}, {"a": [2, 1]}, {"b": 1}]
