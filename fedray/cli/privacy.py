@@ -20,7 +20,7 @@ from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.audits import Audit
 from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.noise_by_kind import NoiseByKind, noise_by_kind
-from fedray.core.privacy.settings import Correlated, Gaussian, Local, Private, Skellam
+from fedray.core.privacy.settings import Correlated, Gaussian, Private, Skellam
 from fedray.experiment import Config
 from fedray.experiment.audits import population
 from fedray.experiment.checks import corpus_reader, most_clients
@@ -32,16 +32,12 @@ from fedray.storage.files import write_atomically
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 POINTS = 40  # per curve over rounds
 # Theorem 9 of the paper covers any noise. For noise without a largest privacy loss, its terms of the third and higher
-# powers of the sampling rate have the factor 2, however much noise there is. Gaussian noise has a bound of its own. Its
-# leading term is about 4 rate^2 times that without sampling.
+# powers of the sampling rate have the factor 2, however much noise there is. Gaussian noise has a bound of its own.
 LOOSE = (
-    "The epsilon of cohorts of fixed size is an upper bound (Wang, Balle, Kasiviswanathan, AISTATS 2019). It always "
-    "holds, but is loose where a large share of the clients is drawn: "
+    "The epsilon of Skellam noise in drawn cohorts is an upper bound (Wang, Balle, Kasiviswanathan, AISTATS 2019). It "
+    "always holds, but is loose where more than a few percent of the clients are drawn: part of it does not shrink as "
+    "noise grows, so epsilon may rise with the cohort because of the bound alone."
 )
-LOOSE_SKELLAM = (
-    "part of it does not shrink as noise grows, so epsilon may rise with the cohort because of the bound alone."
-)
-LOOSE_GAUSSIAN = "above one half, it may exceed the epsilon of the same noise without sampling."
 
 
 def show(options: argparse.Namespace, console: Console) -> int:
@@ -59,9 +55,8 @@ def show(options: argparse.Namespace, console: Console) -> int:
     console.print(_by_epsilon(guarantee.claimed))
     cohorts = by_cohort(guarantee.claimed)
     console.print(_by_cohort(cohorts))
-    if guarantee.claimed.sampling.replaces and not isinstance(config.privacy, Local):
-        loose = LOOSE_SKELLAM if isinstance(config.privacy, Skellam) else LOOSE_GAUSSIAN
-        console.print(LOOSE + loose, highlight=False, soft_wrap=True)
+    if guarantee.claimed.sampling.drawn and isinstance(config.privacy, Skellam):
+        console.print(LOOSE, highlight=False, soft_wrap=True)
     kinds = []
     if isinstance(config.privacy, Gaussian | Correlated):
         kinds = [noise_by_kind(guarantee.claimed, epsilon) for epsilon in EPSILONS]

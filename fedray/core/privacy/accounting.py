@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from fedray.core.privacy.divergences import Orders, between, skellam, without_replacement
+from fedray.core.privacy.divergences import Orders, between, mixed, skellam, without_replacement
 from fedray.core.privacy.factorisation import sensitivities
 from fedray.core.privacy.settings import Correlated, Local, Private, Skellam
 
@@ -208,11 +208,13 @@ class Account:
 def _replaced(rate: float, noise: float) -> Orders:
     """The divergences of Gaussian noise in the sum of a sample of fixed size, for one client replaced by another.
 
-    Another client's update may be as long in the opposite direction, so the sum moves by two bounds.
+    Another client's update may be as long in the opposite direction, so the sum moves by two bounds. dp-accounting's
+    bound is looser than the one for any mechanism where a large share of the clients is drawn.
     """
-    library = _library()
+    library, orders = _library(), _orders()
     event = library.SampledWithoutReplacementDpEvent(1, rate, library.GaussianDpEvent(noise / 2))
-    return _divergences(event, library.NeighboringRelation.REPLACE_ONE)
+    found = _divergences(event, library.NeighboringRelation.REPLACE_ONE)
+    return np.minimum(found, mixed(orders, orders * 2**2 / (2 * noise**2), rate))
 
 
 def _divergences(event: Any, neighbours: Any) -> Orders:

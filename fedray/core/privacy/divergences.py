@@ -25,19 +25,29 @@ def skellam(noise: float) -> Orders:
     return WHOLE * 2**2 / (2 * noise**2)
 
 
-def without_replacement(base: Orders, rate: float) -> Orders:
-    """Divergences of a mechanism on a sample of fixed size, for a client replaced by another.
+def mixed(orders: Orders, base: Orders, rate: float) -> Orders:
+    """Bounds for any mechanism that sees a replaced client with probability `rate`, at most its divergences `base`.
 
-    `base`: the mechanism's divergences, for the same neighbours. Wang, Balle,
-    Kasiviswanathan, AISTATS 2019, theorem 9.
+    exp((order - 1) divergence) is an f-divergence, and therefore jointly convex: its value for the mixture is at most
+    the mean of `base`, for the samples with the client, and of no divergence, for those without.
     """
     if rate == 1.0:
         return base
+    powers = orders - 1
+    return np.asarray(np.logaddexp(np.log1p(-rate), np.log(rate) + powers * base) / powers)
+
+
+def without_replacement(base: Orders, rate: float) -> Orders:
+    """Divergences of a mechanism on a sample of fixed size, for a client replaced by another.
+
+    `base`: the mechanism's divergences, for the same neighbours. The smaller of `mixed` and Wang, Balle,
+    Kasiviswanathan, AISTATS 2019, theorem 9.
+    """
     logs = math.log(2) + (WHOLE - 1) * base  # for the powers 2, 3, ...
     logs[0] = min(logs[0], math.log(4) + base[0] + math.log(-math.expm1(-base[0])))
     k = WHOLE.astype(int)
     found = [logsumexp(np.append(_binomial(order, k[: order - 1], rate) + logs[: order - 1], 0.0)) for order in k]
-    return np.asarray(np.minimum(np.array(found) / (WHOLE - 1), base))
+    return np.asarray(np.minimum(np.array(found) / (WHOLE - 1), mixed(WHOLE, base, rate)))
 
 
 def between(orders: Orders, found: Orders) -> Orders:

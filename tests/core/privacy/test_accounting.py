@@ -7,9 +7,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy
 
+from fedray.core.privacy import accounting
 from fedray.core.privacy.accounting import Account, Sampling
 from fedray.core.privacy.auditing import gaussian_epsilon
 from fedray.core.privacy.guarantee import Guarantee, noise_for
@@ -193,15 +195,34 @@ def test_with_a_limit_the_cheap_account_is_not_below_the_tight_one() -> None:
     assert tight is not None and tight <= account.epsilon() <= fixed
 
 
-@pytest.mark.parametrize(
-    ("settings", "rate"), [(Gaussian(delta=1e-6, noise=1.0), 0.64), (Skellam(delta=1e-6, noise=1.0), 0.16)]
-)
-def test_the_bounds_of_drawn_cohorts_are_loose_where_fedray_privacy_says_so(settings: Private, rate: float) -> None:
-    """Gaussian: more than without sampling. Skellam: more than half the cohort with the same noise in the mean."""
-    drawn = Account(settings, 108.6 * rate, Sampling("uniform", 100_000 * rate, 100_000), 60)
-    if isinstance(settings, Gaussian):
-        # One client replaced by another moves the sum by two bounds.
-        assert drawn.epsilon() > gaussian_epsilon(2 * math.sqrt(60) / drawn.noise, 1e-6)
-    else:
-        half = replace(drawn, noise=drawn.noise / 2, sampling=replace(drawn.sampling, cohort=drawn.sampling.cohort / 2))
-        assert drawn.epsilon() > half.epsilon()
+@pytest.mark.parametrize("settings", [Gaussian(delta=1e-6, noise=1.0), Skellam(delta=1e-6, noise=1.0)])
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3, 0.64, 0.95])
+@pytest.mark.parametrize("noise", [0.5, 2.0, 20.0])
+def test_a_drawn_cohort_reveals_at_least_one_mixture_and_at_most_a_whole_federation(
+    settings: Private, rate: float, noise: float
+) -> None:
+    """The mixture: with probability `rate` the sum has the client's +1, or another's -1 in its place; all others are 0.
+
+    One client replaced by another moves the sum by two bounds. Skellam: orders between whole ones are interpolated.
+    """
+    drawn = Account(settings, noise, Sampling("uniform", 100_000 * rate, 100_000), 1)
+    sums = np.linspace(-40 * noise, 40 * noise, 80_001)
+    one, other, neither = (scipy.stats.norm(mean, noise).logpdf(sums) for mean in (1.0, -1.0, 0.0))
+    first, second = (np.logaddexp(math.log(rate) + log, math.log1p(-rate) + neither) for log in (one, other))
+    orders = accounting._orders()
+    for at in [int(np.argmin(abs(orders - order))) for order in (2.0, 3.5, 8.0)]:
+        powers = orders[at] * first + (1 - orders[at]) * second
+        exact = (scipy.special.logsumexp(powers) + math.log(sums[1] - sums[0])) / (orders[at] - 1)
+        whole = orders[at] * 2**2 / (2 * noise**2)
+        assert exact * (1 - 1e-6) <= drawn._one_round[at] <= whole * (1.2 if orders[at] % 1 else 1 + 1e-9)
+
+
+def test_the_bound_of_skellam_noise_is_loose_where_fedray_privacy_says_so() -> None:
+    """A cohort of twice the size has a larger epsilon at the same noise in the mean."""
+    small, large = (
+        Account(Skellam(delta=1e-6, noise=1.0), 108.6 * rate, Sampling("uniform", 100_000 * rate, 100_000), 60)
+        for rate in (0.04, 0.08)
+    )
+    assert large.epsilon() > 1.2 * small.epsilon()
+    cohort = Sampling("uniform", 10, 100)
+    assert noise_for(Skellam(delta=1e-5, epsilon=2.0), cohort, 60) < 14
