@@ -114,17 +114,20 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
     it cannot be resumed; raises ValueError if `out` holds a run with other settings.
     """
     settings = plain(experiment.check(*experiment.load(ROOT / config, overrides)))
-    if not (out / "config.yaml").exists():
-        results = experiment.run(ROOT / config, overrides, out=out).results
-    elif plain(experiment.load(out / "config.yaml")[0]) != settings:  # keys added since are at their defaults
-        raise ValueError(f"{out} holds a run with other settings than {config} {' '.join(overrides)}: move it away")
-    elif (out / "results.json").exists():
-        results = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    else:
-        try:
-            results = experiment.resume(out).results
-        except ValueError as error:  # its message says what has changed since
-            sys.exit(f"{error}\nor move {out} away: the same command repeats it")
+    try:
+        if not (out / "config.yaml").exists():
+            results = experiment.run(ROOT / config, overrides, out=out).results
+        elif plain(experiment.load(out / "config.yaml")[0]) != settings:  # keys added since are at their defaults
+            raise ValueError(f"{out} holds a run with other settings than {config} {' '.join(overrides)}: move it away")
+        elif (out / "results.json").exists():
+            results = json.loads((out / "results.json").read_text(encoding="utf-8"))
+        else:
+            try:
+                results = experiment.resume(out).results
+            except ValueError as error:  # its message says what has changed since
+                sys.exit(f"{error}\nor move {out} away: the same command repeats it")
+    except KeyboardInterrupt as error:
+        sys.exit(f"{str(error) or 'interrupted'}; so does the same command")
     if "stopped" in results:
         sys.exit(f"stopped after round {results['stopped']} of {out}; the same command resumes the run")
     return results

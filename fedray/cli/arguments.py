@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 import fedray
-from fedray.cli import caches, completion, device_options, starting
+from fedray.cli import attached, caches, completion, device_options, starting
 from fedray.cli.parsing import Commands, add_config, command
 
 # Options of `fedray data`, each with the options of which it needs one.
@@ -33,7 +33,7 @@ def command_line() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     starting.add_to(commands)
     _add_runs(commands)
-    _add_attached(commands)
+    attached.add_to(commands)
     _add_report(commands)
     _add_export(commands)
     _add_pretrain(commands)
@@ -86,28 +86,6 @@ def _add_runs(commands: Commands) -> None:
         parser.add_argument(
             "--detach", action="store_true", help="return once the run has started; the run outlives this terminal"
         )
-
-
-def _add_attached(commands: Commands) -> None:
-    """Commands that attach to a run in progress."""
-    watch = command(
-        commands,
-        "watch",
-        "show the progress of a run",
-        "Show the progress of a run until it ends, or how it ended. Ctrl-C stops watching, not the run.",
-        "fedray watch runs/mine",
-    )
-    watch.add_argument("folder", metavar="RUN", help="a run folder")
-    stop = command(
-        commands,
-        "stop",
-        "end a run",
-        "End a run after its current round, with a checkpoint, and wait for its end.",
-        "fedray stop runs/mine",
-    )
-    stop.add_argument("folder", metavar="RUN", help="a run folder")
-    stop.add_argument("--now", action="store_true", help="end at once; the current round is lost")
-    stop.add_argument("--no-wait", action="store_true", help="return without waiting for the end")
 
 
 def _add_report(commands: Commands) -> None:

@@ -12,11 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedray.cli import completion, outcome, starting
+from fedray.cli import attached, completion, outcome, starting
 from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
 from fedray.config import shipped
@@ -25,8 +24,7 @@ from fedray.core.types import RunError
 from fedray.core.words import words
 from fedray.engine.ray_auth import show_token
 
-if TYPE_CHECKING:
-    from fedray.runs.folder import RunFolder
+KEPT = "interrupted; caches are kept, and `fedray resume` resumes a run that has begun"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunError as error:
         print(f"fedray: {words(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("fedray: interrupted; caches are kept, and `fedray resume` resumes a run that has begun", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"fedray: {str(error) or KEPT}", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -71,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.detach and not session.outside():
         config = experiment.check(*experiment.load(options.config, overrides))
         where = places.new_place(config.name, options.out)
-        return _leave_running(["run", options.config, *overrides, "--out", str(where)], where)
+        return attached.leave_running(["run", options.config, *overrides, "--out", str(where)], where)
     result = experiment.run(options.config, overrides, out=options.out, detach=options.detach)
     return outcome.show_end(result)
 
@@ -86,73 +84,15 @@ def _resume(options: argparse.Namespace) -> int:
         where = places.place(options.folder)
         experiment.reopen(RunFolder(where), options.overrides)
         accept = ["--accept-changes"] * options.accept_changes
-        return _leave_running(["resume", str(where), *options.overrides, *accept], where)
+        return attached.leave_running(["resume", str(where), *options.overrides, *accept], where)
     result = experiment.resume(
         options.folder, options.overrides, detach=options.detach, accept_changes=options.accept_changes
     )
     return outcome.show_end(result)
 
 
-def _leave_running(arguments: list[str], where: Path | str) -> int:
-    """Start the command without --detach in the background, with its own Ray."""
-    from fedray.engine import attach
-    from fedray.runs.folder import RunFolder
-
-    folder = RunFolder(where)
-    log = (folder.root or Path("runs") / Path(folder.place).name) / "log.txt"
-
-    def say(words: str) -> None:
-        print(words, end="", file=sys.stderr, flush=True)
-
-    status = attach.leave_running([sys.executable, "-m", "fedray.cli", *arguments], folder, log, say)
-    if status is not None:
-        return status if status >= 0 else 1
-    return outcome.detached(folder.place, log)
-
-
-def _watch(options: argparse.Namespace) -> int:
-    from fedray.engine import attach
-    from fedray.engine.telemetry.progress import Display
-
-    folder = _folder(options)
-    try:
-        if (run := attach.find(folder)) is not None:
-            with Display.for_terminal() as display:
-                run.watch(display)
-    except KeyboardInterrupt:
-        print(
-            f"fedray: stopped watching; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
-        )
-        return INTERRUPTED
-    standing = attach.standing(folder)
-    outcome.show_standing(folder, standing)
-    return 0 if standing.state == "finished" else 1
-
-
-def _stop(options: argparse.Namespace) -> int:
-    from fedray.engine import attach
-    from fedray.engine.telemetry.progress import Display
-
-    folder = _folder(options)
-    if (run := attach.find(folder)) is not None:
-        if answered := run.stop(options.now):
-            when = "at once" if options.now else "after its round, with a checkpoint"
-            print(f"{folder.place} ends {when}", file=sys.stderr, flush=True)
-            if options.no_wait:
-                return 0
-        try:
-            with Display.for_terminal() as display:
-                ended = answered and run.watch(display, past=False, seconds=attach.NOW_SECONDS if options.now else None)
-            if not ended:
-                print(run.kill(answered), file=sys.stderr)
-                outcome.show_standing(folder, attach.standing(folder))
-                return 0
-        except KeyboardInterrupt:
-            print("fedray: stopped waiting; the run still ends", file=sys.stderr)
-            return INTERRUPTED
-    standing = attach.standing(folder)
-    outcome.show_standing(folder, standing)
-    return 0 if standing.state in ("finished", "stopped") else 1
+def _runs(options: argparse.Namespace) -> int:
+    return attached.show(options, _console())
 
 
 def _pretrain(options: argparse.Namespace) -> int:
@@ -170,13 +110,6 @@ def _pretrain(options: argparse.Namespace) -> int:
     print(f"{found.epochs} epochs, loss {found.loss:.4f}")
     print(f"Start from its weights with: model.init={quote(as_value(str(found.weights)))}")
     return 0
-
-
-def _folder(options: argparse.Namespace) -> RunFolder:
-    from fedray.runs import places
-    from fedray.runs.folder import RunFolder
-
-    return RunFolder(places.place(options.folder))
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -281,8 +214,9 @@ COMMANDS = {
     "new": _new,
     "run": _run,
     "resume": _resume,
-    "watch": _watch,
-    "stop": _stop,
+    "runs": _runs,
+    "watch": attached.watch,
+    "stop": attached.stop,
     "pretrain": _pretrain,
     "sweep": _sweep,
     "report": _report,

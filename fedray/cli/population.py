@@ -13,12 +13,13 @@ from rich.padding import Padding
 from rich.table import Table
 
 from fedray import experiment
-from fedray.config.source import ConfigError
+from fedray.config.source import ConfigError, Source
 from fedray.core.texts import rich_text
 from fedray.core.types import OWN
 from fedray.data.analysis import inspection
 from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
+from fedray.data.corruption import corrupt_labels, noisy_rows
 from fedray.data.federation.dealing import deal
 from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
@@ -68,6 +69,8 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         console.print(client_table(config, parts, clients, held, labelled))
         console.print(histogram(held.utterances))
         problems += cohort_problems(config, len(clients))
+    if not any(problem.stops for problem in problems):
+        problems += setup_problems(config, source)
     if parts:
         problems += seed_problems(config, parts) + part_problems(config, parts, console)
     list_problems(problems, console)
@@ -137,6 +140,8 @@ def client_table(
             "labelled",
             f"{100 * labelled.sum() / held.utterances.sum():.1f} % of their utterances; all of {whole:,} clients",
         )
+    for what, rows in damaged(config, manifest, clients, labelled).items():
+        table.add_row(what, f"{int(rows.sum()):,} of their utterances (data.corruption)")
     if left := len(manifest) - int(held.utterances.sum()):
         table.add_row(
             "utterances of no client", f"{left:,} of {len(manifest):,} (data.clients or data.labelled leaves them out)"
@@ -153,6 +158,22 @@ def client_table(
         owned + (", which the client has too" if config.data.clients.by in ("pooled", "server") else ""),
     )
     return table
+
+
+def damaged(
+    config: Config, manifest: Manifest, clients: Mapping[str, np.ndarray], labelled: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """What `data.corruption` does -> which rows of the clients' manifest it does it to, bool [rows]."""
+    settings, seed = config.data.corruption, config.data.seed
+    mine = np.zeros(len(manifest), bool)
+    mine[np.concatenate(list(clients.values()))] = True
+    found = {}
+    if settings.label_errors:
+        target = TASKS[config.task.kind].column(config.task.settings)
+        found[f"wrong {target}s"] = corrupt_labels(manifest, settings, seed, target, clients, labelled).changed & mine
+    if settings.snr_db is not None:
+        found[f"white noise at {settings.snr_db:g} dB"] = noisy_rows(manifest, settings, seed, clients) & mine
+    return found
 
 
 def histogram(counts: np.ndarray) -> Padding:
@@ -173,6 +194,15 @@ def histogram(counts: np.ndarray) -> Padding:
         size = max(1, round(BAR * count / bars.max())) if count else 0
         table.add_row(f"{low:,}" if low == high else f"{low:,} to {high:,}", f"[cyan]{'█' * size}[/cyan] {count:,}")
     return Padding(table, (0, 0, 1, 0))
+
+
+def setup_problems(config: Config, source: Source) -> list[Problem]:
+    """Sections of the configuration that do not fit together."""
+    try:
+        experiment.check_setup(config, source)
+    except ConfigError as error:
+        return [Problem(str(error), stops=True)]
+    return []
 
 
 def cohort_problems(config: Config, population: int) -> list[Problem]:

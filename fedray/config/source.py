@@ -21,6 +21,7 @@ from fedray.config import shipped
 from fedray.core.texts import read_text
 
 Values = dict[str, Any]  # nested plain data, as YAML holds it
+MAPPING = "the mapping"  # where a key is set that no file sets
 
 
 class ConfigError(ValueError):
@@ -69,8 +70,12 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Source:
 
 
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
-    """Read a mapping in Python, and apply dotted overrides."""
-    return _overridden(_plain(OmegaConf.create(dict(values))), {}, overrides)
+    """Read a mapping in Python and the configuration that it extends, and apply dotted overrides."""
+    found, origins = _plain(OmegaConf.create(dict(values))), dict[str, str]()
+    if (parent := found.pop("extends", None)) is not None:
+        below, origins = _read_file(_extended(Path("mapping"), str(parent), MAPPING), ())
+        found, origins = merged(below, found), origins | dict.fromkeys(dotted(found), MAPPING)
+    return _overridden(found, origins, overrides)
 
 
 def _overridden(values: Values, origins: dict[str, str], overrides: Iterable[str]) -> Source:

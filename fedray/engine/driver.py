@@ -187,18 +187,20 @@ class Driver:
         return ray.remote(**booked)(ClientActor).remote(*arguments, ray.get_runtime_context().current_actor)
 
     def _say_waiting(self) -> None:
-        """Tell the user how many cores the client actors ask for, and how many Ray has free."""
+        """Tell the user how many cores the client actors ask for, and how many Ray has free.
+
+        Ray does not tell whether an actor waits for its core, or has it and starts its process.
+        """
         share = self.assignment.share
         if self.assignment.group is not None:  # the cores are reserved: the processes are slow to start
             return
         free, cores = (has.get("CPU", 0.0) for has in (ray.available_resources(), ray.cluster_resources()))
         one = share.actors == 1
         asks = f"the client actor asks for {share.cpus:g}" if one else f"{share.actors} ask for {share.cpus:g} each"
-        text = (
-            f"waiting for client actors to start: {asks} of Ray's {cores:g} cores, and {free:g} are free now (see "
-            "`ray status`)"
-        )
-        self.note("phase", {"text": text})
+        text = f"waiting for client actors to start: {asks} of Ray's {cores:g} cores, and {free:g} are free now"
+        if cores - free >= share.actors * share.cpus:  # these may be this run's
+            text += ": their processes start slowly, or others hold the cores"
+        self.note("phase", {"text": f"{text} (see `ray status`)"})
 
     def _start_pool(self, run: str) -> Pool:
         share, engine = self.assignment.share, self.assignment.plan.engine

@@ -163,7 +163,7 @@ def cause_of(error: RayTaskError) -> Exception:
 def run(assignment: Assignment) -> dict[str, Any]:
     """Run a federation to its end on a driver actor and show its events.
 
-    Ctrl-C once ends the run after its round, with a checkpoint; twice, at once.
+    Ctrl-C once ends the run after its round, with a checkpoint; twice, at once. KeyboardInterrupt: so it ended.
     """
     driver = drivers.start(assignment)
     try:
@@ -246,7 +246,10 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
                 display.show(event)
                 seen = event.number + 1
                 if event.kind == "end":
-                    return _end(finished, folder)
+                    results = _end(finished, folder)
+                    if obeyed and "stopped" in results:  # else a caller's loop would go on with its next run
+                        raise KeyboardInterrupt(f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}")
+                    return results
 
 
 class _Head:

@@ -13,7 +13,7 @@ import yaml
 from ray.util.placement_group import PlacementGroup
 
 from fedray.config.schema import plain
-from fedray.config.source import Source, as_yaml, dotted
+from fedray.config.source import ConfigError, Source, as_yaml, dotted
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
@@ -48,7 +48,8 @@ def run(
 
     `detach`: return once the run has started on the Ray at RAY_ADDRESS. `algorithms`: the user's algorithms, by their
     `algorithm.kind`. `out`: the run folder, a path or a URI (default: runs/<name>-<time>).
-    ValueError: the configuration, the data or the folder is not usable. RunError: the run failed.
+    ValueError: the configuration, the data or the folder is not usable. RunError: the run failed. KeyboardInterrupt:
+    Ctrl-C, or an interrupted notebook cell, ended it after a round, with a checkpoint: `resume` goes on.
     """
     register(algorithms)
     loaded, source = load(config, overrides)
@@ -97,6 +98,11 @@ def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]
     places.check_resumable(overrides)
     given = folder.root / "config.yaml" if folder.root is not None else yaml.safe_load(folder.read_text("config.yaml"))
     config, source = load(given, overrides)
+    if config.rounds < (done := max(folder.saved_rounds(), default=0)):
+        where = source.where("rounds")
+        raise ConfigError(
+            f"{where}: rounds={config.rounds}, but {folder.place} has {done} already: ask for {done} or more"
+        )
     return check(config, source), source
 
 
@@ -113,7 +119,7 @@ def resume(
     `overrides` may change `rounds`, `data.root` and some keys of `engine`.
     `accept_changes`: go on even if something that bits depend on has changed; run.json and the report say what.
     ValueError: the folder holds no run, its data changed, a key in `overrides` may not change, or something else has
-    changed that is not accepted. RunError: the run failed.
+    changed that is not accepted. RunError: the run failed. KeyboardInterrupt: as from `run`.
     """
     where = places.place(folder)
     opened = RunFolder(where)

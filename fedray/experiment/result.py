@@ -30,13 +30,19 @@ class Result:
         """The result of a finished run. ValueError: the folder holds no finished run."""
         found = RunFolder(folder)
         if not found.exists("results.json"):
-            raise ValueError(f"{found.place} holds no finished run: it has no results.json")
+            raise ValueError(
+                f"{found.place} holds no finished run: it has no results.json. fedray.resume finishes a stopped run, "
+                "and fedray.report.read shows an unfinished one"
+            )
         results = found.read_json("results.json")
         check_results(results, found.storage.shown("results.json"))
         return cls(folder, results)
 
     def rounds(self) -> pd.DataFrame:
-        """metrics.jsonl: a row per round, a column per metric. WER in percent, times in seconds, traffic in bytes."""
+        """metrics.jsonl: a row per round, a column per metric. WER in percent, times in seconds, traffic in bytes.
+
+        Values are those of the round, except traffic/total_bytes, which counts from the first round on.
+        """
         import pandas as pd
 
         rows = RunFolder(self.folder).rows(METRICS)

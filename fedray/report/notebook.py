@@ -25,7 +25,7 @@ def frame(html: str) -> str:
     return FRAME.format(escape(html))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Worst:
     """The worst utterances of a run, in order. A notebook shows each with its alignment and a player.
 
@@ -51,6 +51,9 @@ class Worst:
 
     def __len__(self) -> int:
         return len(self.utterances)
+
+    def __repr__(self) -> str:
+        return f"<Worst: {len(self)} utterances; iterate over them>"
 
     def _repr_html_(self) -> str:
         shown = page.ENVIRONMENT.get_template("utterance.html").module.shown  # type: ignore[attr-defined]

@@ -69,6 +69,9 @@ class Report(Comparison):
         """
         return Worst.of(self, count)
 
+    def __repr__(self) -> str:
+        return f"<Report of {len(self.runs)} runs in {len(self.groups)} groups; save() writes its page>"
+
     def _repr_html_(self) -> str:
         return frame(self.html())
 

@@ -81,7 +81,7 @@ class RunFolder:
             shown = self.place
             raise ValueError(
                 f"{shown} holds a run already: go on with `fedray resume {quote(shown)}`, or choose another folder "
-                "with --out"
+                "with --out (in Python: fedray.resume, out=)"
             )
         self.check_is_folder()
         found = [name for name in self.storage.names() if name not in before and not name.startswith(".probe-")]

@@ -168,7 +168,8 @@ def test_ctrl_c_then_detached_watched_and_stopped(
     assert f"round 1/{ROUNDS}" in read_until(process, "ending after this round; Ctrl-C again ends at once")
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 130 and rest == f"ending now\nStopped after round 1. Go on with: fedray resume {run}\n"
+    ended = f"fedray: stopped after round 1; `fedray resume {run}` goes on from its checkpoint\n"
+    assert process.returncode == 130 and rest == f"ending now\n{ended}"
     gone(family)
 
     status, said = terminal.run("resume", run, "--detach")

@@ -88,6 +88,20 @@ def test_the_labelled_share_is_told(folder: Path) -> None:
     assert row(text, "the server has")[1].endswith("which the client has too")
 
 
+def test_damage_is_counted_and_sections_that_do_not_fit_stop_a_run(folder: Path) -> None:
+    config = small_corpus.config(folder, "server", "clients", "dev")
+    text, _ = shown(config, folder)
+    assert "wrong texts" not in text and "white noise" not in text
+    fedavg = ["algorithm={kind: fedavg}", "data.corruption={label_errors: 0.5, clients: 0.34, snr_db: 5}"]
+    text, problems = shown(config, folder, *fedavg)
+    assert not any(problem.stops for problem in problems)
+    (wrong, _), (noisy, _) = (row(text, title)[1].split(" of ") for title in ("wrong texts", "white noise at 5 dB"))
+    assert int(noisy) in (6, 2, 1) and int(wrong) == round(int(noisy) / 2)  # one of three clients
+    _, problems = shown(config, folder, "algorithm={kind: fedavg}", "data.labelled.utterances=0.5")
+    (stops,) = [problem.text for problem in problems if problem.stops]
+    assert stops.endswith("remove it, or choose fedavg with labelled_only=true")
+
+
 def test_label_distance_is_the_mean_total_variation() -> None:
     # Client 0 has labels 0 0 1, client 1 has 1 1 2 and one row without. The shares of all are 2/6, 3/6, 1/6.
     owners, labels = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 2, -1])

@@ -273,6 +273,17 @@ def test_from_python() -> None:
         build(Settings, from_mapping({}, ["seed=x"]))
 
 
+def test_a_mapping_extends_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("base.yaml").write_text("seed: 7\noptimizer: {kind: adam, lr: 2}\n")
+    source = from_mapping({"extends": "base.yaml", "optimizer": {"lr": 5}}, ["seed=8"])
+    assert build(Settings, source) == Settings(seed=8, optimizer=Adam(5))
+    assert source.where("optimizer.lr") == "the mapping" and source.where("optimizer.kind") == "base.yaml:2"
+    assert from_mapping({"extends": "fednst/embedded", "rounds": 3}).values["algorithm"]["kind"] == "fednst"
+    with pytest.raises(ConfigError, match="^the mapping: extends: "):
+        from_mapping({"extends": "fednst/embeded"})
+
+
 def test_another_corpus_leaves_nothing_of_the_options_of_the_one_below(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("data: {corpus: embedded, root: /a, options: {words: 3}, seed: 4}\n")
     values = read(tmp_path / "a.yaml", ["data.corpus=tsv", "data.options={train: [b]}"]).values

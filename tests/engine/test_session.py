@@ -16,6 +16,7 @@ from fedray.engine.settings import EngineSettings
 
 HELD = "others hold Ray's cores (see `ray status`)"
 STARTING = "Ray is still starting its process"
+SLOW = ": their processes start slowly, or others hold the cores"
 
 
 @pytest.mark.parametrize(
@@ -57,8 +58,9 @@ class Driver:
 @pytest.mark.parametrize(
     ("share", "group", "words"),
     [
-        (Share(1, 1, 0), None, "the client actor asks for 1 of Ray's 2 cores, and 0.99 are free now"),
-        (Share(2, 0.5, 0), None, "2 ask for 0.5 each of Ray's 2 cores, and 0.99 are free now"),
+        (Share(2, 1, 0), None, "2 ask for 1 each of Ray's 2 cores, and 0.99 are free now"),
+        (Share(1, 1, 0), None, f"the client actor asks for 1 of Ray's 2 cores, and 0.99 are free now{SLOW}"),
+        (Share(2, 0.5, 0), None, f"2 ask for 0.5 each of Ray's 2 cores, and 0.99 are free now{SLOW}"),
         (Share(1, 1, 0), "reserved", None),  # in the bundles of a sweep's trial
     ],
 )

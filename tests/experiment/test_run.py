@@ -148,6 +148,8 @@ def test_resume_refuses_another_run(straight: fedray.Result, tmp_path: Path) -> 
         ValueError, match=r"algorithm.alpha cannot be changed on resume.*these can: rounds, data.root, engine.actors"
     ):
         fedray.resume(straight.folder, ["algorithm.alpha=0.1"])
+    with pytest.raises(ValueError, match=r"^command line: rounds=1, but .* has \d+ already: ask for \d+ or more$"):
+        fedray.resume(straight.folder, ["rounds=1"])
     with pytest.raises(ValueError, match="not a run folder"):
         fedray.resume(tmp_path)
     with pytest.raises(ValueError, match="holds a run already"):

@@ -159,6 +159,7 @@ def test_in_a_notebook_a_report_shows_its_page_and_the_worst_utterances(tmp_path
     shown = found._repr_html_()
     assert shown.startswith("<iframe") and "<script" not in shown and html.unescape(shown).count("<h1>") == 1
     worst = found.worst(2)
+    assert repr(found).startswith("<Report of ") and repr(worst) == "<Worst: 2 utterances; iterate over them>"
     text = worst._repr_html_()
     assert len(worst) == 2 and text.count('class="utterance"') == 2
     assert "No audio" in text and "<b>" not in text and "&lt;script&gt;" in text

@@ -74,7 +74,7 @@ def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labell
         if settings.count > len(clients):
             raise ValueError(
                 f"{settings.count} clients were asked for, but only {len(clients)} have {settings.min_utterances} "
-                "utterances or more: lower data.clients.count or data.clients.min_utterances"
+                "utterances or more: lower data.clients.count (null: all that have) or data.clients.min_utterances"
             )
         names = sorted(clients)
         keep = numpy_generator(seed, "partition", "count").permutation(len(names))[: settings.count]

@@ -1,0 +1,198 @@
+"""`fedray runs`, `watch` and `stop`: the runs of this machine, and the driver of one of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from fedray.cli import outcome
+from fedray.cli.outcome import INTERRUPTED
+from fedray.cli.parsing import Commands, command
+from fedray.core.texts import printable, rich_text
+
+if TYPE_CHECKING:
+    from fedray.runs.folder import RunFolder
+
+DEPTH = 4  # of run folders below the folder that is listed: sweeps and studies hold runs too
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command that lists runs, and those that attach to one in progress."""
+    runs = command(
+        commands,
+        "runs",
+        "list runs: which are going on, which have ended",
+        "List the runs in a folder on this machine, the newest last: their state, round and last change.",
+        "fedray runs",
+    )
+    runs.add_argument(
+        "folder", nargs="?", metavar="DIR", help="a folder that holds runs (default: $FEDRAY_RUNS, or runs)"
+    )
+    watch = command(
+        commands,
+        "watch",
+        "show the progress of a run",
+        "Show the progress of a run until it ends, or how it ended. Ctrl-C stops watching, not the run.",
+        "fedray watch runs/mine",
+    )
+    watch.add_argument("folder", metavar="RUN", help="a run folder")
+    stop = command(
+        commands,
+        "stop",
+        "end a run",
+        "End a run after its current round, with a checkpoint, and wait for its end.",
+        "fedray stop runs/mine",
+    )
+    stop.add_argument("folder", metavar="RUN", help="a run folder")
+    stop.add_argument("--now", action="store_true", help="end at once; the current round is lost")
+    stop.add_argument("--no-wait", action="store_true", help="return without waiting for the end")
+
+
+def show(options: argparse.Namespace, console: Console) -> int:
+    """Print a table of the runs in a folder; returns the exit status."""
+    from fedray.runs import places
+    from fedray.runs.folder import METRICS, RunFolder
+
+    place = places.usual_place("") if options.folder is None else places.place(options.folder)
+    if not isinstance(place, Path):
+        raise ValueError(f"{place}: `fedray runs` lists folders on a disk: name one")
+    table = Table(box=None, header_style="bold")
+    for title in ("run", "state", "round", "last change"):
+        table.add_column(title, justify="right" if title == "round" else "left", no_wrap=True)
+    found = [(_changed(root / METRICS, root), root) for root in _runs(place)]
+    for changed, root in sorted(found):
+        when = datetime.fromtimestamp(changed).strftime("%Y-%m-%d %H:%M")
+        name = root.relative_to(place) if root != place else root
+        folder = RunFolder(root)
+        table.add_row(rich_text(str(name)), *_state_and_round(folder), when)
+    if not found:
+        raise ValueError(f"{place} holds no runs: name a folder that does")
+    console.print(f"[bold]{rich_text(str(place))}[/bold]", highlight=False, soft_wrap=True)
+    console.print(table, highlight=False)
+    return 0
+
+
+def _runs(root: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """The run folders in a folder, itself included."""
+    if (root / "config.yaml").is_file() and (root / "run.json").is_file():
+        yield root
+    elif depth and root.is_dir():
+        for inner in sorted(root.iterdir()):
+            if inner.is_dir() and not inner.name.startswith("."):
+                yield from _runs(inner, depth - 1)
+
+
+def _changed(*paths: Path) -> float:
+    """When the first of the files that exist was last changed, in seconds since the epoch."""
+    return next(path.stat().st_mtime for path in paths if path.exists())
+
+
+def _state_and_round(folder: RunFolder) -> tuple[str, str]:
+    """`running` and `12 of 50`; damage is told in place of the state."""
+    from fedray import experiment
+    from fedray.engine import attach
+
+    try:
+        ended = attach.standing(folder)
+        rounds = experiment.load(folder.storage.shown("config.yaml"))[0].rounds
+        state = _alive(folder) or ended.state
+    except (ValueError, OSError) as error:
+        return f"[red]{rich_text(printable(str(error)))}[/red]", ""
+    return state, f"{ended.round:,} of {rounds:,}"
+
+
+def _alive(folder: RunFolder) -> str | None:
+    """`running` if the process of the run's driver exists, `on HOST` if it is another machine's; None: it has ended."""
+    from fedray.engine.driver import ATTACH
+
+    if not folder.exists(ATTACH):
+        return None
+    told = folder.read_json(ATTACH)
+    if told.get("host") != socket.gethostname():
+        return f"on {rich_text(printable(str(told.get('host', '?'))))}"
+    try:
+        os.kill(int(told["pid"]), 0)
+    except (KeyError, ValueError, TypeError, OSError):
+        return None
+    return "running"
+
+
+def leave_running(arguments: list[str], where: Path | str) -> int:
+    """Start the command without --detach in the background, with its own Ray."""
+    from fedray.engine import attach
+    from fedray.runs.folder import RunFolder
+
+    folder = RunFolder(where)
+    log = (folder.root or Path("runs") / Path(folder.place).name) / "log.txt"
+
+    def say(words: str) -> None:
+        print(words, end="", file=sys.stderr, flush=True)
+
+    status = attach.leave_running([sys.executable, "-m", "fedray.cli", *arguments], folder, log, say)
+    if status is not None:
+        return status if status >= 0 else 1
+    return outcome.detached(folder.place, log)
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Show a run until it ends; returns the exit status."""
+    from fedray.engine import attach
+    from fedray.engine.telemetry.progress import Display
+
+    folder = _folder(options)
+    try:
+        if (run := attach.find(folder)) is not None:
+            with Display.for_terminal() as display:
+                run.watch(display)
+    except KeyboardInterrupt:
+        print(
+            f"fedray: stopped watching; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
+        )
+        return INTERRUPTED
+    standing = attach.standing(folder)
+    outcome.show_standing(folder, standing)
+    return 0 if standing.state == "finished" else 1
+
+
+def stop(options: argparse.Namespace) -> int:
+    """End a run; returns the exit status."""
+    from fedray.engine import attach
+    from fedray.engine.telemetry.progress import Display
+
+    folder = _folder(options)
+    if (run := attach.find(folder)) is not None:
+        if answered := run.stop(options.now):
+            when = "at once" if options.now else "after its round, with a checkpoint"
+            print(f"{folder.place} ends {when}", file=sys.stderr, flush=True)
+            if options.no_wait:
+                return 0
+        try:
+            with Display.for_terminal() as display:
+                ended = answered and run.watch(display, past=False, seconds=attach.NOW_SECONDS if options.now else None)
+            if not ended:
+                print(run.kill(answered), file=sys.stderr)
+                outcome.show_standing(folder, attach.standing(folder))
+                return 0
+        except KeyboardInterrupt:
+            print("fedray: stopped waiting; the run still ends", file=sys.stderr)
+            return INTERRUPTED
+    standing = attach.standing(folder)
+    outcome.show_standing(folder, standing)
+    return 0 if standing.state in ("finished", "stopped") else 1
+
+
+def _folder(options: argparse.Namespace) -> RunFolder:
+    from fedray.runs import places
+    from fedray.runs.folder import RunFolder
+
+    return RunFolder(places.place(options.folder))
