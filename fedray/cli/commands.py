@@ -22,17 +22,23 @@ from fedray.config import shipped
 from fedray.config.source import as_value
 from fedray.core.types import RunError
 from fedray.core.words import words
+from fedray.engine.interrupts import Terminated, terminable
 from fedray.engine.ray_auth import show_token
 
+TERMINATED = 143  # exit status
 KEPT = "interrupted; caches are kept, and `fedray resume` resumes a run that has begun"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0 success, 1 failed or unfinished, 2 bad input, 130 interrupted."""
+    """Run a command; returns the exit status.
+
+    0 success, 1 failed or unfinished, 2 bad input, 130 interrupted, 143 terminated.
+    """
     options = parse(arguments)
     show_token()
     try:
-        return COMMANDS[options.command](options)
+        with terminable():
+            return COMMANDS[options.command](options)
     except BrokenPipeError:  # as with `fedray ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can be printed there
         return 1
@@ -44,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt as error:
         print(f"fedray: {str(error) or KEPT}", file=sys.stderr)
-        return INTERRUPTED
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
 
 
 def _run(options: argparse.Namespace) -> int:

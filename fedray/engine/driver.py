@@ -161,8 +161,7 @@ class Driver:
         """Write the files that describe the run, and the driver's address."""
         for name, text in self.assignment.texts.items():
             self.folder.write_text(name, text)
-        for old in ("error.txt", "results.json"):
-            self.folder.remove(old)
+        self.folder.remove("error.txt")
         me = {
             "address": ray.get_runtime_context().gcs_address,
             "pid": os.getpid(),

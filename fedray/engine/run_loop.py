@@ -123,10 +123,10 @@ class RunLoop:
 
     def _begin(self, pool: Pool, rounds: Rounds) -> tuple[Progress, Progress]:
         """The initial state, and the state to go on from: the initial one in a new run, else the newest checkpoint."""
-        saved = self.folder.saved_rounds()
-        if saved:
+        if saved := self.folder.saved_rounds():
             initial, progress = self.folder.load(0), self.folder.load(saved[-1])
             rounds.go_on(initial.state, progress)
+            self.folder.remove("results.json")  # of a run that is extended; a damaged checkpoint leaves it
             for table in self.folder.tables():
                 self.folder.cut(table, progress.round)
             self.metrics.resume()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from types import FrameType, ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 import ray
@@ -23,6 +21,7 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
+from fedray.engine.interrupts import Interrupts, handler_kept
 from fedray.engine.nodes import on_this_node
 from fedray.engine.ray_deaths import DEATHS, eviction
 from fedray.engine.resources import DRIVER_CPUS, Node
@@ -69,7 +68,10 @@ def connect(lasting: bool = False) -> None:
         )
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
-        context = ray.init(address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard)
+        with handler_kept():
+            context = ray.init(
+                address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard
+            )
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
 
@@ -78,7 +80,8 @@ def join(address: str) -> None:
     """Connect to a running Ray. ValueError: it cannot be reached, or refuses this process."""
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # one attempt of half a minute, not twenty
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="warning")
+        with handler_kept():
+            ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, RayError) as error:
         raise ValueError(
             f"cannot connect to Ray at {address}: {str(error).splitlines()[0]} (if that Ray was started with a token, "
@@ -163,7 +166,8 @@ def cause_of(error: RayTaskError) -> Exception:
 def run(assignment: Assignment) -> dict[str, Any]:
     """Run a federation to its end on a driver actor and show its events.
 
-    Ctrl-C once ends the run after its round, with a checkpoint; twice, at once. KeyboardInterrupt: so it ended.
+    Ctrl-C once ends the run after its round, with a checkpoint; twice, or SIGTERM, at once. KeyboardInterrupt: so it
+    ended.
     """
     driver = drivers.start(assignment)
     try:
@@ -205,36 +209,9 @@ def _why_waiting() -> str:
     return starting
 
 
-class _Interrupts:
-    """Counts Ctrl-C. A KeyboardInterrupt could fall between two statements and be lost; only the third is raised."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._before: Any = None
-
-    def __enter__(self) -> _Interrupts:
-        if (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        ):
-            self._before = signal.signal(signal.SIGINT, self._add)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _add(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self.count > 2:
-            raise KeyboardInterrupt
-
-
 def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
     seen, obeyed, ray_at = 0, 0, _Head(folder)
-    with _Interrupts() as interrupts, Display.for_terminal() as display:
+    with Interrupts() as interrupts, Display.for_terminal() as display:
         finished = driver.run.remote()
         while True:
             ray_at.check()
@@ -248,7 +225,7 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
                 if event.kind == "end":
                     results = _end(finished, folder)
                     if obeyed and "stopped" in results:  # else a caller's loop would go on with its next run
-                        raise KeyboardInterrupt(f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}")
+                        raise interrupts.error(f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}")
                     return results
 
 
@@ -293,7 +270,8 @@ def _end(finished: Any, folder: Path | str) -> dict[str, Any]:
 
 
 def _died(folder: Path | str, error: Exception) -> RunError:
-    return RunError(f"the driver of {RunFolder(folder).place} died: {eviction(error) or error}; {_remedy(folder)}")
+    why = eviction(error) or str(error).splitlines()[0]  # Ray's other lines name its actor, and guess
+    return RunError(f"the driver of {RunFolder(folder).place} died: {why}; {_remedy(folder)}")
 
 
 def _remedy(folder: Path | str) -> str:

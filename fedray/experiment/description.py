@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
@@ -22,7 +22,7 @@ from fedray.experiment.cache_keys import PACKAGES, code_version, model_files, so
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
 from fedray.experiment.private import paced_by
-from fedray.runs.folder import RunFolder
+from fedray.runs.folder import METRICS, RunFolder
 from fedray.runs.places import RESUMABLE
 
 ON_CPU = "the same bits for any number of actors, on one type of CPU with these versions"
@@ -92,10 +92,13 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: bool) -> Description:
+def carried_on(
+    folder: RunFolder, now: Description, paced: str | None, accept: bool, overrides: Sequence[str] = ()
+) -> Description:
     """The contents of run.json for a resumed run, with the changes that the user accepts.
 
-    ValueError: the data differ, or something else that affects the result has changed without the user's consent.
+    `overrides`: those of the command, which a message repeats. ValueError: the data differ, something else that affects
+    the result has changed without the user's consent, or the checkpoints are gone.
     """
     if not folder.exists("run.json"):
         raise ValueError(f"{folder.place} has no run.json, which records what the run began with: restore it")
@@ -108,6 +111,11 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
             "it cannot be resumed"
         )
     found, done = differences(before, now), max(folder.saved_rounds(), default=None)
+    if done is None and folder.exists(METRICS) and folder.read_text(METRICS).strip():  # a checkpoint is before any row
+        raise ValueError(
+            f"{folder.place} has finished rounds but no checkpoint, so it would begin again: restore checkpoints/, or "
+            "begin a new run"
+        )
     if not found:
         return before
     if done is None:  # no bit has been computed yet
@@ -125,7 +133,7 @@ def carried_on(folder: RunFolder, now: Description, paced: str | None, accept: b
             f"{folder.place}: its bits depend on what has changed since round {done}:"
             + "".join(f"\n  {line}" for line in found + why)
             + "\nrestore this, or accept that the result differs from that of an uninterrupted run: "
-            f"`fedray resume {quote(folder.place)} --accept-changes`"
+            f"`{' '.join(['fedray resume', *map(quote, (folder.place, *overrides)), '--accept-changes'])}`"
         )
     return now | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
 

@@ -114,7 +114,7 @@ def resume(
     detach: bool = False,
     accept_changes: bool = False,
 ) -> Result:
-    """Resume a run from its newest checkpoint, bit for bit.
+    """Resume a run from its newest checkpoint, bit for bit. The result of a finished run is returned as it is.
 
     `overrides` may change `rounds`, `data.root` and some keys of `engine`.
     `accept_changes`: go on even if something that bits depend on has changed; run.json and the report say what.
@@ -124,13 +124,16 @@ def resume(
     where = places.place(folder)
     opened = RunFolder(where)
     register(algorithms)
+    overrides = list(overrides)
     checked, source = reopen(opened, overrides)
+    if opened.exists("results.json") and checked.rounds == max(opened.saved_rounds(), default=None):
+        return Result.read(where)  # nothing is left to do
     session.connect(lasting=detach)
     shares = share(checked.engine, session.resources())
     data, _ = build_data(checked, source)
     program = build_program(checked, data, opened, shares.gpus)
     now = description(checked, program, shares)
-    described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes)
+    described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, overrides)
     return start(checked, program, fitting(checked, program, shares), where, described, detach)
 
 

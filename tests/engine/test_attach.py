@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ import pytest
 import ray
 from rich.console import Console
 
-from fedray.core.types import Client, Received, Update
 from fedray.engine import attach, session
 from fedray.engine import driver as drivers
 from fedray.engine.attach import Standing
@@ -27,7 +24,8 @@ from fedray.engine.driver import ATTACH
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
-from tests.engine import toys
+from tests.engine import toys, waiting
+from tests.engine.waiting import Waiting, appears
 
 SCORES = {"seed": {"round": 0}, "best": {"round": 4}}
 PRIVATE = {"privacy/epsilon": 2.0, "privacy/snr": 0.5}
@@ -146,27 +144,10 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
     ]
 
 
-def appears(path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} has not appeared"
-        time.sleep(0.05)
-
-
-class Waiting(toys.Toy):
-    """A toy whose clients wait for the file `go` in the second round."""
-
-    def client_update(self, client: Client, received: Received) -> Update:
-        if received.round == 1:
-            (Path(self.settings.folder) / "waits").touch()
-            appears(Path(self.settings.folder) / "go")
-        return super().client_update(client, received)
-
-
 @pytest.mark.long
 def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     """A detached driver is found by its folder; its messages are shown, and it stops after its round."""
-    session.ship(sys.modules[__name__])
+    session.ship(waiting)
     assignment = toys.assignment(tmp_path / "run", algorithm=Waiting, settings=toys.ToySettings(folder=str(tmp_path)))
     assignment = replace(assignment, texts={"config.yaml": "name: toy\n"})
     session.detach(assignment)
@@ -205,41 +186,6 @@ def test_a_run_that_waits_for_a_core_says_so(
 class Held:
     def ping(self) -> None:
         """Answer, as the actor of another user."""
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Handle Ctrl-C as Python does: a shell that starts the tests in the background makes them ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_ctrl_c_once_ends_after_the_round(
-    cluster: None, interruptible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session.ship(sys.modules[__name__])
-    said: list[str] = []
-
-    def say(display: Display, text: str) -> None:
-        said.append(text)
-        if text.startswith("ending after this round"):
-            time.sleep(0.5)
-            (tmp_path / "go").touch()
-
-    def interrupt() -> None:
-        appears(tmp_path / "waits")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Display, "say", say)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt, match="stopped after round 2; `fedray resume .* goes on from its checkpoint"):
-        toys.run(tmp_path / "run", algorithm=Waiting, settings=toys.ToySettings(folder=str(tmp_path)))
-    thread.join()
-    assert said[-1].startswith("round 2/4")
-    assert RunFolder(tmp_path / "run").saved_rounds()[-1] == 2
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_detached_run_that_cannot_begin_says_so_at_once(cluster: None, tmp_path: Path) -> None:
