@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import ray
+import soundfile
+import torch
+import yaml
+
 from fedray.runs.folder import RunFolder
+from tests import speech
 from tests.engine.runs import bits, rows
 
 REPOSITORY = Path(__file__).parents[1]
@@ -98,3 +108,51 @@ class Page:
 
 def program(command: str) -> str:
     return re.sub(r"^fedray ", f"exec {sys.executable} -m fedray.cli ", command)
+
+
+def prepare(folder: Path) -> None:
+    """Write the corpus and the configuration of all faults."""
+    speech.write_corpus(folder / "tones", speakers=9)
+    changes = {
+        "imports": ["tests.faulty"],
+        "rounds": ROUNDS,
+        "cohort": {"fraction": 1.0},
+        "engine": {"lanes": 2, "actors": 2, "cpus_per_client": 0.5, "failures_allowed": 0.25},
+    }
+    settings = speech.settings(folder / "tones", **changes)
+    head, *lines = (folder / "tones" / "manifest.tsv").read_text().splitlines()
+    timed = [f"{line}\t{soundfile.info(folder / 'tones' / line.split()[0]).duration}" for line in lines]
+    (folder / "tones" / "manifest.tsv").write_text("\n".join([f"{head}\tseconds", *timed]) + "\n")
+    settings["data"]["options"]["seconds_column"] = "seconds"
+    settings["algorithm"] |= {
+        "kind": "faulty",
+        "trouble": str(folder / "trouble"),
+        "pretrain": {"steps": 150, "warmup": 5, "batch": 4},
+    }
+    (folder / "tones.yaml").write_text(yaml.safe_dump(settings))
+
+
+def introduction(faults: Mapping[str, tuple[object, str, str]], seconds: float) -> str:
+    """The beginning of the page. `faults`: title -> how it is provoked, what it does, what is left afterwards."""
+    anchors = {title: title.lower().replace(" ", "-") for title in faults}
+    table = "\n".join(
+        f"| [{title}](#{anchors[title]}) | {does} | {after} |" for title, (_, does, after) in faults.items()
+    )
+    versions = f"Python {platform.python_version()}, Ray {ray.__version__}, torch {torch.__version__}"
+    return f"""# Faults
+
+For each fault: the messages, the files left on disk, and how to resume. All were provoked in real runs, from the
+command line. `make faults` writes this page and compares the bits ({time.strftime("%Y-%m-%d")}, {seconds:.0f} s on
+{os.cpu_count()} cores, {versions}).
+
+| fault | effect | afterwards |
+|---|---|---|
+{table}
+
+The runs are FedNST with three rounds and five clients, all of them in every round; one may fail
+([tests/faults.py](../../tests/faults.py)). A file `trouble` names the fault to provoke
+([tests/faulty.py](../../tests/faulty.py)). The *straight* run has no fault. *The same bits*: equal
+parameters, client states and rows of metrics.jsonl, except for times. Output is shown with shortened paths and without
+the messages before the first round.
+
+"""

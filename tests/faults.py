@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -19,15 +18,11 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import ray
-import soundfile
-import torch
-import yaml
 
 from fedray.runs.folder import RunFolder
-from tests import speech
 from tests.engine.cluster_run import cluster
 from tests.engine.runs import rows
-from tests.fault_page import POWER, REPOSITORY, ROUNDS, Page, program
+from tests.fault_page import POWER, REPOSITORY, ROUNDS, Page, introduction, prepare, program
 from tests.stores import small_disk
 
 PAGE = REPOSITORY / "docs" / "operations" / "faults.md"
@@ -142,33 +137,67 @@ def full_disk(page: Page) -> None:
         page.same("The resumed run ended with the bits of the straight run.", "disk/full")
 
 
+@contextmanager
+def waiting(page: Page, command: str) -> Iterator[subprocess.Popen[str]]:
+    """A run in the background that waits in its second round while the file `trouble` exists."""
+    (page.folder / "trouble").write_text("wait s02 2\n")
+    run = subprocess.Popen(program(command), shell=True, cwd=page.folder, text=True, stderr=subprocess.PIPE)
+    try:
+        while not RunFolder(page.folder / command.split()[-1]).rows("metrics.jsonl"):
+            assert run.poll() is None, "the run has ended"
+            time.sleep(0.1)
+        yield run
+    finally:
+        run.kill()
+
+
 def second_run(page: Page) -> None:
     page.add("While a run is active, a second run starts in its folder, and a resume is tried.")
-    (page.folder / "trouble").write_text("wait s02 2\n")
-    first = subprocess.Popen(program("fedray run tones.yaml --out twice"), shell=True, cwd=page.folder, **SILENT)
-    try:
-        while not RunFolder(page.folder / "twice").rows("metrics.jsonl"):
-            assert first.poll() is None, "the first run ended"
-            time.sleep(0.1)
-        page.shell(
-            "fedray run tones.yaml --out twice &", "fedray run tones.yaml --out twice", "fedray resume twice", status=2
-        )
+    command = "fedray run tones.yaml --out twice"
+    with waiting(page, command) as first:
+        page.shell(f"{command} &", command, "fedray resume twice", status=2)
         (page.folder / "trouble").unlink()
-        assert first.wait(timeout=120) == 0
-    finally:
-        first.kill()
+        first.communicate(timeout=120)
+        assert first.returncode == 0
     page.left("twice")
     page.same("The first run ended with the bits of the straight run.", "twice")
 
 
-def cut_short(page: Page) -> None:
-    page.add("The newest checkpoint of a finished run is truncated; the run is resumed.")
-    page.shell(
-        "cp -r straight cut", "truncate -s 1000 cut/checkpoints/round_000003/server.pt", "fedray resume cut", status=2
+def terminated(page: Page) -> None:
+    page.add(
+        "In round 2 the command gets SIGTERM, which cluster managers send before they kill a job. Ctrl-C twice\n"
+        "does the same (status 130); once, it ends the run after its round. A closed terminal and `kill -9`\n"
+        "leave no message, and the same checkpoint."
     )
+    with waiting(page, command := "fedray run tones.yaml --out terminated") as run:
+        run.terminate()
+        _, said = run.communicate(timeout=120)
+        assert run.returncode == 143
+        page.add(f"```console\n$ {command} &\n$ kill $!\n{page.shorten(said)}\n(status 143)\n```")
+    page.left("terminated")
+    page.shell("rm trouble", "fedray resume terminated")
+    page.same("The resumed run ended with the bits of the straight run.", "terminated")
+
+
+def damaged_cache(page: Page) -> None:
+    page.add("Two bytes of the cached features are changed. A run reads up to 1 GB of them to check their hashes.")
+    change = "for file in cache/features/*/frames.f16; do printf xx | dd of=$file conv=notrunc status=none; done"
+    page.shell(change, "fedray run tones.yaml --out damaged", status=2)
+    page.shell("rm -r cache/features", "fedray run tones.yaml --out damaged")
+    page.same("The features were computed again, with the bits of the straight run.", "damaged")
+
+
+def cut_short(page: Page) -> None:
+    page.add("A run was killed in its final evaluation, and its newest checkpoint is truncated.")
+    cut = "truncate -s 1000 cut/checkpoints/round_000003/server.pt"
+    page.shell("cp -r straight cut", "rm cut/results.json", cut, "fedray resume cut", status=2)
     page.left("cut")
     page.shell("rm -r cut/checkpoints/round_000003", "fedray resume cut")
     page.same("Round 3 ran again, with the bits of the straight run.", "cut")
+    page.add("Without any checkpoint the run would begin again, and overwrite its rounds:")
+    page.shell("cp -r straight without", "rm -r without/checkpoints without/results.json")
+    page.shell("fedray resume without", status=2)
+    page.left("without")
 
 
 FAULTS: dict[str, tuple[Callable[[Page], None], str, str]] = {
@@ -191,30 +220,10 @@ FAULTS: dict[str, tuple[Callable[[Page], None], str, str]] = {
         "make room, `fedray resume`: the same bits",
     ),
     "A second run in the same folder": (second_run, "is refused", "the first run is not disturbed: the same bits"),
+    "A job that is terminated": (terminated, "ends at once; committed rounds stay", "`fedray resume`: the same bits"),
+    "A damaged cache": (damaged_cache, "is refused and named", "remove it: the same bits"),
     "A checkpoint cut short": (cut_short, "is refused and named", "remove it, `fedray resume`: the same bits"),
 }
-
-
-def prepare(folder: Path) -> None:
-    """Write the corpus and the configuration of all faults."""
-    speech.write_corpus(folder / "tones", speakers=9)
-    changes = {
-        "imports": ["tests.faulty"],
-        "rounds": ROUNDS,
-        "cohort": {"fraction": 1.0},
-        "engine": {"lanes": 2, "actors": 2, "cpus_per_client": 0.5, "failures_allowed": 0.25},
-    }
-    settings = speech.settings(folder / "tones", **changes)
-    head, *lines = (folder / "tones" / "manifest.tsv").read_text().splitlines()
-    timed = [f"{line}\t{soundfile.info(folder / 'tones' / line.split()[0]).duration}" for line in lines]
-    (folder / "tones" / "manifest.tsv").write_text("\n".join([f"{head}\tseconds", *timed]) + "\n")
-    settings["data"]["options"]["seconds_column"] = "seconds"
-    settings["algorithm"] |= {
-        "kind": "faulty",
-        "trouble": str(folder / "trouble"),
-        "pretrain": {"steps": 150, "warmup": 5, "batch": 4},
-    }
-    (folder / "tones.yaml").write_text(yaml.safe_dump(settings))
 
 
 @contextmanager
@@ -235,31 +244,6 @@ def one_node() -> Iterator[None]:
             yield
     finally:
         ray.shutdown()
-
-
-def introduction(seconds: float) -> str:
-    anchors = {title: title.lower().replace(" ", "-") for title in FAULTS}
-    table = "\n".join(
-        f"| [{title}](#{anchors[title]}) | {does} | {after} |" for title, (_, does, after) in FAULTS.items()
-    )
-    versions = f"Python {platform.python_version()}, Ray {ray.__version__}, torch {torch.__version__}"
-    return f"""# Faults
-
-For each fault: the messages, the files left on disk, and how to resume. All were provoked in real runs, from the
-command line. `make faults` writes this page and compares the bits ({time.strftime("%Y-%m-%d")}, {seconds:.0f} s on
-{os.cpu_count()} cores, {versions}).
-
-| fault | effect | afterwards |
-|---|---|---|
-{table}
-
-The runs are FedNST with three rounds and five clients, all of them in every round; one may fail
-([tests/faults.py](../../tests/faults.py)). A file `trouble` names the fault to provoke
-([tests/faulty.py](../../tests/faulty.py)). The *straight* run has no fault. *The same bits*: equal
-parameters, client states and rows of metrics.jsonl, except for times. Output is shown with shortened paths and without
-the messages before the first round.
-
-"""
 
 
 def main() -> int:
@@ -285,7 +269,7 @@ def main() -> int:
         provoke(*(function for function, _, _ in FAULTS.values() if function is not lost_node))
     provoke(lost_node)  # in another Ray
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    text = introduction(time.monotonic() - began) + "".join(page.text for page in pages.values())
+    text = introduction(FAULTS, time.monotonic() - began) + "".join(page.text for page in pages.values())
     PAGE.write_text(text + POWER, encoding="utf-8")
     shutil.rmtree(folder)
     print(f"{time.monotonic() - began:5.0f} s  all as it should be: {PAGE.relative_to(REPOSITORY)}")

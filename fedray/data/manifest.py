@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedray.data.features.packed import file_of
+from fedray.storage.cache import cache_root
 
 Rows = npt.NDArray[np.int64]  # indices of rows, or one number for each row
 Mask = npt.NDArray[np.bool_]  # one truth value for each row
@@ -157,14 +159,16 @@ class Manifest:
     def fingerprint(self, copied: bool = False) -> str:
         """Hash all rows, and the size and modification time of all files, to 32 hexadecimal digits.
 
-        `copied`: without folders and modification times, so that a copy of all files elsewhere has the same digits.
+        A file in fedray's cache has the same digits wherever the cache is. `copied`: without folders and modification
+        times, so that a copy of all files elsewhere has the same digits.
         Raises FileNotFoundError for a missing file.
         """
         digest = hashlib.blake2b(digest_size=16)
         for field in SCHEMA:
             column = self.table[field.name]
-            if copied and field.name == "path":
-                column = pc.replace_substring_regex(column, f"^.*{os.sep}", "")
+            if field.name == "path":
+                folders = f".*{os.sep}" if copied else re.escape(f"{cache_root().absolute()}{os.sep}")
+                column = pc.replace_substring_regex(column, f"^{folders}", "")
             if pa.types.is_floating(field.type):
                 digest.update(np.ascontiguousarray(column.to_numpy()).data)
                 continue

@@ -22,12 +22,14 @@ from typing import Any, NoReturn
 import platformdirs
 from filelock import FileLock, Timeout
 
+from fedray.core.texts import parsed, read_text
 from fedray.storage.base import Storage
 from fedray.storage.files import faults, sync_all, write_atomically
 from fedray.storage.opening import open_storage
 
 MANIFEST = "manifest.json"
 HASHES = ".hashes"  # suffix of the file next to an entry that holds the hashes of the entry's files
+CHECKED = 10**9  # bytes of an entry that a run reads to check it: about a second
 LOOK = 0.5  # seconds between two looks at whether another process has made an entry
 
 _used: dict[Path, int] = {}  # entries that this process uses -> their lock files
@@ -81,6 +83,19 @@ def _found_or_made(folder: Path, make: Callable[[], None]) -> None:
                 make()
 
 
+def check(folder: Path) -> None:
+    """Check that the files of an entry are those that were written. ValueError: one is not, or is missing.
+
+    An entry of more than `CHECKED` bytes takes too long at the start of a run: `fedray cache --verify` checks it.
+    """
+    listed = folder.with_name(folder.name + HASHES)
+    if not listed.is_file() or sum(path.stat().st_size for path in _files(folder)) > CHECKED:
+        return
+    for name, digest in parsed(read_text(listed), listed).items():
+        if not (folder / name).is_file() or file_hash(folder / name) != digest:
+            raise ValueError(f"{folder / name}: is not what was written. This is a cache: remove {folder}")
+
+
 def use(path: Path) -> bool:
     """Hold an entry's lock, shared, until this process ends, so that `fedray cache` keeps it; False: no such entry."""
     if not path.exists():
@@ -123,11 +138,12 @@ def available(folder: Path, name: str | None) -> Path:
 
     def missing() -> NoReturn:
         shared = os.environ.get("FEDRAY_SHARED_CACHE")
+        too = f" (looked for at {here} too)" if here != folder else ""
         where = "nor is it in FEDRAY_SHARED_CACHE" if shared else "and FEDRAY_SHARED_CACHE is not set"
         raise ValueError(
-            f"{folder}: is not on {socket.gethostname()} (looked for at {here} too), {where}: set FEDRAY_CACHE "
-            "to a folder that all nodes see, or FEDRAY_SHARED_CACHE to a folder or URI (s3://...) that all "
-            "reach, and start Ray on them with it"
+            f"{folder}: is not on {socket.gethostname()}{too}, {where}. If it was removed, `fedray resume` makes it "
+            "again. On a cluster set FEDRAY_CACHE to a folder that all nodes see, or FEDRAY_SHARED_CACHE to a folder "
+            "or URI (s3://...) that all reach, and start Ray on them with it"
         )
 
     _found_or_made(here, missing)

@@ -58,12 +58,14 @@ def faults(place: object, verb: str = "written", remote: bool = False) -> Iterat
             reason, remedy = f"torch could not write all of it ({str(error).splitlines()[0]})", "free space there"
         elif number in GONE or (remote and isinstance(error, OSError)):
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            remedy = "check that the store answers"
+            remedy = (
+                "check that the store answers" if number != errno.EROFS else "choose a place that can be written to"
+            )
         else:
             raise
         raise StorageError(
-            f"{place}: cannot be {verb}: {reason}. Nothing that was committed is lost: {remedy}, then go on with "
-            "`fedray resume`"
+            f"{place}: cannot be {verb}: {reason}. Nothing that was committed is lost: {remedy}, then repeat the "
+            "command; a run that has begun goes on with `fedray resume`"
         ) from error
 
 

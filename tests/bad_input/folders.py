@@ -54,29 +54,39 @@ def weights(name: str, content: bytes, *says: str) -> Case:
     return Case(f"weights: {name}", ("w.pt", *says), both(put("config.yaml", text), put("w.pt", content)))
 
 
-def damaged(name: str, content: bytes | None = None) -> Callable[[Path], object]:
-    """Make features with a run, then cut a file of each feature cache in half, or replace its content."""
+def damaged(change: Callable[[bytes], bytes], name: str, hashed: bool) -> Callable[[Path], object]:
+    """Make features with a run, then change a file of each feature cache. `hashed`: the caches keep their hashes."""
 
     def make(folder: Path) -> None:
         answer(folder, RUN, {})
-        for path in (folder / "cache" / "features").glob(f"*/{name}"):
-            whole = path.read_bytes()
-            path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+        features = folder / "cache" / "features"
+        for path in features.glob(f"*/{name}"):
+            path.write_bytes(change(path.read_bytes()))
+        for path in [] if hashed else features.glob("*.hashes"):
+            path.unlink()
 
     return make
 
 
-def cache(name: str, what: str, *says: str, content: bytes | None = None) -> Case:
-    return Case(f"feature cache: {name} {what}", (name, "This is a cache: remove", *says), damaged(name, content))
+def cache(
+    name: str,
+    what: str,
+    *says: str,
+    change: Callable[[bytes], bytes] = lambda whole: whole[: len(whole) // 2],
+    hashed: bool = False,
+) -> Case:
+    says = (name, "This is a cache: remove", *says)
+    return Case(f"feature cache: {name} {what}", says, damaged(change, name, hashed))
 
 
 CASES = (
     cache("frames.f16", "cut", "is truncated"),
-    cache("frames.f16", "empty", "is truncated", content=b""),
+    cache("frames.f16", "empty", "is truncated", change=lambda _: b""),
+    cache("frames.f16", "with other numbers", "is not what was written", change=lambda whole: whole[::-1], hashed=True),
     cache("offsets.npy", "cut", "is truncated"),
-    cache("offsets.npy", "a pickle", content=b"\x80\x04K\x01."),
+    cache("offsets.npy", "a pickle", change=lambda _: b"\x80\x04K\x01."),
     cache("store.json", "cut", "is damaged"),
-    cache("store.json", "of another shape", "is damaged", content=b"[1]"),
+    cache("store.json", "of another shape", "is damaged", change=lambda _: b"[1]"),
     Case("run folder: not there", ("nowhere", "is not a run folder"), command="watch nowhere"),
     Case("run folder: an empty name", "is empty", command="watch ''"),
     Case("run folder: a file", ("file", "is not a run folder"), FILE, "watch file"),

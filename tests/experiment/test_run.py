@@ -143,6 +143,23 @@ def test_central_training_goes_on_bit_for_bit(corpus: Path, tmp_path: Path) -> N
     assert [row["clients/ok"] for row in rows(straight.folder)] == [1, 1, 1]
 
 
+def test_the_results_of_a_finished_run_survive_a_refused_resume(straight: fedray.Result, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight.folder, run)
+    written = (run / "results.json").stat().st_mtime_ns
+    again = fedray.resume(run)
+    assert again.results == straight.results and (run / "results.json").stat().st_mtime_ns == written
+    (newest,) = sorted(run.glob("checkpoints/*/server.pt"))[-1:]
+    newest.write_bytes(newest.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"server\.pt: is missing or not what was written"):
+        fedray.resume(run, ["rounds=99"], accept_changes=True)
+    assert (run / "results.json").stat().st_mtime_ns == written
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(ValueError, match="has finished rounds but no checkpoint, so it would begin again: restore"):
+        fedray.resume(run)
+    assert (run / "results.json").stat().st_mtime_ns == written
+
+
 def test_resume_refuses_another_run(straight: fedray.Result, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"algorithm.alpha cannot be changed on resume.*these can: rounds, data.root, engine.actors"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedray.storage.cache import cache_root, cached, key
+from fedray.storage import cache
+from fedray.storage.cache import cache_root, cached, check, key
 from fedray.storage.files import write_atomically
 
 
@@ -91,6 +92,22 @@ def test_a_process_need_not_wait_until_the_one_that_made_the_entry_ends(
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert len(log.read_text().split()) == 1
+
+
+def test_a_changed_or_missing_file_of_an_entry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cached(tmp_path / "features", partial(build, tmp_path / "log", 0.0))
+    check(folder)
+    (folder / "second").write_text("3")
+    with pytest.raises(ValueError, match="second: is not what was written. This is a cache: remove .*features$"):
+        check(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "CHECKED", 1)
+        check(folder)  # too large to be read at the start of each run
+    (folder / "second").unlink()
+    with pytest.raises(ValueError, match="second: is not what was written"):
+        check(folder)
+    (tmp_path / "features.hashes").unlink()  # of an entry that an older fedray made
+    check(folder)
 
 
 def test_keys_name_contents_not_order() -> None:

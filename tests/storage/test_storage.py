@@ -199,7 +199,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         large.write_bytes(bytes(2_000_000))
         for write in writes.values():
             with pytest.raises(
-                StorageError, match="disk/a: cannot be written: .*free space there, then go on with `fedray resume`"
+                StorageError, match="disk/a: cannot be written: .*free space there, then repeat the command"
             ):
                 write()
             assert storage.files() == ["a"] and storage.read("a") == b"old"

@@ -26,7 +26,7 @@ from fedray.data.features import audio
 from fedray.data.features.log_mel import FeatureSettings, features_of
 from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, Mask, Rows
-from fedray.storage.cache import available, cached, entry_name, key
+from fedray.storage.cache import available, cached, check, entry_name, key
 
 Frames = npt.NDArray[np.float16]  # [frames, bins]
 
@@ -167,6 +167,7 @@ def build_features(
 
     machine = key({"versions": environment.versions(environment.AUDIO), "processor": environment.processor()})
     store = FeatureStore(cached(Path(cache) / f"features-{key(described)}.{machine[:8]}", build))
+    check(store.folder)  # a changed bit of a feature would change all later bits
     if store.broken and not skip_broken:  # a run with skip_broken built the store
         raise _broken_error(store.broken, manifest)
     return store

@@ -148,7 +148,8 @@ class Gauges:
         if not self._well:
             return
         key, description = GAUGES[name]
-        tags = {"run": self.run} | ({key: tag} if key else {})
+        # Ray sends tags as ASCII.
+        tags = {"run": self.run.encode("ascii", "backslashreplace").decode()} | ({key: tag} if key else {})
         try:
             if name not in self._made:
                 self._made[name] = Gauge(name, description, tuple(tags))

@@ -41,7 +41,7 @@ def test_they_are_fetched(sent: bytes, tmp_path: Path) -> None:
 def test_features_that_are_nowhere(sent: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(tmp_path / "shared")
     with pytest.raises(
-        ValueError, match="one/features/features-.*: is not on .*nor is it in FEDRAY_SHARED_CACHE: set FEDRAY_CACHE to"
+        ValueError, match="one/features/features-.*: is not on .*nor is it in FEDRAY_SHARED_CACHE.* set FEDRAY_CACHE to"
     ):
         len(pickle.loads(sent))
     monkeypatch.delenv("FEDRAY_SHARED_CACHE")

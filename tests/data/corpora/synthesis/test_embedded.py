@@ -69,6 +69,18 @@ def waveforms(splits) -> dict[str, bytes]:
     return cut
 
 
+def test_a_corpus_that_is_made_again_has_the_same_fingerprint(tmp_path, synthesiser, monkeypatch):
+    """Even in another cache: a run whose cache was removed, or that moved to another machine, can be resumed."""
+    found = set()
+    for name in ("a", "b"):
+        monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / name))
+        found.add(TINY.read(None, 0, tmp_path / name / "corpora", serial)["clients"].fingerprint())
+    (recording,) = {row.path for row in TINY.read(None, 0, tmp_path / "b" / "corpora", serial)["dev"]}
+    before = Path(recording).stat().st_mtime_ns
+    assert 946_684_800 * 10**9 < before < 1_500_000_000 * 10**9
+    assert len(found) == 1
+
+
 def test_bits_depend_on_seed_and_names_alone(tmp_path, made):
     _, first = made
     again = TINY.read(None, 0, tmp_path / "b", backwards)
