@@ -62,7 +62,8 @@ class Interrupts:
             own = {signal.SIGTERM: self._terminate}
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 own[signal.SIGINT] = self._add
-            self._before = {number: signal.signal(number, handler) for number, handler in own.items()}
+            before = {number: signal.signal(number, handler) for number, handler in own.items()}
+            self._before = {number: handler for number, handler in before.items() if handler is not None}
         return self
 
     def __exit__(

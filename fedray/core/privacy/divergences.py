@@ -26,10 +26,10 @@ def skellam(noise: float) -> Orders:
 
 
 def mixed(orders: Orders, base: Orders, rate: float) -> Orders:
-    """Bounds for any mechanism that sees a replaced client with probability `rate`, at most its divergences `base`.
+    """Bounds for any mechanism on a sample that has the replaced client with probability `rate`.
 
-    exp((order - 1) divergence) is an f-divergence, and therefore jointly convex: its value for the mixture is at most
-    the mean of `base`, for the samples with the client, and of no divergence, for those without.
+    `base`: bounds for the samples that have it. exp((order - 1) divergence) is an f-divergence, and therefore jointly
+    convex: its value for the mixture is at most the mean over samples with the client and those without, which is 1.
     """
     if rate == 1.0:
         return base
