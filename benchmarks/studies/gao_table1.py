@@ -2,6 +2,7 @@
 
     python -m benchmarks.studies.gao_table1 [--seeds 0 1 2 3 4] [--arms silos 'two speakers'] [--rounds 80]
     python -m benchmarks.studies.gao_table1 --corpus digits   # or embedded_it, embedded_attention: with a decoder
+    python -m benchmarks.studies.gao_table1 --corpus arabic_commands
     python -m benchmarks.studies.gao_table1 --corpus common_voice_fr --set data.root=/corpora/cv task.decode.beam=80
 
 One corpus, several seeds of training; as in the paper, five local epochs in all regimes. The embedded twin has 20
@@ -10,9 +11,10 @@ round do, or as much as ten silos do, which is more. All arms but those from scr
 model. Scores are those of the best round by dev; intervals come from paired bootstrap over speakers. Digits are real
 speech on which none of these settings was chosen. A seed is a split of the six people; three of them are clients, and a
 "speaker" is one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings,
-which strings share. Digits need FEDRAY_SPEECH. `--set` overrides the configurations of all arms; other `--rounds` have
-their own page. The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from
-the earlier page.
+which strings share. Arabic commands are single words by 24 people; a seed draws the six in test and the six who are
+clients, too few for silos, and each client is in every round. Both sets need FEDRAY_SPEECH. `--set` overrides the
+configurations of all arms; other `--rounds` have their own page. The same command resumes the study: it keeps finished
+runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Corpus:
     silos: int = 1  # factor from the speech that central training hears as configured to that of ten silos
     errors: str = "errors"  # the column of predictions.tsv
     digits: bool = False
+    speech: str = ""  # the folder below FEDRAY_SPEECH; "": digits know theirs, and others need none
 
     def config(self, name: str) -> str:
         if name == "one":
@@ -59,7 +62,13 @@ class Corpus:
 
     def of_seed(self, seed: int) -> list[str]:
         """Overrides of all arms of a seed."""
-        return [*self.overrides, f"seed={seed}", *(drawn(seed) if self.digits else [])]
+        drawn_by_seed = [f"data.root={study.speech(self.speech)}", f"data.seed={seed}"] if self.speech else []
+        return [*self.overrides, f"seed={seed}", *(drawn(seed) if self.digits else drawn_by_seed)]
+
+    def arms(self) -> dict[str, Arm]:
+        """The arms that the corpus has speech enough for."""
+        found = {name: arm for name, arm in arms().items() if self.silos > 1 or not arm.as_silos}
+        return {name: arm for name, arm in found.items() if not (self.speech and arm.config == "silos")}
 
     def length(self, arm: Arm) -> int:
         """The rounds of an arm. Central training is configured to last as long as the federation."""
@@ -76,6 +85,12 @@ ATTENTION = (
     "task.ctc_weight=0.5", "task.label_smoothing=0.1", "model.decoder_layers=1", "model.decoder_neurons=128",
     "task.decode={search: attention, beam: 4, ctc_weight: 0, lm_weight: 0}",
 )  # fmt: skip
+# Words of one second; half of the training speakers warm the model up, six are clients, six are in test.
+COMMANDS = (
+    "data.corpus=tsv", "data.test_share=0.33", "task.tokens=characters", "cohort={size: null, fraction: 1.0}",
+    "data.options={train: [manifest.tsv], path_column: path, speaker_column: speaker, text_column: keyword, "
+    "seconds_column: seconds, split_column: official_split}",
+)  # fmt: skip
 VOICE = Corpus("common_voice_fr", "common_voice", "common_voice", silos=25, errors="errors_lm")
 CORPORA = {
     "embedded": TWIN,
@@ -84,6 +99,9 @@ CORPORA = {
     "common_voice_fr": VOICE,
     "common_voice_it": replace(
         VOICE, one="common_voice_it", overrides=("data.options.language=it",), of_adamw=("algorithm.utterances=29000",)
+    ),
+    "arabic_commands": replace(
+        TWIN, overrides=COMMANDS, of_adamw=("algorithm.utterances=600",), silos=1, speech="arabic-commands"
     ),
     "digits": Corpus("digits", "digits", "digits", rounds=20, silos=3, digits=True),
 }
@@ -218,7 +236,7 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
-    known = {name: arm for name, arm in arms().items() if corpus.silos > 1 or not arm.as_silos}
+    known = corpus.arms()
     study.check_arms(parser, chosen, known)
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
