@@ -27,7 +27,7 @@ def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
             assert settings.server_scheduled == (FALLING in overrides)
             assert settings.client.epochs == 5 and settings.server_finetune == (ALONE not in overrides), name
             size = 10 if config == "silos" else 100 if corpus.startswith("common_voice") else 20
-            assert loaded.cohort.size == (None if corpus == "arabic_commands" else size)
+            assert loaded.cohort.size == (None if chosen.speech else size)
         if config.startswith("scratch"):
             assert settings.pretrain.steps == 0
 
