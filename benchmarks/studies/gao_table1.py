@@ -53,6 +53,7 @@ class Corpus:
     errors: str = "errors"  # the column of predictions.tsv
     digits: bool = False
     speech: str = ""  # the folder below FEDRAY_SPEECH; "": digits know theirs, and others need none
+    without: tuple[str, ...] = ()  # configurations that need more speakers than the corpus has
 
     def config(self, name: str) -> str:
         if name == "one":
@@ -67,9 +68,8 @@ class Corpus:
 
     def arms(self) -> dict[str, Arm]:
         """The arms that the corpus has speech enough for."""
-        found = {name: arm for name, arm in arms().items() if self.silos > 1 or not arm.as_silos}
-        few = self.speech == "arabic-commands"
-        return {name: arm for name, arm in found.items() if not (few and arm.config == "silos")}
+        found = {name: arm for name, arm in arms().items() if arm.config not in self.without}
+        return {name: arm for name, arm in found.items() if self.silos > 1 or not arm.as_silos}
 
     def length(self, arm: Arm) -> int:
         """The rounds of an arm. Central training is configured to last as long as the federation."""
@@ -109,8 +109,13 @@ CORPORA = {
         VOICE, one="common_voice_it", overrides=("data.options.language=it",), of_adamw=("algorithm.utterances=29000",)
     ),
     "arabic_commands": replace(
-        TWIN, overrides=COMMANDS, of_adamw=("algorithm.utterances=600",), silos=1, speech="arabic-commands"
-    ),
+        TWIN,
+        overrides=COMMANDS,
+        of_adamw=("algorithm.utterances=600",),
+        silos=1,
+        speech="arabic-commands",
+        without=("silos",),
+    ),  # fmt: skip
     "speechocean": replace(
         TWIN, overrides=ENGLISH, of_adamw=("algorithm.utterances=1700",), silos=1, speech="speechocean-mini"
     ),

@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -22,8 +21,6 @@ from fedray.core.texts import printable, rich_text
 
 if TYPE_CHECKING:
     from fedray.runs.folder import RunFolder
-
-DEPTH = 4  # of run folders below the folder that is listed: sweeps and studies hold runs too
 
 
 def add_to(commands: Commands) -> None:
@@ -60,8 +57,9 @@ def add_to(commands: Commands) -> None:
 
 def show(options: argparse.Namespace, console: Console) -> int:
     """Print a table of the runs in a folder; returns the exit status."""
+    from fedray.report.discover import folders_below
     from fedray.runs import places
-    from fedray.runs.folder import METRICS, RunFolder
+    from fedray.runs.folder import METRICS
 
     place = places.usual_place("") if options.folder is None else places.place(options.folder)
     if not isinstance(place, Path):
@@ -69,27 +67,17 @@ def show(options: argparse.Namespace, console: Console) -> int:
     table = Table(box=None, header_style="bold")
     for title in ("run", "state", "round", "last change"):
         table.add_column(title, justify="right" if title == "round" else "left", no_wrap=True)
-    found = [(_changed(root / METRICS, root), root) for root in _runs(place)]
-    for changed, root in sorted(found):
+    runs = [(folder, folder.root) for folder, _ in folders_below(place) if folder.root is not None]
+    found = [(_changed(root / METRICS, root), root, folder) for folder, root in runs]
+    for changed, root, folder in sorted(found, key=lambda run: run[:2]):
         when = datetime.fromtimestamp(changed).strftime("%Y-%m-%d %H:%M")
         name = root.relative_to(place) if root != place else root
-        folder = RunFolder(root)
         table.add_row(rich_text(str(name)), *_state_and_round(folder), when)
     if not found:
         raise ValueError(f"{place} holds no runs: name a folder that does")
     console.print(f"[bold]{rich_text(str(place))}[/bold]", highlight=False, soft_wrap=True)
     console.print(table, highlight=False)
     return 0
-
-
-def _runs(root: Path, depth: int = DEPTH) -> Iterator[Path]:
-    """The run folders in a folder, itself included."""
-    if (root / "config.yaml").is_file() and (root / "run.json").is_file():
-        yield root
-    elif depth and root.is_dir():
-        for inner in sorted(root.iterdir()):
-            if inner.is_dir() and not inner.name.startswith("."):
-                yield from _runs(inner, depth - 1)
 
 
 def _changed(*paths: Path) -> float:

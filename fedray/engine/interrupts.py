@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -55,22 +55,18 @@ class Interrupts:
     def __init__(self) -> None:
         self.count = 0
         self.terminated = False
-        self._before: dict[int, Any] = {}
+        self._handled = ExitStack()
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            own = {signal.SIGTERM: self._terminate}
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                own[signal.SIGINT] = self._add
-            before = {number: signal.signal(number, handler) for number, handler in own.items()}
-            self._before = {number: handler for number, handler in before.items() if handler is not None}
+        self._handled.enter_context(_handled(signal.SIGTERM, self._terminate))
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._handled.enter_context(_handled(signal.SIGINT, self._add))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._handled.close()
 
     def error(self, words: str) -> KeyboardInterrupt:
         """The exception for the caller of a run that they ended."""

@@ -23,7 +23,7 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
         raise ValueError("name at least one run folder, or a folder of runs")
     folders: dict[str, tuple[RunFolder, RunFolder | None]] = {}
     for path in paths:
-        found = _below(path)
+        found = folders_below(path)
         if not found:
             raise ValueError(f"{path}: holds no run: a run folder has a config.yaml and a run.json")
         folders |= {folder.place: (folder, trial) for folder, trial in found}
@@ -38,10 +38,11 @@ def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:
     return sorted(trial.name for trial in trials if not any(trial.glob("run*/config.yaml")))
 
 
-def _below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
+def folders_below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
     """The run folder at the path, or all run folders below it, each with the folder of its Tune trial, if any.
 
     A trial may hold several attempts: run, run-01, run-02, ... Only the last counts: it continues an earlier one.
+    ValueError: there is no such folder.
     """
     folder, place = RunFolder(path), os.fspath(path)
     if folder.exists("config.yaml") and any(map(folder.exists, BESIDE)):
