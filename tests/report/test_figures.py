@@ -36,6 +36,7 @@ from fedray.report.drawing.results import trend
 from fedray.report.drawing.retrievals import settings_scores
 from fedray.report.drawing.rounds import over_effort, over_rounds, smoothed
 from fedray.report.figures import from_description
+from fedray.runs.folder import ClientRecord, write_clients
 from tests.report.folders import add_devices, config, sentences, trip, write
 
 FIGURES: list[Figure] = [
@@ -137,6 +138,15 @@ def test_a_wrong_description_is_refused(description: dict[str, object], words: s
 def test_what_cannot_be_drawn(figure: Figure, words: str, found: report.Report) -> None:
     with pytest.raises(ValueError, match=words):
         draw(figure, found)
+
+
+def test_methods_with_the_same_cohorts_share_a_line(found: report.Report, tmp_path: Path) -> None:
+    assert "the same in all 4" in draw(Participation(), found).svg
+    for name, rounds in (("a", 1), ("b", 1), ("c", 2)):
+        clients = {"ann": ClientRecord(rounds=rounds, last_round=rounds)}
+        write_clients(clients, write(tmp_path / name, config(name=name)) / "clients.parquet")
+    drawn = draw(Participation(), report.read(tmp_path))
+    assert "a and b" in drawn.svg and ">c<" in drawn.svg
 
 
 def test_what_else_is_swept_tells_a_trends_lines_apart(found: report.Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
@@ -21,6 +22,7 @@ from fedray.report.recorded import Run
 from fedray.report.words import title, with_unit
 
 NAMED = 20  # the most clients whose names an axis shows; with more it shows none
+MARKERS = "osDv^<>p"  # outlines: points of several groups stay visible where they coincide
 
 
 def speakers(figure: Speakers, comparison: Comparison) -> Canvas:
@@ -63,7 +65,8 @@ def personal(figure: Personal, comparison: Comparison) -> Canvas:
     drawn, axes = canvas.new(figure.title or f"{title(figure.metric)} of each client, sorted")
     clients: list[str] = []
     shown: list[dict[str, float]] = []
-    for group, colour, scores in having(comparison, lambda one: client_means(one.finished, figure.metric) or None):
+    found = having(comparison, lambda one: client_means(one.finished, figure.metric) or None)
+    for (group, colour, scores), marker in zip(found, cycle(MARKERS), strict=False):
         order = sorted(scores, key=lambda client: scores[client])
         places = _shares(len(order))
         clients = clients or order
@@ -76,7 +79,7 @@ def personal(figure: Personal, comparison: Comparison) -> Canvas:
             label = comparison.start(figure.metric) if len(shown) == 1 else None
             axes.plot(where, before, ".", markersize=5, color=GREY, label=label)
         values = [scores[client] for client in order]
-        axes.plot(places, values, ".", markersize=5, color=colour, label=group.label)
+        axes.plot(places, values, marker, markersize=4.5, fillstyle="none", color=colour, label=group.label)
     if not clients:
         raise ValueError(f"no finished run has {figure.metric} of each client: set evaluation.personal_final=true")
     if len(comparison.groups) == 1 and len(clients) <= NAMED:
@@ -109,10 +112,17 @@ def participation(figure: Participation, comparison: Comparison) -> Canvas:
         raise ValueError("no finished run has a table of its clients")
     most = max(int(rounds.max(initial=0)) for *_, each in found for rounds in each)
     edges = np.unique(np.linspace(1, most + 1, min(most + 1, 41)).round().astype(int))
-    for group, colour, each in found:
+    drawn_as: dict[tuple[float, ...], list[Group]] = {}  # methods of one study often have the same cohorts
+    for group, _, each in found:
         counts = np.mean([np.histogram(rounds, edges)[0] for rounds in each], axis=0)
-        label, alone = group.label if len(found) > 1 else None, len(found) == 1
-        axes.stairs(counts, edges - 0.5, color=colour, fill=alone, label=label, linewidth=1.6)
+        drawn_as.setdefault(tuple(counts), []).append(group)
+    colours = {group: colour for group, colour, _ in found}
+    for counts, groups in drawn_as.items():
+        alike = len(drawn_as) == 1
+        label = " and ".join(group.label for group in groups)
+        if alike:
+            label = f"the same in all {len(groups)}" if len(groups) > 1 else ""
+        axes.stairs(counts, edges - 0.5, color=colours[groups[0]], fill=alike, label=label, linewidth=1.6)
     axes.set_xlabel("rounds")
     axes.set_ylabel("clients")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
