@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import `run`, `resume` or `Result` when first asked for: the lower floors do without Ray."""
+    """Import `run`, `resume` or `Result` on first use, so that the packages below `engine` need no Ray."""
     if name in __all__:
         from fedray import experiment
 

@@ -36,13 +36,14 @@ these to disk (fsync; on Linux syncfs, one call for many files):
   checkpoint or an older client state is removed;
 - any other file, and a cache entry, before it gets its name.
 
-So a round that fedray has reported with its checkpoint survives, and `fedray resume` goes on from it to the same bits.
-TensorBoard's events of the last rounds may be missing. This holds for disks that keep what they have acknowledged; an
-object store keeps what it has accepted. `tests/power` logs every call that changes a run's folder, and checks what the
-worst disk would hold after each of them. A client's state costs 0.15 ms, a checkpoint 5 to 10 ms (ext4 on an SSD).
+So a round that fedray has reported with its checkpoint survives, and `fedray resume` continues from it with the same
+bits. TensorBoard's events of the last rounds may be missing. This holds for disks that keep what they have
+acknowledged; an object store keeps what it has accepted. `tests/power` logs every call that changes a run's folder, and
+checks what the worst disk would hold after each of them. A client's state costs 0.15 ms, a checkpoint 5 to 10 ms (ext4
+on an SSD).
 
 `python -m tests.full_disk` makes each of these calls fail, with a full and with a broken disk: the run ends with an
-error message, or goes on, and resumes to the same bits ([377 of 377](../../benchmarks/results/full_disk.md)).
+error message, or continues, and resumes to the same bits ([377 of 377](../../benchmarks/results/full_disk.md)).
 """
 
 

@@ -35,7 +35,7 @@ def dead_actor(page: Page) -> None:
     )
     page.shell("echo die-once s02 2 > trouble", "fedray run tones.yaml --out dead")
     page.left("dead")
-    page.same("The run ended with the bits of the straight run.", "dead")
+    page.same("The run ended with the same bits as the straight run.", "dead")
 
 
 def hung_actor(page: Page) -> None:
@@ -45,14 +45,14 @@ def hung_actor(page: Page) -> None:
     short = "engine.hang_warning_s=1 engine.deadline.factor=5 engine.deadline.floor_s=5"
     page.shell("echo hang-once s02 3 > trouble", f"fedray run tones.yaml {short} --out hung")
     page.left("hung")
-    page.same("The run ended with the bits of the straight run.", "hung")
+    page.same("The run ended with the same bits as the straight run.", "hung")
 
 
 def no_memory(page: Page) -> None:
     page.add("In round 2 client s02 runs out of memory once (`MemoryError`; torch's and CUDA's errors count as well).")
     page.shell("echo memory-once s02 2 > trouble", "fedray run tones.yaml --out memory")
     page.left("memory")
-    page.same("The run ended with the bits of the straight run.", "memory")
+    page.same("The run ended with the same bits as the straight run.", "memory")
 
 
 def no_start(page: Page) -> None:
@@ -60,7 +60,7 @@ def no_start(page: Page) -> None:
     page.shell("echo start actor 0 > trouble", "fedray run tones.yaml --out no-start", status=1)
     page.left("no-start")
     page.shell("rm trouble", "fedray resume no-start")
-    page.same("The resumed run ended with the bits of the straight run.", "no-start")
+    page.same("The resumed run ended with the same bits as the straight run.", "no-start")
 
 
 def lost_node(page: Page) -> None:
@@ -75,7 +75,7 @@ def lost_node(page: Page) -> None:
         page.shell("echo slow all 0 > trouble", "fedray run tones.yaml engine.cpus_per_client=1 --out node")
         assert sum(node["Alive"] for node in ray.nodes()) == 1, "no node was lost"
     page.left("node")
-    page.same("One actor trained the rest, with the bits of the straight run.", "node")
+    page.same("One actor trained the rest, with the same bits as the straight run.", "node")
 
 
 def killer(page: Page) -> None:
@@ -124,7 +124,7 @@ def too_many(page: Page) -> None:
     page.shell("echo raise all 2 > trouble", "fedray run tones.yaml --out many", status=1)
     page.left("many")
     page.shell("rm trouble", "fedray resume many")
-    page.same("The resumed run ended with the bits of the straight run, and its failures.jsonl is empty.", "many")
+    page.same("The resumed run ended with the same bits as the straight run, and its failures.jsonl is empty.", "many")
     assert RunFolder(page.folder / "many").rows("failures.jsonl") == []
 
 
@@ -134,7 +134,7 @@ def full_disk(page: Page) -> None:
         page.shell("echo fill disk 2 > trouble", "fedray run tones.yaml --out disk/full", status=1)
         page.left("disk/full")
         page.shell("rm trouble disk/filler", "fedray resume disk/full")
-        page.same("The resumed run ended with the bits of the straight run.", "disk/full")
+        page.same("The resumed run ended with the same bits as the straight run.", "disk/full")
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def second_run(page: Page) -> None:
         first.communicate(timeout=120)
         assert first.returncode == 0
     page.left("twice")
-    page.same("The first run ended with the bits of the straight run.", "twice")
+    page.same("The first run ended with the same bits as the straight run.", "twice")
 
 
 def terminated(page: Page) -> None:
@@ -176,15 +176,15 @@ def terminated(page: Page) -> None:
         page.add(f"```console\n$ {command} &\n$ kill $!\n{page.shorten(said)}\n(status 143)\n```")
     page.left("terminated")
     page.shell("rm trouble", "fedray resume terminated")
-    page.same("The resumed run ended with the bits of the straight run.", "terminated")
+    page.same("The resumed run ended with the same bits as the straight run.", "terminated")
 
 
 def damaged_cache(page: Page) -> None:
-    page.add("Two bytes of the cached features are changed. A run reads up to 1 GB of them to check their hashes.")
+    page.add("Two bytes of the cached features are changed. A run checks the hashes of features up to 1 GB.")
     change = "for file in cache/features/*/frames.f16; do printf xx | dd of=$file conv=notrunc status=none; done"
     page.shell(change, "fedray run tones.yaml --out damaged", status=2)
     page.shell("rm -r cache/features", "fedray run tones.yaml --out damaged")
-    page.same("The features were computed again, with the bits of the straight run.", "damaged")
+    page.same("The features were computed again, with the same bits as the straight run.", "damaged")
 
 
 def cut_short(page: Page) -> None:
@@ -193,7 +193,7 @@ def cut_short(page: Page) -> None:
     page.shell("cp -r straight cut", "rm cut/results.json", cut, "fedray resume cut", status=2)
     page.left("cut")
     page.shell("rm -r cut/checkpoints/round_000003", "fedray resume cut")
-    page.same("Round 3 ran again, with the bits of the straight run.", "cut")
+    page.same("Round 3 ran again, with the same bits as the straight run.", "cut")
     page.add("Without any checkpoint the run would begin again, and overwrite its rounds:")
     page.shell("cp -r straight without", "rm -r without/checkpoints without/results.json")
     page.shell("fedray resume without", status=2)

@@ -33,7 +33,7 @@ from tests.power.shim import Shim
 
 COMMAND = "python -m tests.full_disk"
 KIND = "one actor"
-GOES_ON = "goes on with the same bits"
+GOES_ON = "continues with the same bits"
 ENDS = "ends with words; resumed, the same bits"
 
 

@@ -131,7 +131,7 @@ def test_a_client_with_unknown_characters_fails_alone(tmp_path: Path) -> None:
     assert "in 'no café'; train the tokeniser on transcripts with these characters, normalise" in failure.reason
     assert "the transcripts, or set task.unknown=leave_out" in failure.reason
     assert "client_update" in failure.traceback
-    # The others count as if bob had not been there: his lane goes on after he fails.
+    # The others count as if bob had not been there: his lane continues after he fails.
     assert list(result.reports) == ["ann", "cid"] and result.reports["ann"]["examples"] == 2
     kept = trained(folder, tmp_path / "kept", task={"unknown": "leave_out"})
     assert not kept.failures and list(kept.reports) == ["ann", "bob", "cid"]

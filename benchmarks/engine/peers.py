@@ -4,7 +4,7 @@
     make bench-peers ARGS="--turns 1 --workloads conformer"
     python -m benchmarks.engine.peers --fresh               # forgets what is measured and starts again
 
-Writes benchmarks/results/peers.md and peers.json. The JSON file is written after each run: the same command goes on
+Writes benchmarks/results/peers.md and peers.json. The JSON file is written after each run: the same command continues
 where it was stopped, and more `--turns` add to those that are there. Nothing else should run on the machine meanwhile.
 """
 

@@ -6,7 +6,7 @@
 Each turn starts one run of each kind, in an order that rotates from turn to turn. A round of a kind is compared with a
 round without privacy of the same turn. Two runs of one kind differ by several percent even on a quiet machine, so the
 page also has what the clients and the driver do beside training, which is measured within the round and hardly differs.
-The file `--kept` holds the complete turns: the same command goes on after them.
+The file `--kept` holds the complete turns: the same command continues after them.
 """
 
 from __future__ import annotations

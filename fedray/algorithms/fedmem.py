@@ -22,8 +22,8 @@ decoder [ours]: it stores encoder frames with CTC's aligned labels, blanks inclu
 clients and scores the personal models at its end (`evaluation.personal_final`): on the client's part of dev and test
 if clients are labels (`data.clients.by: label`), else on the common sets. Each score comes with the score without the
 memory; wer and bleu are from greedy search, wer_lm and bleu_beam from beam search. On dev, settings for `frames` are
-chosen by the word errors of greedy search, settings for `states` by likelihood; then the last search decides between
-the best `searched`. Translation supports memories of states only.
+chosen by the word errors of greedy search, settings for `states` by likelihood. If `searched` is N, the last search of
+the final evaluation then chooses among the best N. Translation supports memories of states only.
 """
 
 from __future__ import annotations

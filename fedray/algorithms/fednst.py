@@ -19,7 +19,7 @@ Interspeech 2022.
 
 For a labelled utterance (`data.labelled`, the paper's figure 2), y_j is its transcript, with the highest confidence.
 Batch norm is the paper's modified sBN (`buffers: frozen`): batch statistics in training, theta_0's running statistics
-in evaluation. Only CRDNNs are concerned: Conformers have layer norm. Ours: with `relabel: N`, a client labels its
+in evaluation. This affects only CRDNNs: Conformers have layer norm. Ours: with `relabel: N`, a client labels its
 speech with the model that it receives, and again when the labels are N rounds old; `confidence` trains on the most
 confident labels only. Both are off in the paper.
 """

@@ -28,7 +28,7 @@ def add_to(commands: Commands) -> None:
     runs = command(
         commands,
         "runs",
-        "list runs: which are going on, which have ended",
+        "list runs: which are running, which have ended",
         "List the runs in a folder on this machine, the newest last: their state, round and last change.",
         "fedray runs",
     )
@@ -144,7 +144,7 @@ def watch(options: argparse.Namespace) -> int:
                 run.watch(display)
     except KeyboardInterrupt:
         print(
-            f"fedray: stopped watching; the run goes on, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
+            f"fedray: stopped watching; the run continues, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
         )
         return INTERRUPTED
     standing = attach.standing(folder)

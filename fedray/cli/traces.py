@@ -19,7 +19,7 @@ def convert(options: argparse.Namespace) -> int:
     if kind not in CONVERTERS:
         raise ValueError(f"--convert {kind}: unknown kind: choose one of {', '.join(CONVERTERS)}")
     if not 1 <= len(files) <= 2:
-        raise ValueError(f"--convert {kind} takes one or two files, not {len(files)}: of speeds, and of availability")
+        raise ValueError(f"--convert {kind} takes one file of speeds, one of availability, or both, not {len(files)}")
     given = {name: getattr(options, name) for name, *_ in CONVERTED}
     missing = Missing(**{name: value for name, value in given.items() if value is not None})
     places = _places(Path(options.out))

@@ -98,9 +98,9 @@ class Algorithm(ABC):
         return None
 
     def paced_by(self) -> str | None:
-        """What depends on the total number of rounds, in words: with another number, finished rounds would differ.
+        """Say in words what depends on the total number of rounds, so that another number would change finished rounds.
 
-        None: nothing does, and a run may be extended.
+        None: nothing depends on it, and a run may be extended.
         """
         return None
 
@@ -143,7 +143,7 @@ class Algorithm(ABC):
             yield self.client_update(client, received)
 
     def server_receive(self, delta: Vector, received: Received) -> Vector:
-        """The delta that the server sums, from a client's delta as it arrives: `upload` may have rounded it.
+        """Turn a client's delta as it arrives, possibly rounded by `upload`, into the delta that the server sums.
 
         `received`: what the client got. Runs on the client actor.
         """

@@ -1,4 +1,4 @@
-"""Errors after which a process cannot go on: its memory or its GPU's memory is full, or its GPU is broken."""
+"""Errors after which a process cannot continue: its memory or its GPU's memory is full, or its GPU is broken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_GPU = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_EXECUTI
 
 
 def exhausted(error: BaseException) -> str | None:
-    """What an error says is full or broken: `memory`, `gpu memory` or `gpu`; None: it is another error."""
+    """Which resource an error reports as full or broken: `memory`, `gpu memory` or `gpu`; None: another error."""
     told = str(error) if isinstance(error, RuntimeError) else ""
     if isinstance(error, torch.OutOfMemoryError) or any(words in told for words in NO_GPU_MEMORY):
         return "gpu memory"

@@ -147,7 +147,7 @@ class Evaluation:
 
 
 class RunError(RuntimeError):
-    """A run cannot go on; the message says why. Nothing that was committed is lost."""
+    """A run cannot continue; the message says why. Nothing that was committed is lost."""
 
 
 class FederatedData(Protocol):

@@ -164,7 +164,7 @@ class Attached:
                 if time.monotonic() > deadline:
                     raise RunError(
                         f"{self.folder.place}: the driver was killed, but a process still holds the folder: end "
-                        f"process {pid} on {host}, then `fedray resume` goes on"
+                        f"process {pid} on {host}, then `fedray resume` continues"
                     ) from error
                 time.sleep(session.POLL_SECONDS)
 

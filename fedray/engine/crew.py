@@ -117,14 +117,14 @@ class Crew:
             self.size -= 1
             self._warn(
                 f"a client actor died and is not replaced: {death.why}. Memory ran out {self._short} times, so the run "
-                f"goes on with {self.size} actor{'s' * (self.size > 1)} and the same bits: set "
+                f"continues with {self.size} actor{'s' * (self.size > 1)} and the same bits: set "
                 f"engine.actors={self.size} for such runs"
             )
             return death
         if self._left == 0:
             raise RunError(
                 f"a client actor died, and engine.replacements allows no further one ({self.replaced} were replaced): "
-                f"{death.why}; `fedray resume` goes on from the last checkpoint"
+                f"{death.why}; `fedray resume` continues from the last checkpoint"
             )
         self._left -= 1
         self.replaced += 1
@@ -138,7 +138,7 @@ class Crew:
             return death
         if kills_in(read_on(actor.node, Path("/proc/vmstat")) or "") <= actor.oom_kills:
             return death
-        why = "the kernel of its node killed a process for memory: a lower engine.actors needs less"
+        why = "the kernel of its node killed a process for memory: lower engine.actors to use less"
         return replace(death, cause=Cause.MEMORY, why=why)
 
     def close(self, hung: set[int]) -> None:

@@ -39,7 +39,7 @@ class Doomed(Exception):
 
 
 def doom(error: BaseException) -> Doomed | None:
-    """The `Doomed` error for an error that an actor cannot survive; None: the actor can go on."""
+    """The `Doomed` error for an error that an actor cannot survive; None: the actor can continue."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, Doomed):
@@ -47,7 +47,7 @@ def doom(error: BaseException) -> Doomed | None:
         said = f"{type(found).__name__}: {found}"[:300]
         match exhausted(found):
             case "memory":
-                return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): a lower engine.actors needs less"))
+                return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): lower engine.actors to use less"))
             case "gpu memory":
                 why = (
                     f"its share of the GPU's memory was full ({said}): raise engine.gpus_per_client, or lower "

@@ -79,7 +79,7 @@ class Hangs:
         """Mark an actor and warn about it. `what`: the work it does; `where`: its process, in words."""
         self.marked.add(actor)
         usual = self.usual(kind, cost)
-        compared = "no such work has ended yet" if usual is None else f"such work takes {usual:,.1f} s"
+        compared = "no such work has ended yet" if usual is None else f"such work usually takes {usual:,.1f} s"
         self._note(
             f"a client actor seems to hang at {what}: {where} has been silent for {seconds:,.1f} s, {compared}"
             f"{self._remedy}"

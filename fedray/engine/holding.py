@@ -32,7 +32,7 @@ def local_disk(folder: Path) -> Iterator[None]:
         raise RunError(
             f"{folder} on {socket.gethostname()}: temporary files cannot be written: {error.strerror or error}. Make "
             "room there or set TMPDIR to a folder on a larger disk; if updates that wait for the whole cohort fill it, "
-            "raise engine.hold_gb, which keeps more of them in memory. Then go on with `fedray resume`"
+            "raise engine.hold_gb, which keeps more of them in memory. Then continue with `fedray resume`"
         ) from error
 
 

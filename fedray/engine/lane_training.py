@@ -189,7 +189,7 @@ class LaneBook:
 
     @contextmanager
     def blaming_clients(self) -> Iterator[None]:
-        """Record an error of the algorithm as a failure of the clients in training; the lane goes on."""
+        """Record an error of the algorithm as a failure of the clients in training; the lane continues."""
         self._out.clear()
         self._since = time.perf_counter()
         with self._blaming(None):
@@ -203,7 +203,7 @@ class LaneBook:
         except RunError:  # a full disk is no client's fault
             raise
         except Exception as error:  # any error: recorded with its traceback; the driver counts and judges it
-            if (doomed := doom(error)) is not None:  # this actor cannot go on to the next client
+            if (doomed := doom(error)) is not None:  # this actor cannot continue to the next client
                 raise doomed from error
             blamed = [training.id for training, _ in self._out] if client is None else [client]
             if not blamed:

@@ -41,7 +41,7 @@ class Lost(RunError):
 
     def __init__(self) -> None:
         super().__init__(
-            "results that a job needs were lost with an actor or a node: `fedray resume` goes on from the last "
+            "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
             "checkpoint"
         )
 
@@ -227,7 +227,7 @@ class Pool:
 
     def _wait(self, references: list[Reference]) -> list[Reference]:
         if not references:  # no actor is alive or starting
-            raise RunError("all client actors are gone: free memory, cores or GPUs, and `fedray resume` goes on")
+            raise RunError("all client actors are gone: free memory, cores or GPUs, and `fedray resume` continues")
         ready, _ = ray.wait(references, num_returns=1, timeout=0.5)
         now = time.perf_counter()
         self._clock += min(now - self._looked, ATTENTIVE_SECONDS)
@@ -241,7 +241,7 @@ class Pool:
         if self.crew.late():
             raise RunError(
                 f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks what they reserve (see `ray status`); `fedray resume` goes on from the last checkpoint"
+                "lacks what they reserve (see `ray status`); `fedray resume` continues from the last checkpoint"
             )
         return list(ready)
 
@@ -270,7 +270,7 @@ class Pool:
         job, node = flight.job, flight.actor.node
         death = self.crew.bury(flight.actor, replace(death, alone=job.alone or self.size == 1))
         again = job.after_death(node, death, self._warn)
-        if again is job and death.cause not in (Cause.CRASH, Cause.HANG):  # it would go on for ever
+        if again is job and death.cause not in (Cause.CRASH, Cause.HANG):  # it would continue for ever
             self._struck[flight.key] += 1
             if self._struck[flight.key] == STRIKES:
                 raise RunError(

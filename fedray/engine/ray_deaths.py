@@ -31,4 +31,4 @@ def eviction(error: BaseException) -> str | None:
         return None
     found = re.search(r"[\d.]+ ?GB used / [\d.]+ ?GB limit", str(error))
     used = f" ({found.group()})" if found else ""
-    return f"Ray's memory monitor ended it, since its node ran low on memory{used}: a lower engine.actors needs less"
+    return f"Ray's memory monitor ended it, since its node ran low on memory{used}: lower engine.actors to use less"

@@ -122,7 +122,7 @@ class RunLoop:
         return progress.round >= self.plan.rounds or (patience is not None and waited >= patience)
 
     def _begin(self, pool: Pool, rounds: Rounds) -> tuple[Progress, Progress]:
-        """The initial state, and the state to go on from: the initial one in a new run, else the newest checkpoint."""
+        """The initial state, and the state to continue from: a new run's initial state, else the newest checkpoint."""
         if saved := self.folder.saved_rounds():
             initial, progress = self.folder.load(0), self.folder.load(saved[-1])
             rounds.go_on(initial.state, progress)
@@ -132,7 +132,7 @@ class RunLoop:
             self.metrics.resume()
             self.failures.resume()
             self.retention.resume(saved)
-            self.note("phase", {"text": f"going on after round {progress.round}"})
+            self.note("phase", {"text": f"continuing after round {progress.round}"})
             return initial, progress
         self.note("phase", {"text": "initial model"})
         state, found = rounds.again(lambda: pool.run({0: Init()}))[0]

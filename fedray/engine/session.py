@@ -224,13 +224,13 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
                 seen = event.number + 1
                 if event.kind == "end":
                     results = _end(finished, folder)
-                    if obeyed and "stopped" in results:  # else a caller's loop would go on with its next run
+                    if obeyed and "stopped" in results:  # else a caller's loop would continue with its next run
                         raise interrupts.error(f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}")
                     return results
 
 
 class _Head:
-    """Ray's head process (GCS). Without it a run goes on for a while, but replaces no actor and receives no stop."""
+    """Ray's head process (GCS). Without it a run continues for a while, but replaces no actor and receives no stop."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder, self.address = folder, str(ray.get_runtime_context().gcs_address)
@@ -275,4 +275,4 @@ def _died(folder: Path | str, error: Exception) -> RunError:
 
 
 def _remedy(folder: Path | str) -> str:
-    return f"`fedray resume {quote(RunFolder(folder).place)}` goes on from its checkpoint"
+    return f"`fedray resume {quote(RunFolder(folder).place)}` continues from its checkpoint"

@@ -164,7 +164,9 @@ class EvaluationSettings:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.patience is not None and self.patience < self.every:
-            raise ValueError(f"patience must be at least every ({self.every}), since dev is scored only that often")
+            raise ValueError(
+                f"patience must be at least evaluation.every ({self.every}): dev is scored only every so many rounds"
+            )
         if (
             self.personal_every < 0
             or self.personal_utterances < 1

@@ -55,7 +55,7 @@ def check_state(state: ServerState, method: str, size: int | None = None) -> Non
         if not finite(numbers):
             raise RunError(
                 f"{method}: the server's new state holds NaN or infinite values in {name}: lower the learning rates of "
-                "clients and server, or clip the updates (strategy.clip_norm); `fedray resume` goes on from the last "
+                "clients and server, or clip the updates (strategy.clip_norm); `fedray resume` continues from the last "
                 "checkpoint"
             )
 

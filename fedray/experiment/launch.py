@@ -49,7 +49,7 @@ def run(
     `detach`: return once the run has started on the Ray at RAY_ADDRESS. `algorithms`: the user's algorithms, by their
     `algorithm.kind`. `out`: the run folder, a path or a URI (default: runs/<name>-<time>).
     ValueError: the configuration, the data or the folder is not usable. RunError: the run failed. KeyboardInterrupt:
-    Ctrl-C, or an interrupted notebook cell, ended it after a round, with a checkpoint: `resume` goes on.
+    Ctrl-C, or an interrupted notebook cell, ended it after a round, with a checkpoint: `resume` continues.
     """
     register(algorithms)
     loaded, source = load(config, overrides)
@@ -117,7 +117,7 @@ def resume(
     """Resume a run from its newest checkpoint, bit for bit. The result of a finished run is returned as it is.
 
     `overrides` may change `rounds`, `data.root` and some keys of `engine`.
-    `accept_changes`: go on even if something that bits depend on has changed; run.json and the report say what.
+    `accept_changes`: continue even if something that bits depend on has changed; run.json and the report say what.
     ValueError: the folder holds no run, its data changed, a key in `overrides` may not change, or something else has
     changed that is not accepted. RunError: the run failed. KeyboardInterrupt: as from `run`.
     """

@@ -108,7 +108,7 @@ def pretrain(
     try:
         with FileLock(folder / ".lock", timeout=0):
             found = _pretrain(checked, source, folder, progress, say)
-            if torch.cuda.is_available():  # a sweep goes on in this process, and its trials need the GPU's memory
+            if torch.cuda.is_available():  # a sweep continues in this process, and its trials need the GPU's memory
                 torch.cuda.empty_cache()
             return found
     except Timeout as error:

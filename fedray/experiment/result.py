@@ -72,7 +72,7 @@ class Result:
     def _repr_html_(self) -> str:
         if "best" not in self.results:
             stopped = f"stopped after round {self.results.get('stopped') or 0}"
-            how = stopped if self.results else "goes on without this process"
+            how = stopped if self.results else "continues without this process"
             return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
         heads = ("", first_model_in(RunFolder(self.folder)), f"best round ({self.results['best']['round']})", "change")
         rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]

@@ -178,9 +178,9 @@ class Run:
         try:
             found = read(content)
         except (pa.ArrowException, OSError) as error:  # pyarrow raises OSError for the header of a Parquet file
-            raise ValueError(f"{shown}: is damaged ({error}): remove it to go on without it") from error
+            raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
         if missing := [column for column in columns if column not in found.column_names]:
-            raise ValueError(f"{shown}: has no column {missing[0]}: remove it to go on without it")
+            raise ValueError(f"{shown}: has no column {missing[0]}: remove it to continue without it")
         return found
 
     def column(self, metric: str) -> np.ndarray:
@@ -256,7 +256,7 @@ def _rows(folder: RunFolder, name: str) -> list[Json]:
             whole = whole and all(isinstance(row.get(key), str) for key in ("client", "reason"))
         if not whole:
             shown = f"{folder.storage.shown(name)}:{number}"
-            raise ValueError(f"{shown}: is not a row of a round: remove the line to go on without it")
+            raise ValueError(f"{shown}: is not a row of a round: remove the line to continue without it")
     return rows
 
 
@@ -276,7 +276,7 @@ def _json(folder: RunFolder, name: str) -> Json | None:
     try:
         return folder.read_json(name)
     except ValueError as error:
-        raise ValueError(f"{error}, or remove it to go on without it") from error
+        raise ValueError(f"{error}, or remove it to continue without it") from error
 
 
 def _is_word(value: object) -> bool:

@@ -199,8 +199,8 @@ class Checkpoints:
                     found[part] = shown, self.storage.read(f"{folder}/{name}")
                 if part not in found or _hash(found[part][1]) != expected:
                     raise ValueError(
-                        f"{shown}: is missing or not what was written (cut short?): "
-                        f"remove {self.storage.shown(folder)} to go on from the checkpoint before"
+                        f"{shown}: is missing or has changed since it was written (cut short?): "
+                        f"remove {self.storage.shown(folder)} to continue from the previous checkpoint"
                     )
         if missing := set(wanted) - set(found) - set(OPTIONAL):
             raise ValueError(

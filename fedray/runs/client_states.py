@@ -37,18 +37,18 @@ class ClientStore:
         return f"{folder_name(client)}/{version:06d}.pt"
 
     def load(self, client: str, written: Written) -> State:
-        """Load a state. RunError: it is missing, or not what was written; the message names it."""
+        """Load a state. RunError: it is missing, or has changed since it was written; the message names it."""
         name = self.name(client, written.version)
         shown = self.storage.shown(name)
         try:
             data = self.storage.read(name)
             if written.hash is not None and _hash(data) != written.hash:
-                raise ValueError(f"{shown}: is not what was written ({_expected(len(data), written)})")
+                raise ValueError(f"{shown}: has changed since it was written ({_expected(len(data), written)})")
             return serialize.loads(data, shown)
         except (OSError, ValueError) as error:
             what = f"{shown}: is missing" if isinstance(error, FileNotFoundError) else str(error)
             raise RunError(
-                f"{what}. It is {described(client)}: put the file back, or go on from an older checkpoint; "
+                f"{what}. It is {described(client)}: put the file back, or continue from an older checkpoint; "
                 "`fedray resume` names the one to remove"
             ) from error
 
@@ -73,7 +73,8 @@ class ClientStore:
             if name not in sizes:
                 yield client, f"{self.storage.shown(name)}: is missing"
             elif written.bytes not in (None, sizes[name]):
-                yield client, f"{self.storage.shown(name)}: is not what was written ({_expected(sizes[name], written)})"
+                changed = f"has changed since it was written ({_expected(sizes[name], written)})"
+                yield client, f"{self.storage.shown(name)}: {changed}"
 
     def remove(self, client: str, version: int) -> None:
         self.remove_all([(client, version)])

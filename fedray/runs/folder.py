@@ -80,7 +80,7 @@ class RunFolder:
         if self.exists("config.yaml"):
             shown = self.place
             raise ValueError(
-                f"{shown} holds a run already: go on with `fedray resume {quote(shown)}`, or choose another folder "
+                f"{shown} holds a run already: continue with `fedray resume {quote(shown)}`, or choose another folder "
                 "with --out (in Python: fedray.resume, out=)"
             )
         self.check_is_folder()
@@ -91,7 +91,7 @@ class RunFolder:
         remedy = "choose a new or an empty folder with --out"
         if "checkpoints" in found:
             resume = f"`fedray resume {quote(self.place)}`"
-            remedy = f"put back the config.yaml of the run that lies there to go on with {resume}, or {remedy}"
+            remedy = f"put back the config.yaml of the run that lies there to continue with {resume}, or {remedy}"
         raise ValueError(f"{self.place} is not empty, it holds {', '.join(found[:2])}{more}: {remedy}")
 
     def check_is_folder(self) -> None:
@@ -206,7 +206,7 @@ class RunFolder:
             except (ValueError, RecursionError) as error:
                 shown = self.storage.shown(name)
                 raise ValueError(
-                    f"{shown}:{number}: is not a row of JSON ({error}): remove the line to go on without it"
+                    f"{shown}:{number}: is not a row of JSON ({error}): remove the line to continue without it"
                 ) from error
             yield row
 

@@ -57,8 +57,8 @@ class Retention:
             more = f", and {len(lost) - 1:,} more are lost" if len(lost) > 1 else ""
             raise RunError(
                 f"{what}. It is {described(client)}{more}: put back what the checkpoint of round "
-                f"{progress.round} names, or remove {self.folder.checkpoints.shown(progress.round)} to go on from the "
-                "checkpoint before"
+                f"{progress.round} names, or remove {self.folder.checkpoints.shown(progress.round)} to continue from "
+                "the previous checkpoint"
             )
 
     def note_best(self, progress: Progress) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from fedray.runs.folder import RunFolder
 
-REMEDY = "restore it, or remove it to go on without it"
+REMEDY = "restore it, or remove it to continue without it"
 TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a finished run
 
 

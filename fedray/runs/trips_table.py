@@ -48,7 +48,7 @@ def batches(folder: RunFolder) -> Iterator[pa.RecordBatch]:
     while some := list(islice(rows, ROWS)):
         for number, row in enumerate(some, done + 1):
             if not isinstance(row, dict) or any(row.get(name) is None for name in SCHEMA.names):
-                raise ValueError(f"{shown}:{number}: is not a trip: remove the line to go on without it")
+                raise ValueError(f"{shown}:{number}: is not a trip: remove the line to continue without it")
         try:
             yield pa.RecordBatch.from_pylist(some, SCHEMA)
         except pa.ArrowException as error:

@@ -93,7 +93,7 @@ def check(folder: Path) -> None:
         return
     for name, digest in parsed(read_text(listed), listed).items():
         if not (folder / name).is_file() or file_hash(folder / name) != digest:
-            raise ValueError(f"{folder / name}: is not what was written. This is a cache: remove {folder}")
+            raise ValueError(f"{folder / name}: has changed since it was written. This is a cache: remove {folder}")
 
 
 def use(path: Path) -> bool:

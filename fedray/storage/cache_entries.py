@@ -115,7 +115,7 @@ def remove(entry: Entry) -> bool:
 
 
 def damage(entry: Entry) -> str | None:
-    """What is wrong with an entry: a file that cannot be read, or is not what was written; None: nothing.
+    """What is wrong with an entry: a file that cannot be read, or has changed since it was written; None: nothing.
 
     Weights have their own checksums. Older corpora and features have no hashes, so their files are only read.
     """
@@ -138,7 +138,7 @@ def damage(entry: Entry) -> str | None:
                 found = file_hash(path)
                 fine = hashes.get(name, found) == found
             if not fine:
-                return f"{path.name} is not what was written"
+                return f"{path.name} has changed since it was written"
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         return f"cannot be read: {error}"
     return None

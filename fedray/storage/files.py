@@ -65,7 +65,7 @@ def faults(place: object, verb: str = "written", remote: bool = False) -> Iterat
             raise
         raise StorageError(
             f"{place}: cannot be {verb}: {reason}. Nothing that was committed is lost: {remedy}, then repeat the "
-            "command; a run that has begun goes on with `fedray resume`"
+            "command, or continue a run that has begun with `fedray resume`"
         ) from error
 
 
@@ -192,7 +192,7 @@ def _carry_over(before: Path, after: Path) -> None:
 
 def _in_the_way(path: Path, folder: bool) -> RunError:
     return RunError(
-        f"{path}: a {'folder' if folder else 'file'} is in the way: move it, then go on with `fedray resume`"
+        f"{path}: a {'folder' if folder else 'file'} is in the way: move it, then continue with `fedray resume`"
     )
 
 

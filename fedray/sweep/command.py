@@ -238,7 +238,7 @@ def _earlier(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Ch
     for name, value in given.items():
         if value is not None and value != (before := getattr(chosen, name)):
             raise ValueError(
-                f"{folder.place} holds a sweep with {name}={before!r}, not {value!r}: --resume goes on with the "
+                f"{folder.place} holds a sweep with {name}={before!r}, not {value!r}: --resume continues with the "
                 "sweep's own choices; leave this one out, or begin a new sweep with another --out"
             )
     return chosen

@@ -93,7 +93,7 @@ class Study:
     fixed: Sequence[str] = ()  # overrides that a sweep needs; they come last
     share: Share = Share(1, 0, 0)  # reserved for the client actors of a trial
     parent: str | None = None  # the sweep's id in the trials' tracker
-    accept_changes: bool = False  # trials go on even if something that bits depend on has changed
+    accept_changes: bool = False  # trials continue even if something that bits depend on has changed
 
     def config(self, values: Values) -> tuple[Config, Source]:
         """The checked configuration of the trial with these swept values."""

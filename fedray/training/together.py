@@ -2,8 +2,8 @@
 
 An algorithm's code still trains one client. Each client trains in its own thread. One thread runs at a time, until its
 client needs its model's outputs or their gradients. When all threads wait, calls that match are made as one, by
-`torch.func.vmap` over the stacked parameters, and the threads go on. So a client takes the same steps as when it trains
-alone, up to floating-point rounding and dropout, whose masks are drawn for all models of a call at once.
+`torch.func.vmap` over the stacked parameters, and the threads continue. So a client takes the same steps as when it
+trains alone, up to floating-point rounding and dropout, whose masks are drawn for all models of a call at once.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Group:
         member.resume()
 
     def step(self) -> None:
-        """Make the calls that the clients wait for, and let them go on."""
+        """Make the calls that the clients wait for, and let them continue."""
         waiting = self._training()
         calls: dict[Any, list[Call]] = {}
         gradients: dict[Answer, list[Gradients]] = {}

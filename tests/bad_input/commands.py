@@ -52,9 +52,7 @@ CASES = (
     wrong("devices of a configuration that has none", "devices config.yaml", "the configuration has no devices"),
     wrong("devices --convert without --out", "devices --convert flash x", "--convert needs --out FILE.parquet"),
     wrong("devices --convert of an unknown kind", "devices --convert csv x --out x.parquet", "choose one of fedscale"),
-    wrong(
-        "devices --convert of three files", "devices --convert table x y z --out x.parquet", "one or two files, not 3"
-    ),
+    wrong("devices --convert of three files", "devices --convert table x y z --out x.parquet", "or both, not 3"),
     wrong("devices --convert into a CSV file", "devices --convert table x --out x.csv", "must end with .parquet"),
     wrong("devices --scale of 0", "devices --convert table x --scale 0 --out x.parquet", "--scale must be above 0"),
     wrong("devices --watts without --convert", "devices config.yaml --watts 3", "--watts needs --convert KIND FILE"),

@@ -167,7 +167,7 @@ CASES = (
     ),
     Case(
         "audit: a candidate among others",
-        "a candidate is a client by itself",
+        "a candidate is a client of its own",
         command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}'",
     ),
 )

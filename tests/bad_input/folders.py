@@ -82,7 +82,13 @@ def cache(
 CASES = (
     cache("frames.f16", "cut", "is truncated"),
     cache("frames.f16", "empty", "is truncated", change=lambda _: b""),
-    cache("frames.f16", "with other numbers", "is not what was written", change=lambda whole: whole[::-1], hashed=True),
+    cache(
+        "frames.f16",
+        "with other numbers",
+        "has changed since it was written",
+        change=lambda whole: whole[::-1],
+        hashed=True,
+    ),
     cache("offsets.npy", "cut", "is truncated"),
     cache("offsets.npy", "a pickle", change=lambda _: b"\x80\x04K\x01."),
     cache("store.json", "cut", "is damaged"),

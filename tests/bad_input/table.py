@@ -26,12 +26,12 @@ CASES: tuple[Case, ...] = tuple(case for cases in GROUPS.values() for case in ca
 BY_NAME = {case.name: case for case in CASES}
 INTRODUCTION = """# Bad input
 
-Each kind of bad input below ends in words that name the file, line or key, with exit status 2 (bad input) and without
-a traceback. `tests/bad_input` makes each of them, and writes this page: `python -m tests.bad_input`.
+Each kind of bad input below ends a command with exit status 2 (bad input) and a message that names the file, line or
+key, without a traceback. `python -m tests.bad_input` tries each of them and writes this page.
 
 DIR stands for the folder of the configuration, FEDRAY for that of fedray.
-*Found by `fedray data`*: that command says the same before a run. A case with `data.skip_broken` goes on without the
-file, which broken.tsv in the run folder names.
+*Found by `fedray data`*: this command reports the same error before a run. With `data.skip_broken` the run continues
+without the file and lists it in broken.tsv in the run folder.
 """
 
 
@@ -62,7 +62,7 @@ def page() -> str:
 def _message(text: str) -> str:
     """Return the message alone, without tables or usage before it."""
     if ACCEPTED in text:
-        return "(the run goes on without the file)"
+        return "(the run continues without the file)"
     lines = text.splitlines()
     first = next((place for place, line in enumerate(lines) if line.startswith("fedray")), 0)
     return " ".join(" ".join(lines[first:]).removeprefix("fedray: ").split())

@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0, help="with --keep, of all sittings together")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for what was done; the same command goes on from it")
+    parser.add_argument("--keep", type=Path, help="a folder for what was done; the same command continues from it")
     parser.add_argument("--page", action="store_true", help="write benchmarks/results/soak.md at the end")
     options = parser.parse_args()
     scratch = options.keep or Path(tempfile.mkdtemp(prefix="fedray-chaos-"))

@@ -1,4 +1,4 @@
-"""`fedray runs` tells which runs of a folder are going on, and how the others ended."""
+"""`fedray runs` tells which runs of a folder are running, and how the others ended."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_ctrl_c_then_detached_watched_and_stopped(
     assert f"round 1/{ROUNDS}" in read_until(process, "ending after this round; Ctrl-C again ends at once")
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = process.communicate(timeout=SECONDS)
-    ended = f"fedray: stopped after round 1; `fedray resume {run}` goes on from its checkpoint\n"
+    ended = f"fedray: stopped after round 1; `fedray resume {run}` continues from its checkpoint\n"
     assert process.returncode == 130 and rest == f"ending now\n{ended}"
     gone(family)
 
@@ -61,10 +61,10 @@ def test_ctrl_c_then_detached_watched_and_stopped(
     family = terminal.family(command_of(run))
     second_round(tmp_path)
     watch = terminal.start("watch", run)
-    assert "round 1  train/loss" in read_until(watch, "going on after round 1")
+    assert "round 1  train/loss" in read_until(watch, "continuing after round 1")
     os.killpg(watch.pid, signal.SIGINT)
     rest, _ = watch.communicate(timeout=SECONDS)
-    assert watch.returncode == 130 and "stopped watching; the run goes on" in rest
+    assert watch.returncode == 130 and "stopped watching; the run continues" in rest
     stop = terminal.start("stop", run)
     read_until(stop, "ends after its round, with a checkpoint")
     (tmp_path / "gate").touch()
@@ -89,7 +89,7 @@ cluster.shutdown()
 
 @pytest.mark.nightly
 def test_a_run_on_a_cluster_that_lives_on(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
-    """A detached run goes on in the cluster; if all of that Ray is killed, whoever watches the run is told."""
+    """A detached run continues in the cluster; if all of that Ray is killed, whoever watches the run is told."""
     script = tmp_path / "cluster_of_one.py"
     script.write_text(CLUSTER)
     command = [sys.executable, str(script)]

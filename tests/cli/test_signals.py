@@ -28,7 +28,7 @@ def test_sigterm_ends_a_run_with_its_last_checkpoint(
     process.terminate()  # as a cluster manager does
     rest, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 143 and "SIGTERM received" not in rest, "Ray's handler is not in charge"
-    assert f"fedray: stopped after round {int(begun)}; `fedray resume {run}` goes on from its checkpoint\n" in rest
+    assert f"fedray: stopped after round {int(begun)}; `fedray resume {run}` continues from its checkpoint\n" in rest
     gone(family)
 
 

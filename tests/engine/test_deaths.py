@@ -148,7 +148,7 @@ def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
     deaths = [words for words in said if not words.startswith("errand")]
     assert deaths == [
         "a client actor died and is being replaced (2 more allowed): it ran out of memory",
-        "a client actor died and is not replaced: it ran out of memory. Memory ran out 2 times, so the run goes on "
+        "a client actor died and is not replaced: it ran out of memory. Memory ran out 2 times, so the run continues "
         "with 1 actor and the same bits: set engine.actors=1 for such runs",
     ]
     assert [words for words in said if words.startswith("errand")] == ["errand 1: MEMORY"] * 2
@@ -230,5 +230,5 @@ def test_a_result_that_is_lost_is_made_again_but_not_for_ever(tmp_path: Path, mo
         failing(monkeypatch, lost, 0)
         assert mine.run({0: Errand(0, str(tmp_path))}) == {0: 0}
         failing(monkeypatch, lost, 0, 1)
-        with pytest.raises(Lost, match="`fedray resume` goes on from the last checkpoint"):
+        with pytest.raises(Lost, match="`fedray resume` continues from the last checkpoint"):
             mine.run({0: Errand(0, str(tmp_path))})

@@ -207,10 +207,10 @@ def test_a_checkpoint_cut_short_is_named_and_can_be_removed(straight: Path, tmp_
     with (newest / "server.pt").open("r+b") as file:
         file.truncate(1000)
     with pytest.raises(
-        ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to go on from the checkpoint before"
+        ValueError, match=rf"{newest}/server\.pt: .*cut short.*: remove .* to continue from the previous checkpoint"
     ) as caught:
         toys.play(tmp_path / "run")
-    (said,) = re.findall(r"remove (\S+) to go on", str(caught.value))
+    (said,) = re.findall(r"remove (\S+) to continue", str(caught.value))
     shutil.rmtree(said)
     toys.play(tmp_path / "run")
     same(tmp_path / "run", straight)

@@ -45,7 +45,7 @@ def test_without_ray_s_head_a_run_ends_in_words_and_goes_on_to_the_same_bits(clu
             with suppress(psutil.NoSuchProcess):
                 process.kill()
     assert run.returncode == 1 and "Traceback" not in said, said
-    assert "Ray's head process (GCS) at " in said and f"`fedray resume {tmp_path}/run` goes on from its" in said
+    assert "Ray's head process (GCS) at " in said and f"`fedray resume {tmp_path}/run` continues from its" in said
     played = folder.saved_rounds()[-1]
     assert 2 <= played < ROUNDS
     toys.play(tmp_path / "run", rounds=played + 1)

@@ -46,7 +46,7 @@ def test_ctrl_c_once_ends_after_the_round(
     monkeypatch.setattr(Display, "say", say)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt, match="stopped after round 2; `fedray resume .* goes on from its checkpoint"):
+    with pytest.raises(KeyboardInterrupt, match="stopped after round 2; `fedray resume .* continues from"):
         toys.run(tmp_path / "run", algorithm=Waiting, settings=toys.ToySettings(folder=str(tmp_path)))
     thread.join()
     assert said[-1].startswith("round 2/4")

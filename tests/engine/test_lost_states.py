@@ -44,7 +44,7 @@ def test_a_state_that_is_damaged_is_found_when_it_is_loaded(folder: Path) -> Non
     data = bytearray(state(folder).read_bytes())
     data[len(data) // 2] ^= 1
     state(folder).write_bytes(data)
-    with pytest.raises(RunError, match=rf"{state(folder)}: is not what was written \(its hash differs\)"):
+    with pytest.raises(RunError, match=rf"{state(folder)}: has changed since it was written \(its hash differs\)"):
         toys.play(folder, rounds=2, failures_allowed=1.0, **ALL)
     assert RunFolder(folder).rows("failures.jsonl") == []
 

@@ -103,7 +103,7 @@ def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     assert pool.crew.replaced == 2
     why = (
         "Ray's memory monitor ended it, since its node ran low on memory (15.00GB used / 15.80GB "
-        "limit): a lower engine.actors needs less"
+        "limit): lower engine.actors to use less"
     )
     died = [f"a client actor died and is being replaced ({left} more allowed): {why}" for left in (1, 0)]
     assert said == [died[0], "double 1 died", died[1]]
@@ -131,7 +131,7 @@ def test_where_memory_does_not_suffice_for_all_fewer_start(
     said: list[str] = []
     pool = started(size=2, warn=said.append)
     assert pool.size == pool.crew.replaced == 1 and len(pool.crew.actors) == 1
-    assert "Memory ran out 2 times, so the run goes on with 1 actor and the same bits: set engine.actors=1" in said[1]
+    assert "Memory ran out 2 times, so the run continues with 1 actor and the same bits: set engine.actors=1" in said[1]
     assert pool.run({0: Double(1), 1: Double(2)}) == {0: 2, 1: 4}
     pool.close()
 
@@ -146,7 +146,7 @@ def test_one_that_is_silent_for_too_long_is_named_once(started: Callable[..., Po
     assert pool.run({0: Double(2, 3.5)}) == {0: 4}
     assert re.fullmatch(
         r"a client actor seems to hang at double 2: process \d+ on node \S+ has been silent for "
-        r"\d\.\d s, such work takes "
+        r"\d\.\d s, such work usually takes "
         r"0\.\d s; ask it to end", said[0]
     ) and re.fullmatch(r"the client actor that seemed to hang has answered after \d s", said[1])  # fmt: skip
     assert len(said) == 2 and not pool.hangs.marked

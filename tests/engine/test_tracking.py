@@ -101,7 +101,7 @@ class TestMLflow:
             mine.id()
         assert type(server).log_batch is real
         assert len(said) == 1 and said[0].startswith(
-            "tracker mlflow: round 2 could not be written, the run goes on: Zero"
+            "tracker mlflow: round 2 could not be written, the run continues: Zero"
         )
         mine.log({"loss": 0.25}, 4)
         mine.close("finished")
@@ -117,7 +117,7 @@ class TestMLflow:
         for step in (1, 2):
             mine.log({"loss": 1.0}, step)
         mine.close("failed")
-        assert said[0].startswith("tracker mlflow: the beginning could not be written, the run goes on: ")
+        assert said[0].startswith("tracker mlflow: the beginning could not be written, the run continues: ")
         assert said[1:] == ["tracker mlflow failed 4 times; rounds 1, 2 are missing there (metrics.jsonl has them)"]
 
     def test_a_tracker_that_does_not_answer_is_left_alone(

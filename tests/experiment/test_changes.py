@@ -1,4 +1,4 @@
-"""A run resumed in a changed environment: each difference is named, and the run goes on only if it is accepted."""
+"""A run resumed in a changed environment: each difference is named, and the run continues only if it is accepted."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_is_accepted_is_told_by_the_report(cut: Path, straight: Path) -> No
     described = json.loads((cut / "run.json").read_text())
     (change,) = described["changes"]
     assert change["after_round"] == 1 and change["differences"][0].startswith("numpy: 1.0 -> ")
-    assert described["numpy"] == json.loads((straight / "run.json").read_text())["numpy"], "what it goes on with"
+    assert described["numpy"] == json.loads((straight / "run.json").read_text())["numpy"], "what it continues with"
     told = report.read(cut)
     assert "was resumed after round 1 although its bits depend on changes: numpy: 1.0" in told.html()
     assert "settings" not in told.html().partition("Versions of")[2]

@@ -59,7 +59,7 @@ def test_the_bytes_are_those_of_the_adapters_and_once_of_the_model(straight: fed
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
-    """Resumed from the folder that a kill after round 2 leaves, the clients' optimisers go on from their states."""
+    """Resumed from the folder that a kill after round 2 leaves, the clients' optimisers continue from their states."""
     two = fedray.run(
         settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
     ).folder

@@ -61,6 +61,6 @@ def test_a_run_that_has_not_ended_says_so(tmp_path: Path) -> None:
     assert "stopped after round 3" in fedray.Result(tmp_path, {"stopped": 3})._repr_html_()
     assert "stopped after round 0" in fedray.Result(tmp_path, {"stopped": None})._repr_html_()
     assert len(fedray.Result(tmp_path, {"stopped": None}).rounds()) == 0
-    assert "goes on without this process" in fedray.Result(tmp_path, {})._repr_html_()
+    assert "continues without this process" in fedray.Result(tmp_path, {})._repr_html_()
     with pytest.raises(ValueError, match="holds no finished run: it has no results.json"):
         fedray.Result.read(tmp_path)

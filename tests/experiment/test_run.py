@@ -151,7 +151,7 @@ def test_the_results_of_a_finished_run_survive_a_refused_resume(straight: fedray
     assert again.results == straight.results and (run / "results.json").stat().st_mtime_ns == written
     (newest,) = sorted(run.glob("checkpoints/*/server.pt"))[-1:]
     newest.write_bytes(newest.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"server\.pt: is missing or not what was written"):
+    with pytest.raises(ValueError, match=r"server\.pt: is missing or has changed since it was written"):
         fedray.resume(run, ["rounds=99"], accept_changes=True)
     assert (run / "results.json").stat().st_mtime_ns == written
     shutil.rmtree(run / "checkpoints")

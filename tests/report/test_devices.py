@@ -69,7 +69,7 @@ def test_a_run_under_way_has_trips_and_no_fairness_yet(tmp_path: Path) -> None:
 
 
 def test_the_lines_of_an_older_end_do_not_hide_newer_trips(tmp_path: Path) -> None:
-    """A finished run that goes on loses its results but keeps trips.parquet; its newer trips are read all the same."""
+    """A finished run that continues loses its results but keeps trips.parquet; its newer trips are read as well."""
     run = add_devices(write(tmp_path / "run", config()), TRIPS[:5], SIZES)
     RunFolder(run).append("trips.jsonl", TRIPS[5:])
     assert report.read(run).runs[0].trips.num_rows == 5

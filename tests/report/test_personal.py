@@ -111,7 +111,7 @@ def test_run_folders_with_the_former_names_are_read(tmp_path: Path) -> None:
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     run = remembering(tmp_path / "run")
     (run / "personal.tsv").write_text("client\tsplit\twer\nann\ttest\n")
-    with pytest.raises(ValueError, match=r"personal\.tsv: is damaged .*remove it to go on without it"):
+    with pytest.raises(ValueError, match=r"personal\.tsv: is damaged .*remove it to continue without it"):
         report.read(run).save(tmp_path / "out")
     (run / "personal.tsv").unlink()
     report.read(run).save(tmp_path / "out")

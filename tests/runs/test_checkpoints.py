@@ -1,4 +1,4 @@
-"""Checkpoints on a disk and on object storage: one to go on from always exists, and an incomplete one never counts."""
+"""Checkpoints on a disk and on object storage: one always allows a resume, and an incomplete one never counts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def test_a_damaged_checkpoint_is_named(folder: RunFolder, part: str, damage: str
     else:
         folder.storage.write(name, data[:-1] if damage == "cut" else bytes([data[0] ^ 1]) + data[1:])
     with pytest.raises(
-        ValueError, match=f"{name}: is missing or not what was written.*remove .*round_000003 to go on from"
+        ValueError,
+        match=f"{name}: is missing or has changed since .*remove .*round_000003 to continue from",
     ):
         folder.load(3)
 

@@ -33,7 +33,7 @@ def test_versions_of_a_client(store: ClientStore) -> None:
     assert [name.split("/")[1] for name in store.storage.files()] == ["000001.pt", "000004.pt"]
     store.remove("speaker/one", 1)
     store.remove("speaker/one", 1)
-    says = r"speaker_one-\w+/000001.pt: is missing. It is the state of client speaker/one: put the file back, or go on"
+    says = r"speaker_one-\w+/000001.pt: is missing. It is the state of client speaker/one: put the file back, or"
     with pytest.raises(RunError, match=says):
         store.load("speaker/one", Written(1))
     assert pickle.loads(pickle.dumps(store)).load("speaker/one", Written(4))["labels"] == ["yes"]
@@ -58,9 +58,9 @@ def test_a_state_that_is_not_what_was_written_is_named(store: ClientStore) -> No
     assert written == Written(1, len(data), hashlib.blake2b(data, digest_size=16).hexdigest())
 
     store.storage.write("a/000001.pt", data[:-100])
-    cut = rf"a/000001\.pt: is not what was written \({len(data) - 100:,} bytes of {len(data):,}: cut short\?\)"
+    cut = rf"a/000001\.pt: has changed since it was written \({len(data) - 100:,} bytes of {len(data):,}: cut short\?\)"
     with pytest.raises(
-        RunError, match=cut + r"\. It is the state of client a: put the file back, or go on from an older"
+        RunError, match=cut + r"\. It is the state of client a: put the file back, or continue from an older"
     ):
         store.load("a", written)
     with pytest.raises(RunError, match=r"a/000001\.pt: is not a state that fedray can read \(cut short"):
@@ -70,7 +70,7 @@ def test_a_state_that_is_not_what_was_written_is_named(store: ClientStore) -> No
     assert lost(store, Written(1)) == []
 
     store.storage.write("a/000001.pt", data[:-100] + bytes(100))
-    with pytest.raises(RunError, match=r"a/000001\.pt: is not what was written \(its hash differs\)"):
+    with pytest.raises(RunError, match=r"a/000001\.pt: has changed since it was written \(its hash differs\)"):
         store.load("a", written)
     assert lost(store, written) == []  # the size is right; the hash is checked on loading
 

@@ -84,7 +84,7 @@ def test_a_copy_of_the_folder_and_a_damaged_table(tmp_path: Path) -> None:
     changed = tmp_path / "copy" / "checkpoints" / "round_000003" / "changed.parquet"
     for damage in (lambda: changed.write_bytes(changed.read_bytes()[:-1]), changed.unlink):
         damage()
-        with pytest.raises(ValueError, match=r"round_000003/changed.parquet: is missing or not what was written"):
+        with pytest.raises(ValueError, match=r"round_000003/changed.parquet: is missing or has changed since"):
             RunFolder(tmp_path / "copy").load(3)
 
 

@@ -29,13 +29,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     (["d", "b", "a", "c"], "is not empty, it holds a, b and 2 more: choose"),
     (
         ["config.yaml", "checkpoints/x"],
-        "holds a run already: go on with `fedray resume .*`, or choose another folder "
+        "holds a run already: continue with `fedray resume .*`, or choose another folder "
         "with --out",
     ),
     (
         ["run.json", "checkpoints/x"],
         "it holds checkpoints, run.json: put back the config.yaml of the run that lies "
-        "there to go on with",
+        "there to continue with",
     ),
 ])  # fmt: skip
 def test_a_folder_with_anything_in_it_is_refused(place: str, files: list[str], words: str) -> None:

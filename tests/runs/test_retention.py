@@ -57,12 +57,12 @@ def test_states_that_are_lost_are_named_with_the_way_out(folder: RunFolder) -> N
     played(folder)
     resume(folder)
     states(folder).remove("b", 2)
-    checkpoint = r"round_000002 to go on from the checkpoint before"
+    checkpoint = r"round_000002 to continue from the previous checkpoint"
     with pytest.raises(RunError, match=rf"b/000002\.pt: is missing\. It is the state of client b: put .*{checkpoint}"):
         resume(folder)
     states(folder).storage.write("a/000002.pt", b"short")
     with pytest.raises(
-        RunError, match=r"a/000002\.pt: is not what was written \(5 bytes of .*client a, and 1 more are"
+        RunError, match=r"a/000002\.pt: has changed since it was written \(5 bytes of .*client a, and 1 more are"
     ):
         resume(folder)
     assert "a/000002.pt" in states(folder).storage.files()  # resuming has removed nothing

@@ -74,7 +74,7 @@ def test_the_bytes_grow_with_the_rows(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_kill_anywhere_costs_no_row_that_was_appended(tmp_path: Path) -> None:
-    """Each write and each removal may be the last one of a process; the next process goes on from what is stored."""
+    """Each write and each removal may be the last one of a process; the next process continues from what is stored."""
     number, kills = 0, 0
     done: list[str] = []
     for life in range(1, 120):

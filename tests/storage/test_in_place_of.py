@@ -75,7 +75,7 @@ def test_a_folder_that_changes_places_keeps_what_the_new_one_lacks(
     ]  # fmt: skip
     assert (final / "mine" / "note").read_text() == "mine" and os.readlink(final / "mine" / "to nowhere") == "nowhere"
     with pytest.raises(
-        RunError, match=rf"{final}/mine: a folder is in the way: move it, then go on with `fedray resume`"
+        RunError, match=rf"{final}/mine: a folder is in the way: move it, then continue with `fedray resume`"
     ):
         make("four", "mine")
     assert (final / "mine" / "note").read_text() == "mine" and (final / "a").read_text() == "three"

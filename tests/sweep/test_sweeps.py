@@ -74,7 +74,7 @@ def test_a_sweep_goes_on_with_its_own_choices(given: list[str], words: str, tmp_
     values = dict.fromkeys((field.name for field in fields(Choices)), "")
     values |= {"name": SWEEP.name, "keys": list(SWEEP.space), "search": "grid", "scheduler": "fifo", "samples": 1}
     RunFolder(tmp_path).write_json("sweep.json", values | {"smoke": False, "overrides": ["rounds=5"]})
-    with pytest.raises(ValueError, match=f"holds a sweep {words}: --resume goes on with the sweep's own choices"):
+    with pytest.raises(ValueError, match=f"holds a sweep {words}: --resume continues with the sweep's own choices"):
         _earlier(SWEEP, RunFolder(tmp_path), options)
     same = _parse(SWEEP, ["--resume", "rounds=5", "--scheduler", "fifo", "--num-samples", "1"])
     for asked in (same, _parse(SWEEP, ["--resume"])):

@@ -1,4 +1,4 @@
-"""A trial that takes over another's checkpoint goes on from it, whatever becomes of the other trial."""
+"""A trial that takes over another's checkpoint continues from it, whatever becomes of the other trial."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_round_without_a_score_keeps_the_last_one() -> None:
 
 
 def test_a_pointer_names_no_round_that_tune_has_not_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver is a round ahead. A trial that takes over the pointer goes on from its round, and keeps it."""
+    """The driver is a round ahead. A trial that takes over the pointer continues from its round, and keeps it."""
     monkeypatch.setattr(ray, "get", lambda told: told)
     told: list[list[int]] = []
     trial, other = Trial.__new__(Trial), Trial.__new__(Trial)

@@ -76,7 +76,7 @@ class SecureAggregation:
 
     @property
     def fewest(self) -> int:
-        """The fewest clients that answer if a sum opens: each client holds shares for as many as hold shares for it."""
+        """The fewest answers with which a sum can open: a key has `degree` + 1 shares, and a client holds as many."""
         return math.ceil(self.cohort * self.needed / (self.degree + 1))
 
     def traffic(self, size: int, bits: int) -> Traffic:

@@ -41,7 +41,7 @@ class ClipSettings:
 
 @dataclass(frozen=True)
 class AsIfSettings:
-    """A larger federation that the simulation stands for: its noise is scaled down to the simulated cohort."""
+    """A larger federation that the simulation stands for: the simulated mean gets the noise of the larger cohort's."""
 
     cohort: Count | None = None  # clients of a round; null: as simulated
     population: Count | None = None  # clients of the federation; null: as simulated

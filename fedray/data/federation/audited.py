@@ -63,7 +63,7 @@ def check_candidates(settings: Canaries | Speakers, data: DataSettings) -> None:
     """Raise ValueError if the data settings would mix a candidate's utterances with others, or leave some out."""
     clients: PartitionSettings = data.clients
     if clients.by != "speaker":
-        raise ValueError(f"audit needs data.clients.by=speaker, not {clients.by}: a candidate is a client by itself")
+        raise ValueError(f"audit needs data.clients.by=speaker, not {clients.by}: a candidate is a client of its own")
     if data.own_share:
         raise ValueError("data.own_share would keep back what a candidate is judged by: remove it, or remove audit")
     if not isinstance(settings, Canaries):

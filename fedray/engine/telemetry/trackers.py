@@ -190,7 +190,7 @@ class _WandBRun:
             dir=folder,
             id=id,
             resume="allow",
-            reinit="create_new",  # other runs of this process go on
+            reinit="create_new",  # other runs of this process continue
             name=card.name,
             group=card.sweep,
             config=dict(card.params),

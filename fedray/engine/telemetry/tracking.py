@@ -88,7 +88,7 @@ class Tracking:
         except Exception as error:  # noqa: BLE001 - no tracker is worth a run
             self._errors += 1
             if self._errors == 1:
-                self._warn(f"tracker {self._kind}: {what} could not be written, the run goes on: {error!r}")
+                self._warn(f"tracker {self._kind}: {what} could not be written, the run continues: {error!r}")
 
     def _add(self, row: tuple[int, dict[str, float]]) -> None:
         self._rows.append(row)
