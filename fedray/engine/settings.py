@@ -159,6 +159,10 @@ class EvaluationSettings:
     personal_predictions: bool = False
     client_reports: bool = False  # writes reports.jsonl: for each round and client, what the client reports
 
+    def scored_every(self, metric: str) -> int:
+        """The number of rounds from one score of a metric to the next."""
+        return (self.personal_every if metric.startswith("personal/") else 0) or self.every
+
     def __post_init__(self) -> None:
         for name in ("every", "shards"):
             if getattr(self, name) < 1:

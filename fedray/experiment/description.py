@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from shlex import quote
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -93,11 +92,11 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def carried_on(
-    folder: RunFolder, now: Description, paced: str | None, accept: bool, overrides: Sequence[str] = ()
+    folder: RunFolder, now: Description, paced: str | None, accept: bool, remedy: str = "accept_changes=True"
 ) -> Description:
     """The contents of run.json for a resumed run, with the changes that the user accepts.
 
-    `overrides`: those of the command, which a message repeats. ValueError: the data differ, something else that affects
+    `remedy`: how the user accepts changes, in a message. ValueError: the data differ, something else that affects
     the result has changed without the user's consent, or the checkpoints are gone.
     """
     if not folder.exists("run.json"):
@@ -133,7 +132,7 @@ def carried_on(
             f"{folder.place}: its bits depend on what has changed since round {done}:"
             + "".join(f"\n  {line}" for line in found + why)
             + "\nrestore this, or accept that the result differs from that of an uninterrupted run: "
-            f"`{' '.join(['fedray resume', *map(quote, (folder.place, *overrides)), '--accept-changes'])}`"
+            f"{remedy}"
         )
     return now | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import yaml
 from ray.util.placement_group import PlacementGroup
@@ -133,7 +134,8 @@ def resume(
     data, _ = build_data(checked, source)
     program = build_program(checked, data, opened, shares.gpus)
     now = description(checked, program, shares)
-    described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, overrides)
+    remedy = f"`{' '.join(['fedray resume', *map(quote, (opened.place, *overrides)), '--accept-changes'])}`"
+    described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, remedy)
     return start(checked, program, fitting(checked, program, shares), where, described, detach)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
+from ray.exceptions import RayTaskError
 from ray.tune import ResultGrid
 
 from fedray import report
@@ -27,14 +28,16 @@ from fedray.experiment import Config, build_data
 from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
-from fedray.sweep import tuning
+from fedray.sweep import choices, tuning
+from fedray.sweep.choices import DRAWS, Choices
 from fedray.sweep.prepare import prepare, pretrained, transcripts
 from fedray.sweep.reserve import reserve
 from fedray.sweep.space import Space, combinations, for_search, grid_values, shown, smoke
-from fedray.sweep.study import Study, Sweep, check_space, find, read_bases, with_files
+from fedray.sweep.study import Study, Sweep, find, with_files
 
-INTERRUPTED = 130
-DRAWS = 8  # default number of trials of a random or optuna search
+FAILED, INTERRUPTED = 1, 130
+ERROR = "error.txt"  # written by Tune to the folder of a trial
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
@@ -93,32 +96,14 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-@dataclass(frozen=True)
-class Choices:
-    """sweep.json: the sweep, and the command-line choices that its trials depend on."""
-
-    name: str
-    question: str
-    keys: list[str]
-    metric: str
-    mode: str
-    reference: str | None
-    figures: list[dict[str, Any]]
-    search: str
-    scheduler: str
-    samples: int
-    smoke: bool
-    overrides: list[str]
-    folder: str
-    bases: dict[str, dict[str, Any]]
-
-
 def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     place = places.place(options.out) if options.out is not None else places.usual_place(sweep.name)
     folder = RunFolder(place)
-    chosen = _earlier(sweep, folder, options) if options.resume else _chosen(sweep, folder, options)
+    chosen = (choices.resumed if options.resume else choices.new)(sweep, folder, options)
     sweep = _with_files(sweep, chosen)
-    space = smoke(sweep.space) if chosen.smoke else for_search(sweep.space, chosen.search)
+    space = smoke(sweep.space) if chosen.smoke else sweep.space
+    if chosen.search == "optuna" or not chosen.smoke:  # else the grid of the smoke test stays a grid
+        space = for_search(space, chosen.search)
     study = Study(
         os.fspath(place),
         sweep.base,
@@ -144,7 +129,8 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     session.connect()
     if uri.startswith("sqlite:") and len(session.resources()) > 1:
         raise ValueError(f"tracker.uri={uri} is a file, and trials run on several machines: name an MLflow server")
-    study, at_once = _reserved(study, space, first, chosen.samples, options.max_concurrent or sweep.at_once)
+    trials = chosen.samples * math.prod(len(values) for key in space if (values := grid_values(space[key])) is not None)
+    study, at_once = _reserved(study, space, first, trials, options.max_concurrent or sweep.at_once)
     if folder.root is not None:
         folder.root.mkdir(parents=True, exist_ok=True)
     with folder.locked():
@@ -152,11 +138,14 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         began = options.resume and folder.exists(tuning.STATE)
         if not began:  # a resumed sweep too, if it was killed before its first trial
             prepare(study, space, at_once)
-        plan = tuning.Plan(space, chosen.search, chosen.scheduler, chosen.samples, at_once, first.rounds)
-        with _tracked(sweep, folder, first) as parent:
-            study = replace(study, parent=parent)
+        every = first.evaluation.scored_every(sweep.metric)
+        plan = tuning.Plan(space, chosen.search, chosen.scheduler, chosen.samples, at_once, first.rounds, every)
+        with _tracked(sweep, folder, first) as tracking:
+            study = replace(study, parent=tracking.id())
             results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
-            return _ended(sweep, folder, results)
+            status = _ended(sweep, folder, results, trials)
+            tracking.close({0: "finished", FAILED: "failed"}.get(status, "stopped"))
+            return status
 
 
 def _with_files(sweep: Sweep, chosen: Choices) -> Sweep:
@@ -173,100 +162,58 @@ def _with_files(sweep: Sweep, chosen: Choices) -> Sweep:
 
 
 @contextmanager
-def _tracked(sweep: Sweep, folder: RunFolder, first: Config) -> Iterator[str | None]:
-    """Record the sweep in the tracker of its trials, with the report at the end. Yields the sweep's id there."""
+def _tracked(sweep: Sweep, folder: RunFolder, first: Config) -> Iterator[Tracking]:
+    """Record the sweep in the tracker of its trials, with the report at the end. The caller closes the tracker."""
     name = Path(folder.place).name
     card = Card(name, {"question": sweep.question, "keys": list(sweep.space)}, {"name": sweep.name}, sweep=name)
     tracking = Tracking(first.tracker, card, folder, lambda text: print(f"{sweep.name}: {text}", file=sys.stderr))
     tracking.begin()
     try:
-        yield tracking.id()
+        yield tracking
     except BaseException:
         tracking.close("stopped")
         raise
-    tracking.close("finished")
 
 
-def _chosen(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Choices:
-    """The choices of a new sweep. Raises ValueError if the folder is not free, or the space cannot be swept."""
-    if folder.exists(DESCRIPTION):
-        resume = f"continue it with --resume --out {quote(folder.place)}"
-        raise ValueError(f"{folder.place} holds a sweep already: {resume}, or choose another folder with --out")
-    folder.check_free()
-    check_space(sweep, options.overrides)
-    grid = all(grid_values(domain) is not None for domain in sweep.space.values()) and options.scheduler != "pbt"
-    search = options.search or ("grid" if grid else "random")
-    samples = options.num_samples or (sweep.samples if search == "grid" else max(sweep.samples, DRAWS))
-    return Choices(
-        name=sweep.name,
-        question=sweep.question,
-        keys=list(sweep.space),
-        metric=sweep.metric,
-        mode=sweep.direction,
-        reference=sweep.reference,
-        figures=[figure.described() for figure in sweep.figures],
-        search=search,
-        scheduler=options.scheduler or "fifo",
-        samples=1 if options.smoke else samples,
-        smoke=options.smoke,
-        overrides=options.overrides,
-        folder=os.getcwd(),
-        bases=read_bases(sweep, Path(sys.argv[0])),
-    )
-
-
-def _earlier(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Choices:
-    """The choices of the sweep that the folder holds.
-
-    Raises ValueError if it holds none, or another one, or the command line asks for other choices.
-    """
-    if not folder.exists(DESCRIPTION):
-        raise ValueError(f"{folder.place} holds no sweep to continue: leave out --resume")
-    values = folder.read_json(DESCRIPTION)
-    if missing := [field.name for field in fields(Choices) if field.name not in values]:
-        raise ValueError(
-            f"{folder.storage.shown(DESCRIPTION)}: has no {missing[0]!r}: it is damaged, or of an older fedray; "
-            "restore it, or begin a new sweep with another --out"
-        )
-    chosen = Choices(**{field.name: values[field.name] for field in fields(Choices)})
-    if (chosen.name, chosen.keys) != (sweep.name, list(sweep.space)):
-        raise ValueError(
-            f"{folder.place} holds the sweep {chosen.name} of {', '.join(chosen.keys)}: choose another --out"
-        )
-    given = {"search": options.search, "scheduler": options.scheduler, "overrides": options.overrides or None}
-    given |= {"smoke": options.smoke or None, "samples": None if chosen.smoke else options.num_samples}
-    for name, value in given.items():
-        if value is not None and value != (before := getattr(chosen, name)):
-            raise ValueError(
-                f"{folder.place} holds a sweep with {name}={before!r}, not {value!r}: --resume continues with the "
-                "sweep's own choices; leave this one out, or begin a new sweep with another --out"
-            )
-    return chosen
-
-
-def _reserved(study: Study, space: Space, config: Config, samples: int, most: int | None) -> tuple[Study, int]:
+def _reserved(study: Study, space: Space, config: Config, trials: int, most: int | None) -> tuple[Study, int]:
     """The study with the resources that each trial reserves, and how many trials run at once."""
-    grids = [len(values) for domain in space.values() if (values := grid_values(domain)) is not None]
     population = None
     if config.engine.placement == "dedicated":
         data, _ = build_data(*study.config(next(combinations(space, []))))
         population = len(data.client_ids())
-    share, at_once = reserve(config.engine, session.resources(), samples * math.prod(grids), most, population)
+    share, at_once = reserve(config.engine, session.resources(), trials, most, population)
     return replace(study, share=share), at_once
 
 
-def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid) -> int:
-    for result in results:
-        if result.error is not None:
-            print(f"{sweep.name}: {result.path} failed: {result.error}", file=sys.stderr)
-    left = len(results) - results.num_terminated
-    if left:
-        unfinished = f"{left} of {len(results)} trials are not finished"
-        print(f"{sweep.name}: {unfinished}: the same command with --resume continues", file=sys.stderr)
+def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid, trials: int) -> int:
+    """Write the report, say what has ended how, and return the exit status. `trials`: of the whole sweep."""
+    failed = [result for result in results if result.error is not None]
+    for result in failed:
+        print(f"{sweep.name}: {result.path} failed: {_why(result.error)}", file=sys.stderr)
+        print(f"  traceback: {result.path}/{ERROR}", file=sys.stderr)
+    done = sum(bool((result.metrics or {}).get("done")) for result in results if result.error is None)
     if results.num_terminated:
-        page = report.write([folder.place])
-        print(f"report: {page}")
+        found = report.read(folder.place)
+        print(f"report: {found.save()}")
+        if ranked := found.ranked():
+            best, runs = ranked[0], len(ranked[0].values(sweep.metric))
+            mean = f", the mean of {runs} trials" if runs > 1 else ""
+            print(f"best {sweep.metric}: {best.label} with {best.score(sweep.metric):.4g}{mean}")
     if folder.root is not None:  # Tune's own line names a temporary folder
         print(f"curves: tensorboard --logdir {quote(folder.place)}")
     print(f"experiment: {folder.place}")
-    return 1 if left else 0
+    again = "the same command with --resume"
+    if failed:
+        print(f"{sweep.name}: {len(failed)} of {trials} trials failed: {again} tries them again", file=sys.stderr)
+    if left := trials - done - len(failed):
+        print(f"{sweep.name}: interrupted, {left} of {trials} trials did not end: {again} continues", file=sys.stderr)
+        return INTERRUPTED
+    return FAILED if failed else 0
+
+
+def _why(error: Exception) -> str:
+    """The message of a trial's error; the last line of the traceback where the message is not fedray's."""
+    cause = session.cause_of(error) if isinstance(error, RayTaskError) else error
+    if isinstance(cause, ValueError | RunError):
+        return words(cause)
+    return ANSI.sub("", (str(cause).strip().splitlines() or [type(cause).__name__])[-1])

@@ -49,7 +49,7 @@ class Trial(tune.Trainable):
         self.source: Json | None = None  # the pointer to the checkpoint to start from
         # One more than Tune keeps: it removes a checkpoint only after it has the next.
         self.pinned: deque[int] = deque([0], maxlen=study.keep + 1)
-        self.metric: float | None = None
+        self.metric = math.nan  # until the first score
         self.driver: ActorHandle | None = None
         self.finished: ObjectRef | None = None
         self._reports = self._play()
@@ -78,9 +78,13 @@ class Trial(tune.Trainable):
         """The row of the next round; the last row includes the results of the run."""
         row = next(self._reports)
         self.round = row["round"]
-        value = row.get(self.study.metric)
-        self.metric = self.metric if value is None else value  # a round without a score keeps the last score
+        self._keep_score(row)
         return {"run": self.run} | row | {self.study.metric: self.metric}
+
+    def _keep_score(self, row: Json) -> None:
+        """Remember a round's score of the metric. Tune ranks by the last score in rounds without one."""
+        if (value := row.get(self.study.metric)) is not None:
+            self.metric = value
 
     def cleanup(self) -> None:
         """Stop the driver of an unfinished run."""
@@ -102,13 +106,19 @@ class Trial(tune.Trainable):
         where = self._where(self.name, self.run)
         self.folder = RunFolder(where)
         saved = max(self.folder.saved_rounds(), default=0)
-        before = [row for row in self.folder.each(METRICS) if self.round < row["round"] <= saved]
+        before = []
+        for row in self.folder.each(METRICS):
+            if row["round"] <= self.round:
+                self._keep_score(row)
+            elif row["round"] <= saved:
+                before.append(row)
         program = experiment.build(config, source, where, self.study.share, serial)
         share, group = self.study.share, ray.util.get_current_placement_group()
         described = experiment.description(config, program, share)
         if not new:
             paced, accept = experiment.paced_by(config, program.algorithm), self.study.accept_changes
-            described = experiment.carried_on(self.folder, described, paced, accept)
+            remedy = "continue the sweep with --resume --accept-changes"
+            described = experiment.carried_on(self.folder, described, paced, accept, remedy)
         card = Card(
             self.name if self.run == "run" else f"{self.name}/{self.run}",
             sweep=Path(self.study.place).name,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
@@ -24,6 +26,9 @@ KEEP = 3  # checkpoints that Tune keeps per trial
 REDUCTION = 3  # ASHA: at each rung the best third of the trials continues
 SEED = 0  # of draws from the space
 
+# Tune's advice after Ctrl-C does not hold for sweeps; their own command resumes them.
+logging.getLogger("ray.tune.tune").addFilter(lambda record: "Tuner.restore" not in record.getMessage())
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -35,6 +40,7 @@ class Plan:
     samples: int
     at_once: int
     rounds: int
+    every: int  # rounds between two scores of the metric
 
 
 def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
@@ -75,27 +81,31 @@ def trainable(study: Study) -> type[Trial]:
     return found
 
 
+def check_search(search: str) -> None:
+    """Raise ValueError if a search needs a package that is not installed."""
+    if search == "optuna" and find_spec("optuna") is None:
+        raise ValueError("--search optuna needs Optuna: pip install 'fedray[search]'")
+
+
 def _search(sweep: Sweep, plan: Plan) -> Searcher | SearchAlgorithm:
-    if plan.search != "optuna":
-        return BasicVariantGenerator(max_concurrent=plan.at_once, random_state=SEED)
-    try:
+    if plan.search == "optuna":
         from ray.tune.search.optuna import OptunaSearch
 
         return OptunaSearch(metric=sweep.metric, mode=sweep.direction, seed=SEED)
-    except (ImportError, AssertionError) as error:
-        raise ValueError("--search optuna needs Optuna: pip install 'fedray[search]'") from error
+    # PBT pauses trials in turn, and a limit would count paused ones: there the reservations alone are the limit.
+    return BasicVariantGenerator(max_concurrent=0 if plan.scheduler == "pbt" else plan.at_once, random_state=SEED)
 
 
 def _scheduler(sweep: Sweep, plan: Plan) -> TrialScheduler | None:
     if plan.scheduler == "asha":
-        grace = max(1, plan.rounds // REDUCTION**2)
+        grace = min(plan.rounds, max(plan.every, plan.rounds // REDUCTION**2))
         rungs = {"max_t": plan.rounds, "grace_period": grace, "reduction_factor": REDUCTION}
         return ASHAScheduler(time_attr="round", **rungs)
     if plan.scheduler == "pbt":
         mutations = {key: options(domain) or domain for key, domain in plan.space.items()}
         return PopulationBasedTraining(
             time_attr="round",
-            perturbation_interval=max(1, plan.rounds // 5),
+            perturbation_interval=plan.every * max(1, plan.rounds // 5 // plan.every),
             hyperparam_mutations=mutations,
             synch=True,  # the speed of trials has no influence on which trial takes over from which
         )

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,7 @@ import yaml
 from ray import tune
 
 import fedray
-from fedray.runs.folder import RunFolder
 from fedray.sweep import main
-from fedray.sweep.command import Choices, _earlier, _ended, _parse
 from tests import speech
 from tests.engine.runs import bits, rows
 from tests.sweep.tones import SWEEP
@@ -60,39 +58,20 @@ def test_a_folder_with_a_sweep_is_not_overwritten(place: Path, capsys: pytest.Ca
     assert "holds no sweep to continue" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["rounds=100"], r"with overrides=\['rounds=5'\], not \['rounds=100'\]"),
-        (["--scheduler", "asha"], "with scheduler='fifo', not 'asha'"),
-        (["--smoke"], "with smoke=False, not True"),
-        (["--num-samples", "3"], "with samples=1, not 3"),
-    ],
-)
-def test_a_sweep_goes_on_with_its_own_choices(given: list[str], words: str, tmp_path: Path) -> None:
-    options = _parse(SWEEP, ["--resume", *given])
-    values = dict.fromkeys((field.name for field in fields(Choices)), "")
-    values |= {"name": SWEEP.name, "keys": list(SWEEP.space), "search": "grid", "scheduler": "fifo", "samples": 1}
-    RunFolder(tmp_path).write_json("sweep.json", values | {"smoke": False, "overrides": ["rounds=5"]})
-    with pytest.raises(ValueError, match=f"holds a sweep {words}: --resume continues with the sweep's own choices"):
-        _earlier(SWEEP, RunFolder(tmp_path), options)
-    same = _parse(SWEEP, ["--resume", "rounds=5", "--scheduler", "fifo", "--num-samples", "1"])
-    for asked in (same, _parse(SWEEP, ["--resume"])):
-        assert _earlier(SWEEP, RunFolder(tmp_path), asked).overrides == ["rounds=5"]
+@pytest.mark.long
+def test_asha_waits_for_a_score(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rounds without a score neither end the sweep nor a trial. What is stopped early counts as ended."""
+    sweep = replace(SWEEP, space={"algorithm.client.lr": tune.grid_search([1e-6, 0.2])}, metric="dev/cer")
+    given = [*ENGINE, "rounds=6", "evaluation.every=2", "--scheduler", "asha", "--max-concurrent", "1"]
+    assert main(sweep, given) == 0
+    first, second = (table(trial) for trial in trials(place / "runs" / "tones"))
+    assert len(first) == 6 and len(second) == 2
+    assert "best dev/cer: lr=1e-06 with " in capsys.readouterr().out
 
 
 def test_what_can_never_be_reserved_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(SWEEP, ["engine.actors=8", "engine.cpus_per_client=1"]) == 2
     assert "engine.actors=8 with engine.cpus_per_client=1 needs 8 cores" in capsys.readouterr().err
-
-
-def test_the_output_ends_with_the_folder_for_tensorboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class Results(list[Any]):
-        num_terminated = 0
-
-    place = tmp_path / "my study"
-    assert _ended(SWEEP, RunFolder(place), Results()) == 0  # type: ignore[arg-type]
-    assert capsys.readouterr().out == f"curves: tensorboard --logdir '{place}'\nexperiment: {place}\n"
 
 
 @pytest.mark.nightly
@@ -111,6 +90,37 @@ def test_population_based_training_goes_on_from_the_better_half(place: Path) -> 
         assert (newest / "results.json").exists()
         reported = [(row["run"], row["round"]) for row in table(trial)]
         assert len(set(reported)) == len(reported) and reported[-1] == (names[-1], 4)
+
+
+@pytest.mark.nightly
+def test_a_population_may_be_larger_than_the_cluster(place: Path) -> None:
+    """Trials that PBT pauses leave their place to others: all train in turn."""
+    space = {"algorithm.client.lr": tune.loguniform(1e-3, 0.3)}
+    given = [*ENGINE, "rounds=5", "--scheduler", "pbt", "--num-samples", "3", "--max-concurrent", "1"]
+    assert main(replace(SWEEP, space=space, metric="train/loss"), given) == 0
+    found = trials(place / "runs" / "tones")
+    assert len(found) == 3 and all(table(trial)[-1]["round"] == 5 for trial in found)
+    began = [min(path.stat().st_mtime for path in trial.glob("run/config.yaml")) for trial in found]
+    ended = [max(path.stat().st_mtime for path in trial.glob("run*/results.json")) for trial in found]
+    assert max(began) < min(ended)
+
+
+@pytest.mark.long
+def test_ctrl_c_is_told_and_resumed(place: Path) -> None:
+    command = [sys.executable, str(Path(__file__).parent / "tones.py"), "--max-concurrent", "1"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    sweep = subprocess.Popen([*command, "rounds=40"], env=environment, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 200
+    while not list((place / "runs" / "tones").glob("00000*/run/metrics.jsonl")):
+        assert time.monotonic() < until and sweep.poll() is None
+        time.sleep(0.1)
+    sweep.send_signal(signal.SIGINT)
+    _, said = sweep.communicate(timeout=200)
+    assert sweep.returncode == 130 and "Tuner.restore" not in said
+    assert "tones: interrupted, 2 of 2 trials did not end: the same command with --resume continues" in said
+    again = subprocess.run([*command, "--resume"], env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert [len(table(trial)) for trial in trials(place / "runs" / "tones")] == [40, 40]
 
 
 @pytest.mark.nightly

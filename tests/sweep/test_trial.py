@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import deque
 from pathlib import Path
@@ -73,10 +74,12 @@ def test_a_trial_goes_on_in_its_own_folder_whatever_its_configuration(tmp_path: 
 def test_a_round_without_a_score_keeps_the_last_one() -> None:
     """Tune ranks a trial by its last row, and stops a trial whose row lacks the score."""
     trial = Trial.__new__(Trial)
-    trial.study, trial.run, trial.metric = SimpleNamespace(metric="dev/wer"), "run", None  # type: ignore[assignment]
-    trial._reports = iter([{"round": 1, "dev/wer": 50.0}, {"round": 2, "dev/wer": None}, {"round": 3}])
-    assert [trial.step() for _ in range(3)] == [{"run": "run", "round": n, "dev/wer": 50.0} for n in (1, 2, 3)]
-    assert trial.round == 3
+    trial.study, trial.run, trial.metric = SimpleNamespace(metric="dev/wer"), "run", math.nan  # type: ignore[assignment]
+    rows = [{"round": 1, "dev/wer": None}, {"round": 2, "dev/wer": 50.0}, {"round": 3, "dev/wer": None}, {"round": 4}]
+    trial._reports = iter(rows)
+    assert math.isnan(trial.step()["dev/wer"]), "a number: schedulers multiply it by 1 or -1"
+    assert [trial.step() for _ in range(3)] == [{"run": "run", "round": n, "dev/wer": 50.0} for n in (2, 3, 4)]
+    assert trial.round == 4
 
 
 def test_a_pointer_names_no_round_that_tune_has_not_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
