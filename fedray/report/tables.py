@@ -24,13 +24,17 @@ HEADER = 12  # characters per line
 SHOWN = ("wer", "accuracy", "bleu", "chrf", "macro_f1")
 
 
-def scores(runs: Sequence[Run], metric: str) -> list[str]:
-    """The metrics that a table shows besides the compared one: error rates, accuracies and the like."""
+def scores(comparison: Comparison) -> list[str]:
+    """The metrics that a table shows besides the compared one: a sweep's own, error rates, accuracies and the like."""
+    metric, swept = comparison.metric, comparison.sweep.metric
     best = {
-        name: name.rpartition("/")[2].removeprefix("plugin_").removeprefix("both_") for run in runs for name in run.best
+        name: name.rpartition("/")[2].removeprefix("plugin_").removeprefix("both_")
+        for run in comparison.runs
+        for name in run.best
     }
-    names = [name for name, score in best.items() if score.startswith(SHOWN)]
-    return [name for name in names if name != metric and not name.endswith(ALONE)]
+    names = [name for name, score in best.items() if score.startswith(SHOWN) or name == swept]
+    found = [name for name in names if name != metric and not name.endswith(ALONE)]
+    return sorted(found, key=lambda name: name != swept)
 
 
 def rows(comparison: Comparison) -> list[dict[str, str]]:
@@ -60,7 +64,7 @@ def _row(comparison: Comparison, group: Group) -> dict[str, str]:
     cells["time"] = duration(results["time/total_s"] for results in finished if "time/total_s" in results)
     failed = (run.results.get("clients/failed", 0) if run.results else len(run.failures) for run in runs)
     cells["failed clients"] = span(failed)
-    for name in scores(comparison.runs, metric):
+    for name in scores(comparison):
         cells[with_unit(name)] = _scores(group, name)
     return cells
 
@@ -86,7 +90,7 @@ def rich_table(comparison: Comparison, console: Console) -> Table:
     cells = rows(comparison)
     spare = ["best round", "rounds", "time", "traffic (GB)"]
     spare += ["failed clients"] if all(row["failed clients"] == "0" for row in cells) else []
-    spare += [with_unit(metric) for metric in scores(comparison.runs, comparison.metric)]
+    spare += [with_unit(metric) for metric in scores(comparison)]
     short = ["runs", with_unit(comparison.metric), "failed clients", *spare]
     return fitted(comparison.title, comparison.caption, cells, short, spare, console)
 

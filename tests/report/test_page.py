@@ -27,6 +27,17 @@ def test_a_table_that_is_too_wide_says_what_it_leaves_out(tmp_path: Path) -> Non
     assert max(map(len, narrow.splitlines())) <= 60
 
 
+def test_the_metric_of_a_sweep_is_a_column(tmp_path: Path) -> None:
+    run = write(tmp_path / "t1" / "run", config())
+    results = json.loads((run / "results.json").read_text())
+    results["best"] |= {"dev/cer": 12.3, "dev/mine": 4.56}
+    (run / "results.json").write_text(json.dumps(results))
+    assert "mine" not in printed(report.read(tmp_path))
+    (tmp_path / "sweep.json").write_text(json.dumps({"name": "s", "metric": "dev/mine", "mode": "max"}))
+    said = printed(report.read(tmp_path))
+    assert "mine" in said and "4.56" in said
+
+
 class Page(HTMLParser):
     """Counts the scripts and collects all attributes that name a place."""
 
