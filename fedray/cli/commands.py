@@ -26,7 +26,8 @@ from fedray.engine.interrupts import Terminated, terminable
 from fedray.engine.ray_auth import show_token
 
 TERMINATED = 143  # exit status
-KEPT = "interrupted; caches are kept, and `fedray resume` resumes a run that has begun"
+KEPT = "interrupted; caches are kept"
+BEGUN = ", and `fedray resume` continues a run that has begun"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fedray: {words(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        print(f"fedray: {str(error) or KEPT}", file=sys.stderr)
+        print(f"fedray: {str(error) or KEPT + BEGUN * (options.command == 'run')}", file=sys.stderr)
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
 
 

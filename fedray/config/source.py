@@ -155,7 +155,10 @@ def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
         try:
             top = merged(top, _plain(OmegaConf.from_dotlist([override])))
         except (yaml.YAMLError, OmegaConfBaseException) as error:
-            raise ConfigError(f"command line: {override!r}: the value is not valid YAML: {_problem(error)}") from error
+            text = f"quote a text: '{name}={json.dumps(override.partition('=')[2], ensure_ascii=False)}'"
+            raise ConfigError(
+                f"command line: {override!r}: the value is not valid YAML: {_problem(error)}; {text}"
+            ) from error
         except RecursionError as error:
             raise ConfigError(f"command line: {name}: the value is nested too deep") from error
         names.append(name)

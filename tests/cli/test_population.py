@@ -69,7 +69,7 @@ def test_a_sound_corpus_is_counted_and_has_no_problems(folder: Path) -> None:
     assert row(text, "number")[1] == "3, divided by speaker"
     # Sizes 1, 2, 6: the quartiles lie halfway between them. The largest tenth of three clients is one of them.
     assert row(text, "utterances a client*")[1] == "1 / 2 2 4 / 6"
-    assert row(text, "held by the largest 10 %")[1] == f"{100 * 6 / 9:.1f} % of the utterances"
+    assert row(text, "held by the largest client")[1] == f"{100 * 6 / 9:.1f} % of the utterances"
     assert row(text, "with less than a batch of 6")[1] == "2 clients"
     assert row(text, "the server has")[1].startswith(f"{100 * 4 / 13:.1f} % of the speech for training")
     assert "the headers of all 15 audio files were read" in text
@@ -144,16 +144,17 @@ def test_broken_audio_is_named(folder: Path) -> None:
 def test_of_many_files_a_sample_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def channels(path: str, end: float, rate: int) -> int:
+    def header(path: str, end: float, rate: int) -> tuple[int, int]:
         opened.append(path)
-        return len(opened)  # several in all but the first
+        return len(opened), 8_000 if len(opened) == 1 else 16_000  # several channels in all but the first
 
     monkeypatch.setattr(inspection, "HEADERS", 4)
-    monkeypatch.setattr(inspection.audio, "check", channels)
+    monkeypatch.setattr(inspection.audio, "check", header)
     text, _ = shown(small_corpus.config(folder, "server", "clients", "dev"), folder)
     assert len(opened) == 4
     assert "all 15 audio files were looked for, and the headers of 4 random ones were read" in text
     assert "3 audio files have several channels, which are averaged: " in text
+    assert "audio files differ in sampling rate: 1 of 8,000 Hz, 3 of 16,000 Hz. All are resampled to " in text
 
 
 @dataclass(frozen=True)

@@ -229,6 +229,7 @@ def test_overrides_that_are_none(tmp_path: Path, wrong: str) -> None:
 @pytest.mark.parametrize("wrong", ["tags=[a", "options={a: 1", "name='x", "name=${"])
 def test_overrides_that_are_not_yaml(tmp_path: Path, wrong: str) -> None:
     assert message(tmp_path, "seed: 1", wrong).startswith(f"command line: {wrong!r}: the value is not valid YAML: ")
+    assert "quote a text: 'data.options.delimiter=\",\"'" in message(tmp_path, "seed: 1", "data.options.delimiter=,")
 
 
 @pytest.mark.parametrize("text", ["3", "word", "- 1\n- 2", "null x"])

@@ -7,6 +7,7 @@ sample of the files.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,7 +49,7 @@ class Population:
 
     @property
     def largest_tenth(self) -> float:
-        """Share of all utterances that the largest 10 % of the clients have; 0.1 when all clients are of equal size."""
+        """Share of all utterances that the largest 10 % of the clients have, at least one client."""
         count = max(1, round(len(self.utterances) / 10))
         return float(np.sort(self.utterances)[-count:].sum() / self.utterances.sum())
 
@@ -213,8 +214,9 @@ def broken_audio(
     shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]
     check = functools.partial(_check, sample_rate=sample_rate)
     checked = list(parallel(check, shards, "checking audio"))
-    found = [problem for broken, _ in checked for problem in broken]
-    averaged = [path for _, several in checked for path in several]
+    found = [problem for broken, _, _ in checked for problem in broken]
+    averaged = [path for _, several, _ in checked for path in several]
+    rates = sum((each for _, _, each in checked), Counter[int]())
     missing = [path for path, reason in found if reason == "missing"]
     damaged = [f"{path} ({reason})" for path, reason in found if reason != "missing"]
     remedy = "Restore them, or drop their rows" + (
@@ -228,6 +230,12 @@ def broken_audio(
     if averaged:
         words = f"{len(averaged):,} audio files have several channels, which are averaged: {_some(averaged)}"
         problems.append(Problem(f"{words}. Save each channel to a file of its own if they hold different speakers"))
+    if len(rates) > 1:
+        words = ", ".join(f"{count:,} of {rate:,} Hz" for rate, count in sorted(rates.items()))
+        low = "; files of lower rates lack the highest frequencies" if min(rates) < sample_rate else ""
+        problems.append(
+            Problem(f"audio files differ in sampling rate: {words}. All are resampled to {sample_rate:,} Hz{low}")
+        )
     if len(paths) <= HEADERS:
         return problems, f"the headers of all {len(paths):,} audio files were read"
     return (
@@ -236,22 +244,27 @@ def broken_audio(
     )
 
 
-def _check(items: Iterable[tuple[str, float, bool]], sample_rate: int) -> tuple[list[tuple[str, str]], list[str]]:
+def _check(
+    items: Iterable[tuple[str, float, bool]], sample_rate: int
+) -> tuple[list[tuple[str, str]], list[str], Counter[int]]:
     """Check files, given as (path, seconds that it must have, whether to open it).
 
-    Returns (path, what is wrong) for the broken ones, and the paths of those with several channels.
+    Returns (path, what is wrong) for the broken ones, the paths of those with several channels, and the number of files
+    of each sampling rate.
     """
-    found, several = [], []
+    found, several, rates = [], [], Counter[int]()
     for path, end, opened in items:
         if (problem := no_file(file_of(path))) is not None:
             found.append((path, problem))
         elif opened:
             try:
-                if audio.check(path, end, sample_rate) > 1:
+                channels, rate = audio.check(path, end, sample_rate)
+                rates[rate] += 1
+                if channels > 1:
                     several.append(path)
             except audio.AudioError as error:
                 found.append((path, error.reason))
-    return found, several
+    return found, several, rates
 
 
 def _holding(manifest: Manifest, wanted: Sequence[str], column: str) -> str:

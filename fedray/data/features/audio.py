@@ -104,8 +104,8 @@ def duration(path: str | Path) -> float:
         return float(sound.frames / sound.samplerate)
 
 
-def check(path: str | Path, end: float, sample_rate: int) -> int:
-    """The number of channels, by the header. Damage after the header goes unnoticed.
+def check(path: str | Path, end: float, sample_rate: int) -> tuple[int, int]:
+    """The number of channels and the sampling rate in Hz, by the header. Damage after the header goes unnoticed.
 
     Raises AudioError when the file ends before `end` seconds, or cannot be resampled.
     """
@@ -115,9 +115,9 @@ def check(path: str | Path, end: float, sample_rate: int) -> int:
             raise AudioError(path, "holds no samples")
         if sound.frames / sound.samplerate < end - TOLERANCE:
             raise AudioError(path, f"truncated: {end:.2f} s are needed, the file ends at {_length(sound)}")
-        channels = int(sound.channels)
+        found = int(sound.channels), int(sound.samplerate)
     _check_wav_is_whole(path)
-    return channels
+    return found
 
 
 def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int) -> None:
