@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator, NullFormatter
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -96,6 +97,15 @@ def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
     axes = canvas.add_subplot()
     axes.set_title(words[:1].upper() + words[1:])
     return canvas, axes
+
+
+def logarithmic(axes: Axes, name: str) -> None:
+    """Scale the axis `name` ("x" or "y") by logarithm, with plain numbers at 1, 2 and 5 times each power of ten."""
+    axes.set(**{f"{name}scale": "log"})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")  # matplotlib's powers of ten are mathematics, which the style switches off
+    axis.set_minor_formatter(NullFormatter())
 
 
 def label_rows(canvas: Canvas, axes: Axes, labels: Sequence[str]) -> None:

@@ -96,6 +96,7 @@ def test_every_kind_survives_json_and_is_drawn(figure: Figure, found: report.Rep
     drawn = draw(again, found)
     assert drawn == draw(figure, found)  # the same bytes each time
     assert drawn.png[:4] == b"\x89PNG" and ElementTree.fromstring(drawn.svg).tag.endswith("svg")
+    assert "mathdefault" not in drawn.svg
     inline = drawn.inline("name")
     assert "http" not in inline and INK not in inline and 'id="name-' in inline and "<metadata" not in inline
 

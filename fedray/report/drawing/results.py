@@ -6,6 +6,7 @@ from itertools import cycle
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
+from matplotlib.transforms import ScaledTranslation
 
 from fedray.report import canvas
 from fedray.report.canvas import COLOURS, GREY, INK, WIDTH
@@ -15,6 +16,8 @@ from fedray.report.figures import Bars, Scatter, Trend
 from fedray.report.groups import SEEDS, Group, shown
 from fedray.report.recorded import Run, known_metric
 from fedray.report.words import number, rising, scaled, title, with_unit
+
+ASIDE = 4 / 72  # inches between the bars of two lines at one value
 
 
 def bars(figure: Bars, comparison: Comparison) -> Canvas:
@@ -58,17 +61,23 @@ def trend(figure: Trend, comparison: Comparison) -> Canvas:
     if not lines:
         raise ValueError(f"a trend needs numbers: no group has a number of {figure.key} and a score")
     drawn, axes = canvas.new(figure.title or f"{title(metric)} by {short(figure.key)}")
-    for (label, points), colour in zip(lines.items(), cycle(COLOURS), strict=False):
+    for nth, ((label, points), colour) in enumerate(zip(lines.items(), cycle(COLOURS), strict=False)):
+        aside = ScaledTranslation((nth - (len(lines) - 1) / 2) * ASIDE, 0, drawn.dpi_scale_trans)
         points.sort()
         places = [place for place, _ in points]
         middle = np.array([np.mean(values) for _, values in points])
         below = middle - [min(values) for _, values in points]
         above = [max(values) for _, values in points] - middle
         spread, name = [below, above], label or None
-        axes.errorbar(places, middle, yerr=spread, fmt="o-", markersize=4, capsize=3, color=colour, label=name)
+        at = axes.transData + aside  # such lines do not count for the limits of the axes
+        axes.update_datalim([(place, value) for place, values in points for value in values])
+        axes.errorbar(
+            places, middle, yerr=spread, fmt="o-", markersize=4, capsize=3, color=colour, label=name, transform=at
+        )
     draw_baseline(axes, figure.baseline, metric, comparison)
     if figure.log:
-        axes.set_xscale("log")
+        canvas.logarithmic(axes, "x")
+    axes.autoscale_view()
     axes.set_xlabel(short(figure.key) + (" (%)" if figure.percent else ""))
     axes.set_ylabel(with_unit(metric))
     return canvas.with_legend(drawn, axes)
@@ -104,7 +113,7 @@ def scatter(figure: Scatter, comparison: Comparison) -> Canvas:
             if run is best:
                 axes.scatter(places[index : index + 1], [value], s=42, color=COLOURS[1], zorder=3)
         if numbers and _logarithmic(figure, numbers):
-            axes.set_xscale("log")
+            canvas.logarithmic(axes, "x")
         axes.set_xlabel(short(key))
         axes.set_ylabel(with_unit(metric) if position % columns == 0 else "")
     return drawn

@@ -47,7 +47,7 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
                 axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
     draw_baseline(axes, figure.baseline, metrics[0], comparison)
     if figure.log:
-        axes.set_yscale("log")
+        canvas.logarithmic(axes, "y")
     axes.set_xlabel(AXES[figure.over])
     axes.xaxis.set_major_locator(MaxNLocator(integer=figure.over in COUNTED, steps=[1, 2, 5, 10]))
     units = {unit(metric) for metric in metrics}
