@@ -140,7 +140,7 @@ class Driver:
             tracking.close("failed")
             raise
         finally:
-            self.folder.remove(ATTACH)
+            self._remove(ATTACH)
 
     @contextmanager
     def _actors(self) -> Iterator[tuple[Pool, Rounds]]:
@@ -178,6 +178,12 @@ class Driver:
             self.folder.write_text(name, text)
         except (OSError, RunError) as error:  # most likely the full disk that the text is about
             self._warn(f"{name} could not be written: {error}")
+
+    def _remove(self, name: str) -> None:
+        try:
+            self.folder.remove(name)
+        except (OSError, RunError) as error:  # most likely the lost storage that the run's own error is about
+            self._warn(f"{name} could not be removed: {error}")
 
     def _client_actor(self, slot: int, *arguments: Any) -> Any:
         """Start a client actor. `arguments`: those of `ClientActor` except the last, which is this driver."""

@@ -115,7 +115,9 @@ class DataStudy:
         gains = {side.name: side.purity - side.chance for side in self.sides}
         shown = " and ".join(f"{digits(gain)} ({name})" for name, gain in gains.items())
         easier = max(gains, key=gains.__getitem__)
-        return [*said, f"Clients are easier to distinguish in {easier}: purity above chance is {shown}."]
+        alike = len({digits(gain) for gain in gains.values()}) == 1
+        words = "equally easy to distinguish" if alike else f"easier to distinguish in {easier}"
+        return [*said, f"Clients are {words}: purity above chance is {shown}."]
 
 
 def save(study: DataStudy, out: Path) -> None:
@@ -172,8 +174,7 @@ def samples(study: DataStudy) -> Canvas:
         share = np.full(len(side.utterances), 100 / len(side.utterances))
         axes.hist(side.utterances, edges, weights=share, alpha=0.35, color=colour, label=side.name)
         axes.hist(side.utterances, edges, weights=share, histtype="step", color=colour)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
+    canvas.logarithmic(axes, "x")
     axes.set_xlabel("utterances of a client")
     axes.set_ylabel("clients (%)")
     axes.legend()

@@ -225,4 +225,4 @@ def test_a_row_that_is_refused_keeps_no_results(tmp_path: Path) -> None:
 def test_names_are_flat() -> None:
     assert dotted({"a": {"b": 1, "c": {}}, "d": [2]}) == {"a.b": 1, "a.c": {}, "d": [2]}
     results = {"name": "x", "rounds": 2, "best": {"test/wer": 1.0, "dev/wer": float("nan")}}
-    assert flat(results) == {"rounds": 2, "best/test/wer": 1.0}
+    assert flat(results) == {"results/rounds": 2, "best/test/wer": 1.0}

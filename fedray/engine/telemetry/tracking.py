@@ -130,8 +130,11 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def flat(results: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers of results.json; those of a section get its name and a slash in front."""
-    top = finite(results)
+    """The finite numbers of results.json by name: best/test/wer for a section's, results/rounds for the others.
+
+    Rounds have metrics of the names of totals, such as traffic/total_bytes.
+    """
+    top = {f"results/{key}": value for key, value in finite(results).items()}
     for title, section in results.items():
         if isinstance(section, Mapping):
             top |= {f"{title}/{key}": value for key, value in finite(section).items()}
