@@ -87,3 +87,17 @@ def test_client_actors_that_have_not_started_say_how_many_cores_are_free(
     waits = [event.data["text"] for event in driver.events(0, 0.0)][1:]
     said = [f"waiting for client actors to start: {words} (see `ray status`)"]
     assert waits == (said if words is not None and slow else [])
+
+
+def test_a_file_that_cannot_be_removed_hides_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is lost in a run fails the run's write first, and the removal of driver.json after it."""
+    said: list[str] = []
+
+    def gone(name: str) -> None:
+        raise OSError("no connection")
+
+    driver = drivers.Driver.__new__(drivers.Driver)
+    monkeypatch.setattr(driver, "folder", SimpleNamespace(remove=gone), raising=False)
+    monkeypatch.setattr(driver, "_warn", said.append)
+    driver._remove("driver.json")
+    assert said == ["driver.json could not be removed: no connection"]
