@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fedray: {words(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        print(f"fedray: {str(error) or KEPT + BEGUN * (options.command == 'run')}", file=sys.stderr)
+        print(f"fedray: {str(error) or KEPT + BEGUN * (options.command in ('run', 'resume'))}", file=sys.stderr)
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
 
 

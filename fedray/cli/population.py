@@ -128,7 +128,7 @@ def client_table(
     table.add_row("number", f"{len(clients):,}, divided by {config.data.clients.by}")
     table.add_row("utterances a client*", spread(held.utterances, "{:,.0f}"))
     table.add_row("minutes a client*", spread(held.seconds / 60, "{:,.1f}"))
-    largest = "held by the largest client" if len(clients) < 15 else "held by the largest 10 %"
+    largest = "held by the largest client" if held.tenth == 1 else "held by the largest 10 %"
     table.add_row(largest, f"{100 * held.largest_tenth:.1f} % of the utterances")
     if held.label_distance is not None:
         table.add_row(

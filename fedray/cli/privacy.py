@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import StrMethodFormatter
 from rich.console import Console
 from rich.table import Table
 
@@ -160,9 +159,9 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], kinds: 
         finite = [(size, epsilon) for size, _, epsilon in cohorts if 0 < epsilon < math.inf]
         right.plot(*np.array(finite).reshape(-1, 2).T, "o-", markersize=4, color=canvas.COLOURS[0])
         right.set(title="Epsilon by cohort, with the same noise in the mean", xlabel="clients of a round")
-        right.set(xscale="log", yscale="log", ylabel="epsilon")
-        for axis in (right.xaxis, right.yaxis):
-            axis.set_major_formatter(StrMethodFormatter("{x:,.7g}"))
+        right.set(ylabel="epsilon")
+        for axis in ("x", "y"):
+            canvas.logarithmic(right, axis)
         for axes in others:
             for kind, colour in zip(("independent", "correlated"), canvas.COLOURS, strict=False):
                 points = [(one.epsilon, getattr(one, kind)) for one in kinds if getattr(one, kind) is not None]

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,16 +174,16 @@ class Driver:
         self.note("warning", {"text": text})
 
     def _keep(self, name: str, text: str) -> None:
-        try:
-            self.folder.write_text(name, text)
-        except (OSError, RunError) as error:  # most likely the full disk that the text is about
-            self._warn(f"{name} could not be written: {error}")
+        self._at_the_end(f"{name} could not be written", lambda: self.folder.write_text(name, text))
 
     def _remove(self, name: str) -> None:
+        self._at_the_end(f"{name} could not be removed", lambda: self.folder.remove(name))
+
+    def _at_the_end(self, failed: str, act: Callable[[], object]) -> None:
         try:
-            self.folder.remove(name)
-        except (OSError, RunError) as error:  # most likely the lost storage that the run's own error is about
-            self._warn(f"{name} could not be removed: {error}")
+            act()
+        except (OSError, RunError) as error:  # most likely the full disk or lost storage that ended the run
+            self._warn(f"{failed}: {error}")
 
     def _client_actor(self, slot: int, *arguments: Any) -> Any:
         """Start a client actor. `arguments`: those of `ClientActor` except the last, which is this driver."""

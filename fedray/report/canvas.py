@@ -104,7 +104,7 @@ def logarithmic(axes: Axes, name: str) -> None:
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")  # matplotlib's powers of ten are mathematics, which the style switches off
+    axis.set_major_formatter("{x:,.7g}")  # matplotlib's powers of ten are mathematics, which the style switches off
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -144,9 +144,9 @@ def test_broken_audio_is_named(folder: Path) -> None:
 def test_of_many_files_a_sample_is_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def header(path: str, end: float, rate: int) -> tuple[int, int]:
-        opened.append(path)
-        return len(opened), 8_000 if len(opened) == 1 else 16_000  # several channels in all but the first
+    def header(path: str, end: float, rate: int) -> inspection.audio.Shape:
+        opened.append(path)  # several channels in all but the first
+        return inspection.audio.Shape(8_000 if len(opened) == 1 else 16_000, 1_000, len(opened), "wav")
 
     monkeypatch.setattr(inspection, "HEADERS", 4)
     monkeypatch.setattr(inspection.audio, "check", header)

@@ -48,10 +48,14 @@ class Population:
     label_distance: float | None  # see `label_distance`; None without labels
 
     @property
+    def tenth(self) -> int:
+        """The number of clients that are 10 % of all, at least one."""
+        return max(1, round(len(self.utterances) / 10))
+
+    @property
     def largest_tenth(self) -> float:
-        """Share of all utterances that the largest 10 % of the clients have, at least one client."""
-        count = max(1, round(len(self.utterances) / 10))
-        return float(np.sort(self.utterances)[-count:].sum() / self.utterances.sum())
+        """Share of all utterances that the `tenth` largest clients have."""
+        return float(np.sort(self.utterances)[-self.tenth :].sum() / self.utterances.sum())
 
 
 def population(manifest: Manifest, rows: Mapping[str, Rows]) -> Population:
@@ -214,9 +218,10 @@ def broken_audio(
     shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]
     check = functools.partial(_check, sample_rate=sample_rate)
     checked = list(parallel(check, shards, "checking audio"))
-    found = [problem for broken, _, _ in checked for problem in broken]
-    averaged = [path for _, several, _ in checked for path in several]
-    rates = sum((each for _, _, each in checked), Counter[int]())
+    found = [problem for broken, _ in checked for problem in broken]
+    headers = [header for _, opened in checked for header in opened]
+    averaged = [path for path, shape in headers if shape.channels > 1]
+    rates = Counter(shape.sample_rate for _, shape in headers)
     missing = [path for path, reason in found if reason == "missing"]
     damaged = [f"{path} ({reason})" for path, reason in found if reason != "missing"]
     remedy = "Restore them, or drop their rows" + (
@@ -246,25 +251,21 @@ def broken_audio(
 
 def _check(
     items: Iterable[tuple[str, float, bool]], sample_rate: int
-) -> tuple[list[tuple[str, str]], list[str], Counter[int]]:
+) -> tuple[list[tuple[str, str]], list[tuple[str, audio.Shape]]]:
     """Check files, given as (path, seconds that it must have, whether to open it).
 
-    Returns (path, what is wrong) for the broken ones, the paths of those with several channels, and the number of files
-    of each sampling rate.
+    Returns (path, what is wrong) for the broken ones, and (path, header) for the others that were opened.
     """
-    found, several, rates = [], [], Counter[int]()
+    found, headers = [], []
     for path, end, opened in items:
         if (problem := no_file(file_of(path))) is not None:
             found.append((path, problem))
         elif opened:
             try:
-                channels, rate = audio.check(path, end, sample_rate)
-                rates[rate] += 1
-                if channels > 1:
-                    several.append(path)
+                headers.append((path, audio.check(path, end, sample_rate)))
             except audio.AudioError as error:
                 found.append((path, error.reason))
-    return found, several, rates
+    return found, headers
 
 
 def _holding(manifest: Manifest, wanted: Sequence[str], column: str) -> str:

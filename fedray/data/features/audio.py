@@ -93,7 +93,11 @@ def shape(path: str | Path) -> Shape:
     """Read the header of a file. Raises AudioError."""
     with _open(path) as sound:
         _check_known(path, sound)
-        return Shape(sound.samplerate, sound.frames, sound.channels, sound.format.lower())
+        return _shape(sound)
+
+
+def _shape(sound: soundfile.SoundFile) -> Shape:
+    return Shape(sound.samplerate, sound.frames, sound.channels, sound.format.lower())
 
 
 def duration(path: str | Path) -> float:
@@ -104,8 +108,8 @@ def duration(path: str | Path) -> float:
         return float(sound.frames / sound.samplerate)
 
 
-def check(path: str | Path, end: float, sample_rate: int) -> tuple[int, int]:
-    """The number of channels and the sampling rate in Hz, by the header. Damage after the header goes unnoticed.
+def check(path: str | Path, end: float, sample_rate: int) -> Shape:
+    """Check a file by its header, and return what that says. Damage after the header goes unnoticed.
 
     Raises AudioError when the file ends before `end` seconds, or cannot be resampled.
     """
@@ -115,7 +119,7 @@ def check(path: str | Path, end: float, sample_rate: int) -> tuple[int, int]:
             raise AudioError(path, "holds no samples")
         if sound.frames / sound.samplerate < end - TOLERANCE:
             raise AudioError(path, f"truncated: {end:.2f} s are needed, the file ends at {_length(sound)}")
-        found = int(sound.channels), int(sound.samplerate)
+        found = _shape(sound)
     _check_wav_is_whole(path)
     return found
 
