@@ -4,6 +4,7 @@ upper packages import Ray.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,12 @@ def test_a_file_keeps_to_its_floor(path: Path) -> None:
 def test_no_files_import_one_another_in_a_cycle() -> None:
     files = modules(ROOT)
     assert not cycles({name: imports(path) & set(files) - {name} for name, path in files.items()})
+
+
+def test_private_names_of_ray_stand_in_one_file() -> None:
+    private = re.compile(r"\bray\._(?!_)|\bray\.air\b|\b(logger|super\(\)|trial|actor)\._(?!_)")
+    found = {path.name for path in FILES if path.relative_to(ROOT).parts[0] in RAY and private.search(path.read_text())}
+    assert found == {"ray_private.py"}
 
 
 def test_no_paper_imports_another() -> None:

@@ -32,6 +32,8 @@ def words(error: Exception) -> str:
 
 def _of_system(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
+    if error.errno is None and ".so" in reason:  # from the dynamic loader
+        return f"{reason}: a package does not load: `fedray doctor` says which, and what to do"
     if error.filename is None:
         return f"{reason}: {REMEDIES.get(error.errno or 0, 'resolve this, and try again')}"
     name = os.fsdecode(error.filename)

@@ -182,7 +182,7 @@ def versions() -> Findings:
     except LOAD_ERRORS as error:
         found.problem(
             f"torchaudio does not load ({first_line(error)}): install both from the same package index: "
-            "pip install --force-reinstall 'torch>=2.11,<2.12' 'torchaudio>=2.11,<2.12'",
+            "pip install --force-reinstall 'torch>=2.13' 'torchaudio==2.11.1'",
             stops=True,
         )
         return found

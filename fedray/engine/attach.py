@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import state
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from fedray.core.types import RunError
 from fedray.engine import session
 from fedray.engine.driver import ATTACH, NAMESPACE, name_of
+from fedray.engine.ray_private import process_of
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import METRICS, RunFolder
@@ -148,8 +148,7 @@ class Attached:
         Ray takes seconds to kill a process that does not respond, and the Ray of a single run ends before that, with
         its driver. A process on this machine is therefore killed here. RunError: a process still holds the folder.
         """
-        found = state.actors(self._driver._actor_id.hex())  # not driver.json, which may come from anybody
-        pid, host = found["Pid"], found["Address"]["IPAddress"]
+        pid, host = process_of(self._driver)  # not from driver.json, which may come from anybody
         ray.kill(self._driver)
         if _is_here(f"{host}:0"):
             with suppress(ProcessLookupError):

@@ -13,16 +13,17 @@ import json
 from abc import abstractmethod
 from pathlib import Path
 
-from ray.air.constants import EXPR_PROGRESS_FILE, EXPR_RESULT_FILE
 from ray.tune.experiment import Trial
 from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
 from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
+from fedray.engine.ray_private import RestoredLog, keep_columns, open_table
+
 Row = tuple[str, int, bool]  # run folder, round, whether the trial ends with it: then the row has the run's scores
 
 
-class _Once(LoggerCallback):
+class _Once(RestoredLog, LoggerCallback):
     """Recognises rows that the file already has."""
 
     file: str
@@ -30,16 +31,6 @@ class _Once(LoggerCallback):
     def __init__(self) -> None:
         super().__init__()
         self._written: dict[Trial, set[Row]] = {}
-
-    def _restore_from_remote(self, file_name: str, trial: Trial) -> None:
-        """Restore the file without an incomplete last row; a local file is newer, and stays."""
-        path = Path(trial.local_path, file_name)
-        if path.exists():
-            return
-        super()._restore_from_remote(file_name, trial)
-        if path.exists():
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
 
     def _is_new(self, trial: Trial, result: dict[str, object]) -> bool:
         if trial not in self._written:
@@ -58,7 +49,7 @@ class _Once(LoggerCallback):
 class Json(_Once, JsonLoggerCallback):
     """Tune's result.json, with each round once."""
 
-    file = EXPR_RESULT_FILE
+    file = "result.json"
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
         """Write the row, unless the file has it."""
@@ -73,21 +64,20 @@ class Json(_Once, JsonLoggerCallback):
 class Csv(_Once, CSVLoggerCallback):
     """Tune's progress.csv, with each round once."""
 
-    file = EXPR_PROGRESS_FILE
+    file = "progress.csv"
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
         """Write the row, unless the file has it."""
-        if trial not in self._trial_files:
-            self._setup_trial(trial)
+        if open_table(self, trial):
             self._keep_header(trial)
         if self._is_new(trial, result):
             super().log_trial_result(iteration, trial, result)
 
     def _keep_header(self, trial: Trial) -> None:
-        """Keep the columns of a file that is continued: Tune would take those of the next row, which may differ."""
+        """Keep the columns of a file that is continued: those of the next row may differ."""
         with Path(trial.local_path, self.file).open(encoding="utf-8", newline="") as file:
             if header := next(csv.reader(file), None):
-                self._trial_csv[trial] = csv.DictWriter(self._trial_files[trial], header)
+                keep_columns(self, trial, header)
 
     def _rows(self, path: Path) -> set[Row]:
         with path.open(encoding="utf-8", newline="") as file:
