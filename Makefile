@@ -4,6 +4,9 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+# The versions that the tests passed with. `make test CONSTRAINTS=` takes the newest that the index has.
+CONSTRAINTS := --constraint constraints.txt
+PIP := pip install --quiet --disable-pip-version-check
 # Tests wait for Ray some of the time, so there is a process more than two cores need. When a test ends its process, the
 # others do not wait for it.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -12,15 +15,15 @@ export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 # Python keeps compiled files, where a shell tells it not to: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long test-nightly lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
+.PHONY: demo test test-long test-nightly test-oldest test-newest constraints lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
 
-$(BIN)/.demo: pyproject.toml
+$(BIN)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[synth]"
+	$(BIN)/$(PIP) $(CONSTRAINTS) --editable ".[synth]"
 	touch $@
 
 $(BIN)/.installed: $(BIN)/.demo
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[synth,dev]"
+	$(BIN)/$(PIP) $(CONSTRAINTS) --editable ".[synth,dev]"
 	touch $@
 
 demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
@@ -34,6 +37,28 @@ test-long: $(BIN)/.installed  ## the longer tests (about 9 minutes on two cores)
 
 test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about half an hour)
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly
+
+# The floors of pyproject.toml, each at its lowest. uv can resolve to those; pip cannot.
+.venv-oldest/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/$(PIP) uv
+	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest --resolution lowest-direct ".[synth,dev]"
+	touch $@
+
+.venv-newest/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/$(PIP) --upgrade ".[synth,dev]"
+	touch $@
+
+test-oldest: .venv-oldest/.installed  ## the tests with the oldest packages that pyproject.toml allows
+	.venv-oldest/bin/python -m pytest $(PARALLEL)
+
+test-newest: .venv-newest/.installed  ## the tests with the newest packages that the index has
+	.venv-newest/bin/python -m pytest $(PARALLEL)
+
+constraints: .venv-newest/.installed  ## constraints.txt anew, from those newest packages, once their tests pass
+	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/pip freeze --exclude fedray) > constraints.new
+	mv constraints.new constraints.txt
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .
@@ -63,7 +88,7 @@ bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scali
 
 $(PEERS)/.installed: benchmarks/engine/peers.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(PEERS)/bin/$(PIP) -r $<
 	touch $@
 
 bench-peers: $(BIN)/.installed $(PEERS)/.installed  ## fedray beside pfl-research and Flower (ARGS="--turns 1"), in their own environment
@@ -88,4 +113,4 @@ dashboards:  ## Prometheus and Grafana, if installed, until Ctrl-C (docs/operati
 	$(PYTHON) dashboards/start.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .venv-oldest .venv-newest $(PEERS) build dist *.egg-info

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from fedray.cli import project
 from fedray.config import shipped
@@ -142,3 +146,16 @@ def test_a_new_project_passes_its_test(installed: Path, here: Path, cache: Path)
     few = [f"data.options.{part}_speakers=4" for part in small]
     run(installed, here / "mine", "fedray", "run", "config.yaml", *few, "cohort.size=2", "--out", "run")
     assert "report: run/report.html" in run(installed, here / "mine", "fedray", "report", "run")
+
+
+def test_constraints_satisfy_the_project_and_name_no_host() -> None:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    tested = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needs = [*project["dependencies"], *(need for extra in extras.values() for need in extra)]
+    for need in map(Requirement, needs):
+        if need.name not in ("fedray", "optuna") and (need.marker is None or need.marker.evaluate()):
+            assert need.specifier.contains(tested[canonicalize_name(need.name)]), need

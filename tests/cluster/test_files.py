@@ -72,8 +72,11 @@ def test_what_is_installed_is_what_the_project_asks_for(described: dict[str, Any
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (wanted,) = [need for need in map(Requirement, project["dependencies"]) if need.name == "ray"]
-    (version,) = re.findall(r"ray==([\d.]+)", " ".join(described["setup_commands"]))
+    (version,) = re.findall(r"^ray==([\d.]+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert wanted.specifier.contains(version)
+    installs = [command for name in described if name.endswith("setup_commands") for command in described[name]]
+    installs = [command for command in installs if "pip install" in command]
+    assert installs and all('--constraint "$HOME/fedray/constraints.txt"' in command for command in installs)
     for remote, local in described["file_mounts"].items():
         assert local.startswith("~") or (ROOT / local).exists(), f"{remote}: there is no {local}"
     needed = {"fedray", "pyproject.toml", project["readme"], *project["license-files"]}
