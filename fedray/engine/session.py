@@ -18,6 +18,7 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
+from fedray.core.machine import for_ray
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
@@ -68,9 +69,16 @@ def connect(lasting: bool = False) -> None:
         )
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
+        may = for_ray()  # Ray itself counts all cores of the machine
         with handler_kept():
             context = ray.init(
-                address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard
+                address="local",
+                log_to_driver=False,
+                logging_level="warning",
+                include_dashboard=dashboard,
+                num_cpus=may["num_cpus"],
+                _memory=may.get("memory"),
+                object_store_memory=may.get("object_store_memory"),
             )
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
