@@ -122,7 +122,8 @@ def busy(found: Findings, load: float, cores: int) -> None:
     """Report a busy machine as a problem; `load` is the mean number of runnable processes in the last minute."""
     if load > cores / 2:
         found.problem(
-            f"{load:.1f} processes competed for the {cores} cores in the last minute: an idle machine is faster"
+            f"{load:.1f} processes competed for the {_count(cores, 'core')} in the last minute: "
+            "an idle machine is faster"
         )
 
 

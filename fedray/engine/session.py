@@ -24,7 +24,7 @@ from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
 from fedray.engine.interrupts import Interrupts, handler_kept
 from fedray.engine.nodes import on_this_node
-from fedray.engine.ray_deaths import DEATHS, eviction
+from fedray.engine.ray_deaths import DEATHS, eviction, started_in_time
 from fedray.engine.resources import DRIVER_CPUS, Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
@@ -70,7 +70,7 @@ def connect(lasting: bool = False) -> None:
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
         may = for_ray()  # Ray itself counts all cores of the machine
-        with handler_kept():
+        with handler_kept(), started_in_time():
             context = ray.init(
                 address="local",
                 log_to_driver=False,

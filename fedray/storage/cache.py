@@ -26,6 +26,7 @@ from fedray.core.texts import parsed, read_text
 from fedray.storage.base import Storage
 from fedray.storage.files import faults, sync_all, write_atomically
 from fedray.storage.opening import open_storage
+from fedray.user import writable
 
 MANIFEST = "manifest.json"
 HASHES = ".hashes"  # suffix of the file next to an entry that holds the hashes of the entry's files
@@ -38,6 +39,12 @@ _used: dict[Path, int] = {}  # entries that this process uses -> their lock file
 def cache_root() -> Path:
     """`$FEDRAY_CACHE`, or the user's cache folder."""
     return Path(os.environ.get("FEDRAY_CACHE") or platformdirs.user_cache_dir("fedray"))
+
+
+def own_root() -> Path:
+    """Where compiled code is kept: the cache, or the user's cache folder if this user may only read the cache."""
+    root = cache_root()
+    return root if writable(root) else Path(platformdirs.user_cache_dir("fedray"))
 
 
 def key(parts: Mapping[str, Any]) -> str:

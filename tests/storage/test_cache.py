@@ -148,6 +148,14 @@ def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     assert cache_root().name == "fedray"
 
 
+def test_compiled_code_of_a_reader_is_in_the_user_s_own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "cache"))
+    assert cache.own_root() == cache_root() == tmp_path / "cache"
+    (tmp_path / "cache").touch()  # nobody can write files into a file
+    assert cache.own_root() == tmp_path / "mine" / "fedray"
+
+
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("old")
