@@ -16,8 +16,9 @@ from pathlib import Path
 
 CGROUPS, GROUP, MEMORY = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/proc/meminfo")
 SHM = Path("/dev/shm")
-STORED = 0.3  # the share of memory for Ray's object store, as Ray has it
-FREE = 0.95  # of the free shared memory that the store may take, as Ray has it
+# Ray's object store takes this share of the memory, as far as it fits into the free shared memory. One of up to 10 GB
+# is on disk if it does not fit. So Ray has it.
+STORED, FREE, ON_DISK = 0.3, 0.95, 1e10
 MEGABYTE = 1024.0**2  # Slurm's
 
 
@@ -105,8 +106,8 @@ def for_ray() -> dict[str, int]:
     found = {"num_cpus": limits.whole_cores()}
     if (limit := limits.least_memory()) is not None:
         free = min(limit, meminfo("MemAvailable") or limit)
-        room = FREE * shutil.disk_usage(SHM).free if SHM.is_dir() else free
-        stored = int(min(STORED * free, room))
+        shared = shutil.disk_usage(SHM).free if SHM.is_dir() else 0
+        stored = int(min(STORED * free, max(FREE * shared, ON_DISK)))
         found |= {"memory": int(free) - stored, "object_store_memory": stored}
     return found
 

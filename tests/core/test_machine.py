@@ -49,11 +49,21 @@ def test_the_least_counts(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(for_ray().values()) - 1 == 32 * 10**9, "of what is allowed, only what is free"
 
 
-def test_a_store_that_fits_into_shared_memory(alone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SLURM_MEM_PER_NODE", "1000")
+def test_a_large_store_fits_into_shared_memory_and_a_small_one_may_be_on_disk(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 500000000 kB\n")
     monkeypatch.setattr(machine, "SHM", tmp_path)
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: machine.shutil._ntuple_diskusage(10**9, 0, 10**8))
-    assert for_ray() == {"num_cpus": 64, "memory": 1000 * 2**20 - 95_000_000, "object_store_memory": 95_000_000}
+    for megabytes, shared, stored in (
+        (1000, 10**8, 3 * 2**20 * 100),
+        (100_000, 10**8, 10**10),
+        (100_000, 2 * 10**10, 19 * 10**9),
+    ):
+        monkeypatch.setenv("SLURM_MEM_PER_NODE", str(megabytes))
+        usage = machine.shutil._ntuple_diskusage(0, 0, shared)
+        monkeypatch.setattr(machine.shutil, "disk_usage", lambda path, usage=usage: usage)
+        assert for_ray()["object_store_memory"] == stored
+        assert sum(for_ray().values()) - 64 == megabytes * 2**20
 
 
 def test_limits_of_control_groups(tmp_path: Path) -> None:
