@@ -214,7 +214,7 @@ def answers(address: str, seconds: float = 3.0) -> bool:
 
 
 def cache(root: Path) -> Findings:
-    """Entries and sizes of the cache by kind; a cache that cannot be written stops a run."""
+    """Entries and sizes of the cache by kind; a cache that can be neither written nor read stops a run."""
     found = Findings([("folder", str(root))])
     there = entries(root)
     for kind in KINDS:
@@ -224,8 +224,10 @@ def cache(root: Path) -> Findings:
         with tempfile.TemporaryFile(dir=_existing(root)):
             pass
     except OSError as error:
+        readable = root.is_dir() and os.access(root, os.R_OK | os.X_OK)
+        but = ", so a run can use what it holds, and nothing else" if readable else ""
         remedy = "set FEDRAY_CACHE to a folder that you can write"
-        found.problem(f"the cache {root} cannot be written ({error.strerror}): {remedy}", stops=True)
+        found.problem(f"the cache {root} cannot be written ({error.strerror}){but}: {remedy}", stops=not readable)
     return found
 
 

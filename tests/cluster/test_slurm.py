@@ -6,6 +6,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 import yaml
 
 from tests import small_corpus
@@ -141,13 +143,16 @@ def status_of(slurm: Slurm, *words: Path, moment: Callable[[subprocess.Popen[str
 
 
 @pytest.mark.parametrize(
-    ("kills", "rounds"),
-    [pytest.param(3, 20, marks=pytest.mark.long), pytest.param(20, 100, marks=pytest.mark.nightly)],
+    ("kills", "rounds", "processes"),
+    [pytest.param(20, 100, False, marks=pytest.mark.long), pytest.param(3, 20, True, marks=pytest.mark.nightly)],
 )
 def test_a_run_that_is_killed_and_requeued_has_the_bits_of_a_straight_run(
-    kills: int, rounds: int, opening: Opening, config: dict[str, Any], cache: Path, tmp_path: Path
+    kills: int, rounds: int, processes: bool, opening: Opening, config: dict[str, Any], cluster: None, tmp_path: Path
 ) -> None:
-    slurm, chance, run, file = opening(), random.Random(kills), tmp_path / "run", tmp_path / "small.yaml"
+    """`processes`: each job starts Ray and its actors; else it joins the test's Ray, and has none."""
+    slurm = opening(**{} if processes else {"fedray": f'exec {sys.executable} -m tests.cluster.without_processes "$@"'})
+    slurm.environment["FAKE_RAY"] = ray.get_runtime_context().gcs_address
+    chance, run, file = random.Random(kills), tmp_path / "run", tmp_path / "small.yaml"
     file.write_text(yaml.safe_dump(config | {"rounds": rounds}))
     assert status_of(slurm, tmp_path / "straight", file) == 0, slurm.said()
     killed = []

@@ -107,6 +107,16 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     assert stops
 
 
+def test_a_cache_that_can_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)
+    text, stops = only(checks.cache(tmp_path))
+    assert "cannot be written (Permission denied), so a run can use what it holds, and nothing else: set FED" in text
+    assert not stops
+
+
 def test_little_room(tmp_path: Path) -> None:
     found = Findings()
     checks.disk(found, "disk", tmp_path / "not" / "yet", "go away", least=float("inf"))
