@@ -43,5 +43,6 @@ def settle() -> None:
 
 def writable(place: Path) -> bool:
     """Whether this user may make or change files in a folder, or make the folder."""
-    existing = next(path for path in (place, *place.parents) if path.exists())
+    # `Path.exists` would raise an error in a folder that this user may not enter, such as root's home.
+    existing = next(path for path in (place, *place.parents) if os.path.exists(path))
     return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
