@@ -18,12 +18,13 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
+from fedray.core.machine import for_ray
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
 from fedray.engine.driver import Assignment
 from fedray.engine.interrupts import Interrupts, handler_kept
 from fedray.engine.nodes import on_this_node
-from fedray.engine.ray_deaths import DEATHS, eviction
+from fedray.engine.ray_deaths import DEATHS, eviction, started_in_time
 from fedray.engine.resources import DRIVER_CPUS, Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
@@ -68,9 +69,16 @@ def connect(lasting: bool = False) -> None:
         )
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
-        with handler_kept():
+        may = for_ray()  # Ray itself counts all cores of the machine
+        with handler_kept(), started_in_time():
             context = ray.init(
-                address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard
+                address="local",
+                log_to_driver=False,
+                logging_level="warning",
+                include_dashboard=dashboard,
+                num_cpus=may["num_cpus"],
+                _memory=may.get("memory"),
+                object_store_memory=may.get("object_store_memory"),
             )
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
