@@ -21,18 +21,19 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from fedray.core.machine import for_ray
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
+from fedray.engine import reservation
 from fedray.engine.driver import Assignment
 from fedray.engine.interrupts import Interrupts, handler_kept
 from fedray.engine.nodes import on_this_node
 from fedray.engine.ray_deaths import DEATHS, eviction, started_in_time
-from fedray.engine.resources import DRIVER_CPUS, Node
+from fedray.engine.resources import Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 
 POLL_SECONDS = 1.0
 KNOCK_SECONDS = 2.0  # for a connection to a running Ray
-START_SECONDS = 20.0  # until the user is told that the driver has not started, and why
+START_SECONDS = 20.0  # until the user is told that the driver has not started
 GCS_SECONDS = 40.0  # that Ray's head process (GCS) may be gone; after 60 s Ray kills this process without an error
 ADDRESS = re.compile(r"auto|(ray://)?[\w.:\[\]-]+:\d{1,5}")  # of a Ray
 
@@ -182,7 +183,14 @@ def run(assignment: Assignment) -> dict[str, Any]:
         _await_start(driver)
         return _watch(driver, assignment.folder)
     finally:
-        ray.kill(driver)
+        end(driver, assignment.folder)
+
+
+def end(driver: Any, folder: Path | str) -> None:
+    """Kill a driver, and give back what it has reserved."""
+    ray.kill(driver)
+    if answers(str(ray.get_runtime_context().gcs_address)):  # else Ray would wait for a minute
+        reservation.release(RunFolder(folder).place)
 
 
 def detach(assignment: Assignment) -> None:
@@ -201,20 +209,10 @@ def detach(assignment: Assignment) -> None:
 
 
 def _await_start(driver: Any) -> None:
-    """Wait until the driver runs: Ray starts it when a share of a core is free. Ctrl-C ends the wait."""
+    """Wait until the driver runs. Ctrl-C ends the wait."""
     answer = driver.events.remote(0, 0.0)
     while not ray.wait([answer], timeout=START_SECONDS)[0]:
-        print(f"waiting for the run's driver to start: {_why_waiting()}", file=sys.stderr)
-
-
-def _why_waiting() -> str:
-    """Why the driver does not run yet. It needs a share of a core of this node; Ray counts cores of all nodes."""
-    held, starting = "others hold Ray's cores (see `ray status`)", "Ray is still starting its process"
-    if ray.available_resources().get("CPU", 0.0) < DRIVER_CPUS:
-        return held
-    if sum(node["Alive"] for node in ray.nodes()) > 1:
-        return f"{starting}, or others hold the cores of this node (see `ray status`)"
-    return starting
+        print("waiting for the run's driver: Ray is still starting its process", file=sys.stderr)
 
 
 def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 import ray
 from rich.console import Console
 
-from fedray.engine import attach, session
+from fedray.engine import attach, reservation, session
 from fedray.engine import driver as drivers
 from fedray.engine.attach import Standing
 from fedray.engine.driver import ATTACH
@@ -167,7 +167,7 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     assert attach.standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
     ray.kill(
-        ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE)
+        ray.get_actor(reservation.name_of(str(assignment.folder)), namespace=reservation.NAMESPACE)
     )  # it outlives its run for a while
 
 
