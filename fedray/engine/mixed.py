@@ -16,6 +16,7 @@ from fedray.core import environment
 from fedray.core.types import RunError
 
 UNSURE = "a repetition may have other bits, since the nodes differ"
+NVIDIA = Path("/proc/driver/nvidia/version")  # the kernel's driver of GPUs
 HARDWARE = {"processor": "processors", "gpu": "GPUs"}
 
 
@@ -105,7 +106,7 @@ class Nodes:
 
 
 def _gpu() -> str:
-    file = Path("/proc/driver/nvidia/version")
-    found = re.search(r"Module.*?(\d+\.[\d.]+)", file.read_text(encoding="utf-8")) if file.exists() else None
+    told = NVIDIA.read_text(encoding="utf-8") if NVIDIA.exists() else ""
+    found = re.search(r"Module.*?(\d+\.[\d.]+)", told)
     driver = f", driver {found.group(1)}" if found else ""
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}{driver}"

@@ -7,7 +7,7 @@ half each and wait for the other half, and once a run has its group, no other ta
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +30,9 @@ GROUP = "fedray run"  # the name of a run's group begins so; then come its folde
 NAMESPACE, DRIVER = "fedray", "driver of"  # of the drivers' names, which end with the run folder
 FIRST_SECONDS = 3.0  # for Ray to reserve the whole group; then the run looks for less, and tells the user
 LOOK_SECONDS = 1.0  # between two looks at what is free
+LOOKS = 5  # after so many, room that Ray does not reserve for the whole group lies in pieces on several nodes
 NAMED = 3  # runs that a message names
+NOTHING = {"CPU": 0.0, "GPU": 0.0}
 TRACE = 0.005  # cores that count as none
 
 
@@ -80,19 +82,22 @@ def reserve(
     """
     if not share.cpus and not share.gpus:
         return Reserved(share)
-    whole, said = _ask(place, share), ""
+    whole, seconds, said = _ask(place, share), FIRST_SECONDS, ""
+    looked, still = None, 0  # looks since which nothing has become free or taken
     try:
-        seconds = FIRST_SECONDS
         while not whole.wait(seconds):
             check()
-            if (found := _smaller(place, share, engine, whole)) is not None:
+            seconds, before, looked = LOOK_SECONDS, looked, _Looked.now()
+            still = still + 1 if before is not None and before.room == looked.room else 0
+            if looked.fit(share) >= share.actors and still < LOOKS:
+                continue  # Ray takes a second or two to reserve what others have left
+            if still and (found := _smaller(place, share, engine, whole)) is not None:
                 remove_placement_group(whole)
                 say(_less(found.share, share))
                 return found
-            if (words := _Looked.now().words(place, share)) != said:
+            if (words := looked.words(place, share)) != said:
                 said = words
                 say(words)
-            seconds = LOOK_SECONDS
         return Reserved(share, whole, own=True)
     except BaseException:
         remove_placement_group(whole)
@@ -105,6 +110,27 @@ def release(place: str) -> None:
         if group["state"] != "REMOVED" and _place(group["name"]) == place:
             with suppress(ValueError):  # from Ray: removed in the meantime, or of another job, which removes it
                 remove_placement_group(get_placement_group(group["name"]))
+
+
+def in_the_way(node: str, cpus: float) -> str:
+    """The fedray runs that leave no core of a node with so many, in words; "" if they leave one."""
+    held: dict[str, float] = {}
+    for group in placement_group_table().values():
+        if group["state"] == "CREATED" and (place := _place(group["name"])) is not None:
+            here = [at for at, where in group["bundles_to_node_id"].items() if where == node]
+            held[place] = sum(group["bundles"][at].get("CPU", 0.0) for at in here)
+    return _names([place for place, has in held.items() if has]) if cpus - sum(held.values()) < 1 else ""
+
+
+def trials_waiting(bundles: Sequence[Mapping[str, float]]) -> tuple[int, str]:
+    """How many trials of a sweep wait for a group of these bundles, and who holds the room, in words."""
+    groups = [group for group in placement_group_table().values() if list(group["bundles"].values()) == list(bundles)]
+    states = [group["state"] for group in groups if not group["name"]]  # Tune gives no names
+    each = {name: sum(bundle.get(name, 0.0) for bundle in bundles) for name in ("CPU", "GPU")}
+    mine = {name: states.count("CREATED") * amount for name, amount in each.items()}
+    if not (waiting := states.count("PENDING")):
+        return 0, ""
+    return waiting, f"{_amount(each)} each: {'; '.join(_Looked.now().holders(mine)) or 'Ray has no room now'}"
 
 
 def _ask(place: str, share: Share) -> PlacementGroup:
@@ -176,6 +202,11 @@ class _Looked:
         trials = [place for place in drivers if place not in (*held, *waiting, *gone)]
         return cls(ray.cluster_resources(), ray.available_resources(), held, sorted({*waiting} - {*held}), trials)
 
+    @property
+    def room(self) -> tuple[float, float]:
+        """Cores and GPUs that are free."""
+        return round(self.free.get("CPU", 0.0), 4), round(self.free.get("GPU", 0.0), 4)
+
     def fit(self, share: Share) -> int:
         """How many actors of a share find room, if all nodes were one."""
         wants = {"CPU": share.cpus, "GPU": share.gpus}
@@ -197,18 +228,21 @@ class _Looked:
         each = f"{text} ({_count(share.cpus, 'core')}{gpus}{'' if one else ' each'})"
         return f"{each}: {'; '.join([*self.holders(), *also]) or 'nobody holds it, but Ray has no such room now'}"
 
-    def holders(self) -> list[str]:
-        """Who holds how much, in words."""
+    def holders(self, mine: Mapping[str, float] = NOTHING) -> list[str]:
+        """Who holds how much besides `mine`, in words."""
         found = [f"run {place} holds {_amount(has)}" for place, has in list(self.held.items())[:NAMED]]
         if len(self.held) > NAMED:
             found.append(f"{len(self.held) - NAMED} more runs hold cores")
         rest = {
-            name: self.all.get(name, 0.0) - self.free.get(name, 0.0) - sum(has[name] for has in self.held.values())
+            name: self.all.get(name, 0.0)
+            - self.free.get(name, 0.0)
+            - sum(has[name] for has in (*self.held.values(), mine))
             for name in ("CPU", "GPU")
         }
         if max(rest.values()) > TRACE:
-            who = _names(self.trials) if self.trials else "others"
-            found.append(f"{who} {'holds' if len(self.trials) == 1 else 'hold'} {_amount(rest)}")
+            trials = [] if any(mine.values()) else self.trials  # else some of them are those that ask
+            who = _names(trials) if trials else "others"
+            found.append(f"{who} {'holds' if len(trials) == 1 else 'hold'} {_amount(rest)}")
         return found
 
 

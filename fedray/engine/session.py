@@ -142,13 +142,17 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
     """
     connect()
     call = _call.options(scheduling_strategy=on_this_node())
-    ahead = 2 * int(sum(node.cpus for node in resources() if node.driver)) + 2
+    cpus = sum(node.cpus for node in resources() if node.driver)
+    ahead = 2 * int(cpus) + 2
     shared = ray.put(function)
     queue = iter(items)
     with Display.for_terminal() as display:
         flying = [call.remote(shared, item) for item in islice(queue, ahead)]
         done = 0
         try:
+            while not ray.wait(flying[:1], timeout=START_SECONDS)[0]:
+                if who := reservation.in_the_way(str(ray.get_runtime_context().get_node_id()), cpus):
+                    display.say(f"{what}: waiting for a core of this machine, which {who} holds")
             while flying:
                 result = ray.get(flying[0])
                 flying = [*flying[1:], *(call.remote(shared, item) for item in islice(queue, 1))]
