@@ -130,7 +130,8 @@ class Crew:
     def _say_taken(self) -> float:
         """Warn that others hold the room of actors that were lost with a node; returns the time."""
         self._warn(
-            f"{len(self.starting)} client actors wait for room, which was lost with a node: others hold what is left"
+            f"{len(self.starting)} of {self.size} client actors wait for room, which was lost with a node: others hold "
+            "what is left"
         )
         return time.monotonic()
 

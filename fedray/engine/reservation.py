@@ -89,8 +89,8 @@ def reserve(
             check()
             seconds, before, looked = LOOK_SECONDS, looked, _Looked.now()
             still = still + 1 if before is not None and before.room == looked.room else 0
-            if looked.fit(share) >= share.actors and still < LOOKS:
-                continue  # Ray takes a second or two to reserve what others have left
+            if place in looked.held or (looked.fit(share) >= share.actors and still < LOOKS):
+                continue  # reserved by now, or within seconds: Ray is slow to see what others have left
             if still and (found := _smaller(place, share, engine, whole)) is not None:
                 remove_placement_group(whole)
                 say(_less(found.share, share))

@@ -171,23 +171,6 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     )  # it outlives its run for a while
 
 
-@pytest.mark.long
-def test_a_run_that_waits_for_a_core_says_so(
-    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(session, "START_SECONDS", 0.5)
-    other = ray.remote(num_cpus=ray.cluster_resources()["CPU"])(Held).remote()
-    ray.get(other.ping.remote())
-    threading.Timer(3.0, ray.kill, (other,)).start()
-    assert toys.run(tmp_path / "run", rounds=1)["rounds"] == 1
-    assert "waiting for the run's driver to start: others hold Ray's cores" in capsys.readouterr().err
-
-
-class Held:
-    def ping(self) -> None:
-        """Answer, as the actor of another user."""
-
-
 def test_a_detached_run_that_cannot_begin_says_so_at_once(cluster: None, tmp_path: Path) -> None:
     with (
         RunFolder(tmp_path).locked(),

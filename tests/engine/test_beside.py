@@ -196,11 +196,3 @@ def test_whoever_waits_can_be_ended_at_once(
     assert time.monotonic() - sent[0] < 10, "on an idle machine a second"
     assert said[0] == "waiting for room for the client actor (4 cores): others hold 4 cores"
     gone()
-
-
-def test_actors_without_resources_need_no_room(tmp_path: Path, alone: Path) -> None:
-    other = ray.remote(num_cpus=4)(Other).remote()
-    ray.get(other.ping.remote())
-    toys.run(tmp_path / "run", rounds=ROUNDS, actors=1, cpus=0.0)
-    ray.kill(other)
-    same(tmp_path / "run", alone, ROUNDS)

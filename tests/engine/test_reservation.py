@@ -168,6 +168,16 @@ def test_less_is_taken_where_settings_are_automatic(
         assert said[-1] == f"others hold cores: each client actor reserves 1 core, not {share.cpus:g}"
 
 
+def test_a_group_that_is_made_just_now_is_not_waited_for_in_words(room: Callable[..., list[Group]]) -> None:
+    room({"CPU": 0.0}, [held("/mine", 4, CPU=1.0)])
+    assert asked(Share(4, 1, 0)) == (None, [])
+
+
+def test_actors_that_book_nothing_need_no_room(room: Callable[..., list[Group]]) -> None:
+    room({})
+    assert asked(Share(4, 0, 0)) == (Reserved(Share(4, 0, 0)), [])
+
+
 def test_room_in_pieces_is_not_enough(room: Callable[..., list[Group]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores are free, but on four nodes: groups of two and more are never made."""
     removed = room({"CPU": 4.0})
