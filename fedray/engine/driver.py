@@ -212,8 +212,7 @@ class Driver:
         """A function that compares the nodes of the client actors, and records them in run.json."""
         here = Setup.here(gpu=False)
         run = self.folder.read_json("run.json") if self.folder.exists("run.json") else {}  # none while a sweep prepares
-        nodes = Nodes(run or here.software, self.assignment.plan.engine.mixed_nodes, self._warn)
-        nodes.check(here)
+        nodes = Nodes(run, here, self.assignment.plan.engine.mixed_nodes, self._warn)
 
         def greet(answer: Answer) -> None:
             if answer.setup is not None and nodes.add(answer.setup) and run:

@@ -17,6 +17,7 @@ from fedray.core.types import RunError
 
 UNSURE = "a repetition may have other bits, since the nodes differ"
 NVIDIA = Path("/proc/driver/nvidia/version")  # the kernel's driver of GPUs
+RENEWED = ("fedray", "ray")  # versions that may have changed when a run is resumed
 HARDWARE = {"processor": "processors", "gpu": "GPUs"}
 
 
@@ -39,14 +40,18 @@ class Setup:
 class Nodes:
     """The nodes that client actors have started on, in this process and, if it was resumed, before.
 
-    `described`: run.json, with whose versions they are compared. `allowed`: `engine.mixed_nodes`. `warn` is told of
-    differences that are allowed.
+    `here`: the driver's node, with which they are compared. `described`: run.json, whose versions come first: it may be
+    of another process, and is complete only if this fedray wrote it. `allowed`: `engine.mixed_nodes`. `warn` is told of
+    differences that are allowed. RunError: the driver's node is not what run.json says.
     """
 
-    def __init__(self, described: Mapping[str, Any], allowed: str, warn: Callable[[str], None]) -> None:
-        self.described, self.allowed, self._warn = described, allowed, warn
+    def __init__(self, described: Mapping[str, Any], here: Setup, allowed: str, warn: Callable[[str], None]) -> None:
+        told = {name: described[name] for name in here.software if name in described and name not in RENEWED}
+        self.wanted = {**here.software, **told}
+        self.allowed, self._warn = allowed, warn
         self.found: list[dict[str, Any]] = list(described.get("nodes", []))
         self.mixed: list[str] = list(described.get("mixed", []))
+        self.check(here)
 
     def add(self, setup: Setup) -> bool:
         """Whether run.json needs a new entry for a node. RunError: it differs in what may not differ."""
@@ -84,8 +89,8 @@ class Nodes:
 
     def _other(self, software: Mapping[str, str]) -> list[str]:
         found = []
-        for name in dict.fromkeys((*software, *environment.LEARNING)):
-            here, there = self.described.get(name), software.get(name)
+        for name in {**self.wanted, **software}:
+            here, there = self.wanted.get(name), software.get(name)
             if here == there:
                 continue
             if name == "code":

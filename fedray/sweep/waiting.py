@@ -9,6 +9,7 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
+from fedray.core.texts import printable
 from fedray.engine import reservation
 
 LOOK_SECONDS = 10.0  # between two looks; a trial that Ray is starting waits for less
@@ -29,5 +30,5 @@ class Waiting(Callback):
         count, words = reservation.trials_waiting(trials[0].placement_group_factory.bundles)
         said = f"{self.sweep}: {count} trial{'s wait' if count > 1 else ' waits'} for room, {words}" if count else ""
         if said and said != self._said:
-            print(said, file=sys.stderr, flush=True)
+            print(printable(said), file=sys.stderr, flush=True)
         self._said = said

@@ -29,7 +29,7 @@ def node(address: str, processor: str = "A", gpu: str = "", **software: str) -> 
 
 def compared(*setups: Setup, allowed: str = "hardware", run: dict[str, Any] = RUN) -> tuple[Nodes, list[str]]:
     said: list[str] = []
-    nodes = Nodes(run, allowed, said.append)
+    nodes = Nodes(run, HEAD, allowed, said.append)
     for setup in setups:
         nodes.add(setup)
     return nodes, said
@@ -56,6 +56,16 @@ def test_software_that_differs_is_refused_by_name(software: dict[str, str], word
     nodes, said = compared(HEAD, node("10.0.0.7", **software), allowed="all")
     assert nodes.record()["mixed"] == [f"10.0.0.7: {words}"]
     assert said == [f"{mixed.UNSURE}: different 10.0.0.7: {words}"]
+
+
+def test_run_json_says_what_is_wanted() -> None:
+    """It may be of the process that describes a sweep's trial, or of an older fedray, which recorded less."""
+    with pytest.raises(RunError, match=r"node 10\.0\.0\.5 has numpy 2\.4\.0 instead of 2\.3"):
+        compared(run=RUN | {"numpy": "2.3"})
+    old = {"numpy": "2.4.0", "ray": "2.55.1", "fedray": "0.0.9"}
+    compared(HEAD, node("10.0.0.6"), run=old)
+    with pytest.raises(RunError, match=r"node 10\.0\.0\.6 has torch 2\.11\.0 instead of 2\.14\.1, and"):
+        compared(HEAD, node("10.0.0.6", torch="2.11.0"), run=old)
 
 
 def test_nodes_of_one_type_keep_the_promise() -> None:
