@@ -88,7 +88,9 @@ def reserve(
         while not whole.wait(seconds):
             check()
             seconds, before, looked = LOOK_SECONDS, looked, _Looked.now()
-            still = still + 1 if before is not None and before.room == looked.room else 0
+            if before is None:
+                continue  # what is free now may be free for a moment
+            still = still + 1 if before.room == looked.room else 0
             if place in looked.held or (looked.fit(share) >= share.actors and still < LOOKS):
                 continue  # reserved by now, or within seconds: Ray is slow to see what others have left
             if still and (found := _smaller(place, share, engine, whole)) is not None:

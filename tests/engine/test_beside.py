@@ -43,14 +43,15 @@ def alone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable[[], object]], list[str]]]:
-    """A function that has another called when a run says something; it returns the list of all that runs say."""
+    """A function that has another called once a run says something; it returns the list of all that runs say."""
     said: list[str] = []
     calls: list[tuple[str, Callable[[], object]]] = []
 
     def say(display: Display, text: str) -> None:
         said.append(text)
-        for pattern, call in calls:
+        for pattern, call in list(calls):
             if re.match(pattern, text):
+                calls.remove((pattern, call))
                 call()
 
     monkeypatch.setattr(Display, "say", say)
