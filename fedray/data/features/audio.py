@@ -133,7 +133,7 @@ def _check_end(sound: Recording, start: float, end: float) -> None:
     if start >= sound.seconds or end > sound.seconds + TOLERANCE:
         asked = f"the segment starts at {start:.2f} s" if start >= sound.seconds else f"{end:.2f} s are needed"
         ends = f"truncated: {asked}, the file ends at {sound.seconds:.2f} s"
-        whole = "The file is as long as its header says: if nothing is missing, correct the length in the manifest"
+        whole = "The file is complete by its own structure: correct the length in the manifest, or fetch the file again"
         raise AudioError(sound.path, sound.problem or f"{ends}. {whole}")
     if sound.problem and end >= sound.seconds - TOLERANCE:
         raise AudioError(sound.path, sound.problem)
