@@ -1,7 +1,7 @@
 """Read audio files in any format of libsndfile: segments, resampling, and errors that say what is wrong with a file.
 
 A path may also name audio inside a table (`fedray.data.features.packed`). Lengths are those that decoding gives:
-`fedray.data.features.recording` says where headers are not trusted.
+`fedray.data.features.streams` finds them, and trusts no header where the file itself tells.
 """
 
 from __future__ import annotations
