@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
 from fedray.config.source import dotted
@@ -22,7 +21,7 @@ from fedray.report.words import rising
 from fedray.runs import trips_table
 from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
-from fedray.runs.strangers import LARGEST, check_files, read_config
+from fedray.runs.strangers import check_files, parquet_table, read_config
 
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
 # In personal.tsv and audit.tsv quotation marks are ordinary characters.
@@ -36,7 +35,6 @@ FILES = (
     *("results.json", "run.json", "metrics.jsonl", "failures.jsonl", TRIPS, trips_table.NAME),
     *(NAME, "clients.parquet", "personal.tsv", "own.tsv", "audit.tsv"),
 )
-ROWS = 20_000_000  # of a Parquet file, which can repeat a value in a few bytes
 Json = dict[str, Any]  # an object from a JSON file
 
 
@@ -134,7 +132,7 @@ class Run:
     @functools.cached_property
     def clients(self) -> pa.Table | None:
         """A row per client that took part: client, rounds, failures, last_round, report/*. None before the run ends."""
-        return self._table("clients.parquet", _parquet, "client", "rounds")
+        return self._table("clients.parquet", parquet_table, "client", "rounds")
 
     @functools.cached_property
     def personal(self) -> pa.Table | None:
@@ -248,16 +246,6 @@ def known_metric(metric: str, runs: Iterable[Run]) -> str:
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none yet'}"
         raise ValueError(f"no run has the metric {metric}; {hint}")
     return metric
-
-
-def _parquet(file: pa.BufferReader) -> pa.Table:
-    """The table in a Parquet file. pa.ArrowException: it is damaged, or would not fit into memory."""
-    told = pq.read_metadata(file)
-    size = sum(told.row_group(number).total_byte_size for number in range(told.num_row_groups))
-    if told.num_rows > ROWS or size > 4 * LARGEST:
-        raise pa.ArrowInvalid(f"it holds {told.num_rows:,} rows of {size:,} bytes, which is not what a run writes")
-    file.seek(0)
-    return pq.read_table(file)
 
 
 def _rows(folder: RunFolder, name: str) -> list[Json]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from fedray.config import bounded
@@ -16,6 +18,7 @@ from fedray.runs.folder import RunFolder
 
 CONFIG = "config.yaml"
 LARGEST = 10**9  # bytes of a table
+ROWS = 20_000_000  # of a Parquet file, which can repeat a value in a few bytes
 SMALLER = {".json": 64 * 10**6, ".yaml": 4 * 10**6, ".txt": 64 * 10**6}  # bytes, by suffix
 OWN = "copy the folder if you trust that user: the copy is yours"
 
@@ -75,3 +78,13 @@ def _user(path: Path) -> str:
         return path.owner()
     except KeyError:  # a user without a name
         return str(path.stat().st_uid)
+
+
+def parquet_table(file: pa.BufferReader) -> pa.Table:
+    """The table in a Parquet file. pa.ArrowException: it is damaged, or would not fit into memory."""
+    told = pq.read_metadata(file)
+    size = sum(told.row_group(number).total_byte_size for number in range(told.num_row_groups))
+    if told.num_rows > ROWS or size > 4 * LARGEST:
+        raise pa.ArrowInvalid(f"it holds {told.num_rows:,} rows of {size:,} bytes, which is not what a run writes")
+    file.seek(0)
+    return pq.read_table(file)
