@@ -248,13 +248,14 @@ def trained(
 ) -> Trained:
     """The model with its update: Delta_i and, for the strategy, n_i, the mean training loss and `report`.
 
-    `losses` holds `loss`. `scores` are further metrics: Metrics(norm=(sum, count)) logs `train/norm`. `state` replaces
-    the client's state (None: the old one stays). The metric `steps` is the number of gradient steps that the model has
-    taken.
+    `losses` holds `loss`; `unlearnable`, a share of n_i, does not count in it. `scores` are further metrics:
+    Metrics(norm=(sum, count)) logs `train/norm`. `state` replaces the client's state (None: the old one stays). The
+    metric `steps` is the number of gradient steps that the model has taken.
     """
     if not isinstance(scores, Metrics | None):
         raise TypeError(f"trained: scores is Metrics(name=(sum, count)), not {type(scores).__name__}")
-    scalars = {"examples": len(data), "loss": losses["loss"], **(report or {})}
+    lost = round(losses.get("unlearnable", 0.0) * len(data)) if len(data) else 0
+    scalars = {"examples": len(data) - lost, "loss": losses["loss"], **(report or {})}
     metrics = losses + Metrics(steps=(model.steps, 1)) + (scores or Metrics())
     return Trained(model, Update(model.delta(), scalars, metrics, state))
 

@@ -46,7 +46,8 @@ from fedray.core.settings import positive
 from fedray.core.types import Client, Evaluation, FederatedData, Received, State
 from fedray.data.features.dataset import batches
 from fedray.training.classification import Classification
-from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, Mean, PretrainSettings
+from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, PretrainSettings
+from fedray.training.means import Mean
 
 SCORES = ("plugin", "both")
 ORDERS = ("together", "personal_first")

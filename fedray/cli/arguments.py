@@ -10,7 +10,7 @@ from fedray.cli import attached, caches, completion, device_options, starting
 from fedray.cli.parsing import Commands, add_config, command
 
 # Options of `fedray data`, each with the options of which it needs one.
-NEEDED = {"out": ("study",), "clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show")}
+NEEDED = {"clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show"), "only": ("show",)}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -166,7 +166,7 @@ def _add_data(commands: Commands) -> None:
         "data",
         "show the clients and the problems of a configuration's data",
         "Show who the clients of a configuration are (counts, hours, skew), and the problems of its data. "
-        "The exit status is 2 if a problem would stop a run.",
+        "The exit status is 2 if a problem would stop a run, or make its results wrong.",
         "fedray data fednst/librispeech data.root=/corpora",
     )
     add_config(data, "fednst/embedded", "data.root=/corpora")
@@ -185,7 +185,13 @@ def _add_data(commands: Commands) -> None:
         "--lhotse", metavar="DIR", help="write the corpus as Lhotse's manifests, with each utterance's client"
     )
     data.add_argument(
-        "--out", metavar="DIR", help="where the study's report is written (default: runs/data-<name>-<other name>)"
+        "--out",
+        metavar="DIR",
+        help="where the picture of the audit is written (default: runs/data-<name>), or the study's report "
+        "(default: runs/data-<name>-<other name>)",
+    )
+    data.add_argument(
+        "--only", nargs="+", metavar="NAME", help="with --show: these utterances, and utterances of these clients"
     )
     data.add_argument("--clients", type=int, metavar="N", help="study at most N clients (default: 100)")
     data.add_argument(
@@ -252,9 +258,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
     if options.command == "data":
         for name, needed in NEEDED.items():
             if getattr(options, name) is not None and all(getattr(options, other) is None for other in needed):
-                study = "needs a study: name the other configuration with --study OTHER"
-                parser.error(f"--{name} {study}{' (or use --show DIR)' if 'show' in needed else ''}")
+                study = "needs a study: name the other configuration with --study OTHER (or use --show DIR)"
+                study = study if "show" in needed else study.removesuffix(" (or use --show DIR)")
+                parser.error(f"--{name} {study if 'study' in needed else 'needs --show DIR'}")
         chosen = [f"--{name}" for name in ("study", "show", "lhotse") if getattr(options, name) is not None]
+        if options.out is not None and chosen and options.study is None:
+            parser.error(f"--out is for the audit and for --study: {chosen[0]} names its own folder")
         if len(chosen) > 1:
             parser.error(f"{' and '.join(chosen)} cannot be combined: use one at a time")
     if options.command == "devices" and (problem := device_options.problem(options)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -17,17 +18,22 @@ from fedray.storage.local import LocalStorage, on_disk
 
 
 def show(options: argparse.Namespace) -> int:
-    """Do what the options ask for, by default print tables; returns the exit status, 2 if a problem stops a run."""
+    """Do what the options ask for, by default print tables; returns the exit status.
+
+    2: a problem stops a run, or makes its results wrong.
+    """
     if options.study is not None:
         print(f"report: {_study(options)}")
     elif options.show is not None:
-        chosen = {} if options.utterances is None else {"each": options.utterances}
+        chosen: dict[str, Any] = {} if options.utterances is None else {"each": options.utterances}
+        chosen |= {} if options.only is None else {"only": options.only}
         print(f"page: {utterances.save(options.config, options.overrides, on_disk(options.show), **chosen)}")
     elif options.lhotse is not None:
         _write_lhotse(options)
     else:
-        problems = population.show(options.config, options.overrides, Console())
-        return 2 if any(problem.stops for problem in problems) else 0
+        out = options.out or f"runs/data-{experiment.load(options.config, options.overrides)[0].name}"
+        problems = population.show(options.config, options.overrides, Console(), out)
+        return 2 if any(problem.stops or problem.wrong for problem in problems) else 0
     return 0
 
 

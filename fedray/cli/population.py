@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 
 from fedray import experiment
+from fedray.cli.auditing import audit, look
+from fedray.cli.counts import histogram, spread
+from fedray.cli.learning import unlearnable
 from fedray.config.source import ConfigError, Source
 from fedray.core.texts import rich_text
 from fedray.core.types import OWN
@@ -27,13 +29,17 @@ from fedray.engine import session
 from fedray.experiment import Config
 from fedray.training.tasks import TASKS
 
-BAR = 40  # characters
-BINS = 10
 SPREAD = "* minimum / quartiles / maximum"
 
 
-def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> list[Problem]:
-    """Print the tables and return the problems. ConfigError: the configuration itself is wrong."""
+def show(
+    config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console, out: str | None = None
+) -> list[Problem]:
+    """Print the tables and return the problems. ConfigError: the configuration itself is wrong.
+
+    `out`: the folder of the audit's picture; None: it is not drawn.
+    """
+    overrides = list(overrides)
     config, source = experiment.load(config_path, overrides)
     problems: list[Problem] = []
     clients: dict[str, np.ndarray] = {}
@@ -72,8 +78,14 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
     if not any(problem.stops for problem in problems):
         problems += setup_problems(config, source)
     if parts:
-        problems += seed_problems(config, parts) + part_problems(config, parts, console)
-    list_problems(problems, console)
+        problems += seed_problems(config, parts)
+        found, broken = part_problems(config, parts, console)
+        problems += found
+        heard = {name: manifest for name, manifest in parts.items() if len(manifest)}
+        problems += audit(config, heard, clients, broken, out, console) if heard else []
+    if clients and not any(problem.stops for problem in problems):
+        problems += unlearnable(config, parts, clients, labelled, console)
+    list_problems(problems, console, lambda names: look(os.fspath(config_path), overrides, names))
     return problems
 
 
@@ -177,26 +189,6 @@ def damaged(
     return found
 
 
-def histogram(counts: np.ndarray) -> Padding:
-    """A histogram of clients by number of utterances, in bins of equal width.
-
-    The bins have equal ratios if the largest client has more than 20 times the median.
-    """
-    least, most = int(counts.min()), int(counts.max())
-    if most > 20 * np.median(counts):
-        edges = np.unique(np.rint(np.geomspace(least, most + 1, BINS + 1)).astype(np.int64))
-    else:
-        edges = np.arange(least, most + 1 + (step := -(-(most + 1 - least) // BINS)), step)
-    bars, _ = np.histogram(counts, edges)
-    table = Table(title="Utterances a client", title_justify="left", box=None, show_header=False, padding=(0, 1))
-    table.add_column("", justify="right")
-    table.add_column("")
-    for low, high, count in zip(edges[:-1].tolist(), (edges[1:] - 1).tolist(), bars.tolist(), strict=True):
-        size = max(1, round(BAR * count / bars.max())) if count else 0
-        table.add_row(f"{low:,}" if low == high else f"{low:,} to {high:,}", f"[cyan]{'█' * size}[/cyan] {count:,}")
-    return Padding(table, (0, 0, 1, 0))
-
-
 def setup_problems(config: Config, source: Source) -> list[Problem]:
     """Sections of the configuration that do not fit together."""
     try:
@@ -233,8 +225,11 @@ def seed_problems(config: Config, parts: Mapping[str, Manifest]) -> list[Problem
     return [Problem(f"{told}: {remedy}", stops=True)]
 
 
-def part_problems(config: Config, parts: Mapping[str, Manifest], console: Console) -> list[Problem]:
-    """What is wrong with the splits: empty ones, shared speakers, repeated ids, unusable transcripts."""
+def part_problems(config: Config, parts: Mapping[str, Manifest], console: Console) -> tuple[list[Problem], set[str]]:
+    """What is wrong with the splits: empty ones, shared speakers, repeated ids, unusable transcripts.
+
+    Also returns the paths of audio that is missing or broken.
+    """
     problems = [Problem(f"{name} is empty", stops=True) for name, manifest in parts.items() if not len(manifest)]
     parts = {name: manifest for name, manifest in parts.items() if len(manifest)}
     if "dev" not in parts:
@@ -250,11 +245,11 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
         task = config.task.settings
         left_out, column = task.unknown == "leave_out", TASKS[config.task.kind].column(task)
         problems += inspection.texts(parts, token_source(parts), tokens == "characters", left_out, column)
-    broken, looked = inspection.broken_audio(
+    broken, looked, paths = inspection.broken_audio(
         parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate
     )
     console.print(f"Audio: {looked}.", highlight=False, soft_wrap=True)
-    return problems + broken
+    return problems + broken, paths
 
 
 def token_source(parts: Mapping[str, Manifest]) -> str:
@@ -262,20 +257,15 @@ def token_source(parts: Mapping[str, Manifest]) -> str:
     return next(name for name in ("server", "clients", "train", *parts) if name in parts)
 
 
-def list_problems(problems: Iterable[Problem], console: Console) -> None:
-    """Print the problems, those that stop a run first."""
-    problems = sorted(problems, key=lambda problem: not problem.stops)
+def list_problems(problems: Iterable[Problem], console: Console, look: Callable[[Sequence[str]], str]) -> None:
+    """Print the problems, those that stop a run first, with the commands (`look`) that show what they name."""
+    problems = sorted(problems, key=lambda problem: (not problem.stops, not problem.wrong))
     console.print(
         "No problems found." if not problems else f"[bold]Problems found: {len(problems)}[/bold]", highlight=False
     )
     for problem in problems:
-        mark = "[red]stops a run:[/red]" if problem.stops else "[yellow]warning:[/yellow]"
+        mark = "[red]makes a run wrong:[/red]" if problem.wrong else "[yellow]warning:[/yellow]"
+        mark = "[red]stops a run:[/red]" if problem.stops else mark
         console.print(f"  {mark} {rich_text(problem.text)}", highlight=False, soft_wrap=True)
-
-
-def spread(values: np.ndarray, form: str) -> str:
-    """`1 / 4 5 9 / 30`: minimum, quartiles, maximum."""
-    if not len(values):
-        return ""
-    least, low, middle, high, most = (form.format(value) for value in np.quantile(values, (0, 0.25, 0.5, 0.75, 1)))
-    return f"{least} / {low} {middle} {high} / {most}"
+        if problem.names:
+            console.print(f"    look and listen: {rich_text(look(problem.names))}", highlight=False, soft_wrap=True)

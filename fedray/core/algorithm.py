@@ -88,6 +88,12 @@ class Algorithm(ABC):
         self.server_optimizer = parts.server_optimizer
         self.rounds = parts.rounds
 
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """The metrics of training that each row of metrics.jsonl has, null if nobody trained."""
+        found: tuple[str, ...] = getattr(self.task, "logged", ("loss",))
+        return found
+
     @classmethod
     def check_setup(cls, settings: Any, setup: Setup) -> None:
         """Raise ValueError if the rest of the configuration does not fit; called before any data is read."""

@@ -31,6 +31,7 @@ from fedray.engine.resources import Share, share
 from fedray.engine.work import Program
 from fedray.experiment import Config, build_data, build_program, mechanism
 from fedray.experiment.devices import build_clock
+from fedray.experiment.learnable import check_learnable
 from fedray.experiment.memory import actor_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
@@ -56,6 +57,7 @@ class Estimate:
         None  # with `devices`, at the end: hours, device hours, energy (Wh), share wasted
     )
     memory: float | None = None
+    unlearnable: str | None = None  # what the model cannot learn, in words
 
 
 def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console: Console) -> int:
@@ -87,6 +89,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     place = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
     folder = RunFolder(places.place(place))
     program = build_program(config, data, folder, shares.gpus)
+    unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
     together = config.engine.together(shares.gpus > 0)
@@ -108,7 +111,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     finally:
         folder.remove("")
     found.seconds["start"] += began
-    return replace(found, memory=memory), measured, shares, steps
+    return replace(found, memory=memory, unlearnable=unlearnable), measured, shares, steps
 
 
 def _steps(config: Config) -> int:
@@ -268,4 +271,6 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
             f"  {'in all':<18}{size(found.memory * shares.actors):<12}{actors}, without the driver and Ray itself"
         )
     lines += ["[bold]Disk[/bold]", *(f"  {name:<18}{size(count)}" for name, count in found.disk.items())]
+    if found.unlearnable is not None:
+        lines.append(f"[yellow]warning:[/yellow] {rich_text(found.unlearnable)}")
     return "\n".join(lines)

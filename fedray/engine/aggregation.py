@@ -112,7 +112,8 @@ class OnePassAggregation(Aggregation[OnePass]):
         totals = [lane.partial.updates.total for lane in lanes.results]
         through = sum(total.nbytes for total in totals if total is not None)
         updates = lanes.partial.updates
-        return Aggregate(updates.mean(), updates.effective_clients(), bytes=through, packing=lanes.packing)
+        left_out = _without_weight(lanes, layers, lambda report: self.log_weight(report) == -math.inf)
+        return Aggregate(updates.mean(), updates.effective_clients(), left_out, through, lanes.packing)
 
 
 class HeldAggregation(Aggregation[Kind_co]):
@@ -142,7 +143,9 @@ class HeldAggregation(Aggregation[Kind_co]):
         if not packing.size:  # nothing to compare: all clients count
             return Aggregate(NOTHING, float(len(reports)), packing=packing)
         holders = {number: holder for number, holder in enumerate(lanes.holders) if counted[number]}
-        return self.combine(HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers)))
+        found = self.combine(HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers)))
+        found.left_out |= _without_weight(lanes, layers, lambda report: not _votes(report))
+        return found
 
     @abstractmethod
     def combine(self, held: HeldUpdates) -> Aggregate:
@@ -200,6 +203,14 @@ def common_packing(lanes: Sequence[LaneResult]) -> Packing | None:
     if len(found) > 1:
         raise RunError(f"clients sent updates of {' and updates of '.join(map(str, found))}: they have no mean")
     return found[0] if found else None
+
+
+def _without_weight(
+    lanes: TrainedLanes, layers: Sequence[Layer], found: Callable[[Mapping[str, float]], bool]
+) -> dict[str, list[str]]:
+    """The clients whose reports have no weight, each with all layers."""
+    names = list(dict.fromkeys(layer.name for layer in layers))
+    return {client: names for lane in lanes.results for client, report in lane.reports.items() if found(report)}
 
 
 def _votes(report: Mapping[str, float]) -> bool:

@@ -199,9 +199,9 @@ class RunLoop:
 
     def _row(self, before: Progress, after: Progress, outcome: Outcome, scored: Evaluation | None) -> dict[str, Any]:
         """The round's row of metrics.jsonl, without its times."""
-        totals = after.totals
+        totals, trained = after.totals, outcome.partial.metrics
         row: dict[str, Any] = {"round": after.round}
-        row |= dict(outcome.partial.metrics.prefixed("train")) | {"train/loss": outcome.partial.metrics.get("loss")}
+        row |= dict(trained.prefixed("train")) | {f"train/{name}": trained.get(name) for name in self.algorithm.logged}
         if outcome.server is not None:
             row |= dict(outcome.server.metrics.prefixed("server"))
         row |= dict(scored.metrics) if scored is not None else {}

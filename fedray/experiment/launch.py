@@ -29,6 +29,7 @@ from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.devices import build_clock
+from fedray.experiment.learnable import tell_unlearnable
 from fedray.experiment.memory import actor_bytes, check_models
 from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
@@ -83,6 +84,7 @@ def build(
     data, broken = build_data(config, source, parallel)
     folder = RunFolder(where)
     program = build_program(config, data, folder, shares.gpus)
+    tell_unlearnable(config, program.algorithm, data)
     if folder.root is not None:
         folder.root.mkdir(parents=True, exist_ok=True)
     if broken:
@@ -135,6 +137,7 @@ def resume(
     shares = share(checked.engine, session.resources())
     data, _ = build_data(checked, source)
     program = build_program(checked, data, opened, shares.gpus)
+    tell_unlearnable(checked, program.algorithm, data)
     now = description(checked, source, program, shares)
     remedy = f"`{' '.join(['fedray resume', *map(quote, (opened.place, *overrides)), '--accept-changes'])}`"
     described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, remedy)

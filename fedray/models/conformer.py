@@ -118,6 +118,17 @@ class Conformer(Heads):
         hidden, lengths = self.encode(features, lengths)
         return self.ctc(hidden), lengths
 
+    @staticmethod
+    def output_lengths(settings: ConformerSettings, lengths: Tensor) -> Tensor:
+        """Encoder frames [B] of utterances with these numbers [B] of feature frames."""
+        return subsampled(lengths)
+
+    @staticmethod
+    def limits(settings: ConformerSettings) -> tuple[int | None, int | None]:
+        """The most frames of an utterance, and the most tokens of a text with its end; None: no limit."""
+        absolute = settings.attention == "regularMHA"
+        return 4 * LONGEST if absolute else None, LONGEST if settings.decoder_layers else None
+
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features [B, T, bins] and lengths [B] in frames -> hidden states and their lengths [B].
 

@@ -172,24 +172,28 @@ class CRDNN(Heads):
         hidden, lengths = self.encode(features, lengths)
         return self.ctc(hidden), lengths
 
+    @staticmethod
+    def output_lengths(settings: CRDNNSettings, lengths: Tensor) -> Tensor:
+        """Encoder frames [B] of utterances with these numbers [B] of feature frames."""
+        return lengths // settings.time_pooling
+
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features [B, T, bins] and lengths [B] in frames -> hidden states and their lengths [B].
 
         Hidden states are [B, T // time_pooling, dnn_neurons]. ValueError for an utterance that is too short.
         """
-        pooling = self.settings.time_pooling
         shortest = shortest_of(lengths)
         if shortest < self.shortest:
             raise ValueError(f"an utterance of {shortest} frames is too short: the CRDNN needs {self.shortest}")
-        encoder = self.encoder
+        encoder, left = self.encoder, self.output_lengths(self.settings, lengths)
         if self.settings.kernels and self.settings.channels[0] > 1 and on_cpu(features):  # SpeechBrain squeezes one map
-            return self._compiled(features, lengths), lengths // pooling
+            return self._compiled(features, lengths), left
         with ExitStack() as hooks:
             for module in encoder["CNN"].modules():
                 if isinstance(module, Conv2d):
                     hooks.callback(module.register_forward_pre_hook(Reflect(lengths)).remove)
             maps = encoder["time_pooling"](encoder["CNN"](features))
-        lengths = lengths // pooling
+        lengths = left
         if several_clients():
             return self._dense(recurrent(encoder["RNN"].rnn, maps.flatten(2), lengths), lengths), lengths
         packed = pack_padded_sequence(maps.flatten(2), lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -205,7 +209,7 @@ class CRDNN(Heads):
 
         encoder, pooling = self.encoder, self.settings.time_pooling
         maps = convolutional.blocks(encoder["CNN"].values(), features, lengths, pooling)
-        counts = lengths // pooling
+        counts = self.output_lengths(self.settings, lengths)
         states = kernels.recurrent(encoder["RNN"].rnn, maps.flatten(2), counts)
         speech = ~padding(counts, maps.shape[1])
         frames = encoder["DNN"](states[speech][None])[0]  # without padding, which batch norm would count

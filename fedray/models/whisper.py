@@ -108,6 +108,12 @@ class Whisper(nn.Module):
         self.bos, self.eos = self.prompt[-1], config.eos_token_id
         self.whisper = WhisperForConditionalGeneration(config)
 
+    @staticmethod
+    def limits(settings: WhisperSettings) -> tuple[int, int]:
+        """The most frames of an utterance, and the most tokens of a text with its end."""
+        window, most_tokens = limits(settings)
+        return window + OVERHANG, most_tokens
+
     def load_pretrained(self) -> None:
         """Load the checkpoint's weights. The table of positions is cut to the window."""
         from transformers import WhisperForConditionalGeneration

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 from matplotlib.image import imsave
 
@@ -52,11 +53,18 @@ class Group:
     clips: list[Clip]
 
 
-def save(config_path: str | os.PathLike[str], overrides: Iterable[str], out: Path, each: int = 3) -> Path:
+def save(
+    config_path: str | os.PathLike[str],
+    overrides: Iterable[str],
+    out: Path,
+    each: int = 3,
+    only: Sequence[str] | None = None,
+) -> Path:
     """Write the page to `out`, with at most `each` utterances of a split or client; returns its path.
 
-    Raises ValueError if a run would refuse the configuration or the corpus. Utterances whose audio is broken are shown
-    with the reason.
+    `only`: the utterances and clients to show; None: some of each split, and of some clients.
+    Raises ValueError if a run would refuse the configuration or the corpus, and for an unknown name. Utterances whose
+    audio is broken are shown with the reason.
     """
     if each < 1:
         raise ValueError(f"--utterances must be at least 1, not {each}")
@@ -73,15 +81,19 @@ def save(config_path: str | os.PathLike[str], overrides: Iterable[str], out: Pat
         rows = clients[name]
         return group(name, amount(parts["clients"].take(rows)) + reason, parts["clients"], rows)
 
-    sections = {
-        "Splits": [
-            group(name, amount(manifest), manifest, np.arange(len(manifest))) for name, manifest in parts.items()
-        ]
-    }
-    chosen = choose(parts["clients"], clients)
-    sections |= {
-        title: [of_client(name, reason) for name, reason in names.items()] for title, names in chosen.items() if names
-    }
+    def of_utterance(name: str) -> Group:
+        for part, manifest in parts.items():
+            if (row := pc.index(manifest.table["utterance"], name).as_py()) >= 0:
+                return group(name, f"of {part}", manifest, np.array([row]))
+        raise ValueError(f"--only: {name!r} is neither a client nor an utterance of this configuration")
+
+    if only is None:
+        whole = [group(name, amount(manifest), manifest, np.arange(len(manifest))) for name, manifest in parts.items()]
+        sections = {"Splits": whole}
+        for title, names in choose(parts["clients"], clients).items():
+            sections |= {title: [of_client(name, reason) for name, reason in names.items()]} if names else {}
+    else:
+        sections = {"Chosen": [of_client(name) if name in clients else of_utterance(name) for name in only]}
     template = ENVIRONMENT.from_string(files("fedray.report").joinpath("utterances.html").read_text(encoding="utf-8"))
     page = template.render(
         config=config,

@@ -21,6 +21,7 @@ from fedray.core.settings import positive
 from fedray.core.types import State, Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.models.norms import frozen_statistics
+from fedray.training.means import MeanLoss
 from fedray.training.stack import Row
 from fedray.training.task import Targets, Task, targets_at
 from fedray.training.together import flat_model
@@ -209,35 +210,39 @@ class LocalModel:
         adjust: Adjust | None = None,
         anneal: Anneal | None = None,
     ) -> Metrics:
-        """Train for `settings.epochs` epochs. Returns `loss`, the mean over utterances.
+        """Train for `settings.epochs` epochs. Returns `loss`, the mean over utterances, as `MeanLoss.metrics` does.
 
         `targets`: those of the utterances, by position. `adjust` changes the gradient of each step after clipping,
         `anneal` the learning rate after each epoch.
         """
         optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
-        total, steps = Mean(), settings.epochs * math.ceil(len(data) / settings.batch)
+        unlearnable, steps = (
+            self.task.unlearnable(data, targets),
+            settings.epochs * math.ceil(len(data) / settings.batch),
+        )
+        total = MeanLoss(unlearnable)
         with self.training():
             for _ in range(settings.epochs):
-                epoch = Mean()
+                epoch = MeanLoss(unlearnable)
                 losses = self.losses(data, targets, settings.batch, generator)
                 for batch, loss in islice(losses, self.time_left(steps)):
                     value = self.descend(loss, optimizer)
-                    total.add(value, len(batch))
-                    epoch.add(value, len(batch))
+                    total.add_batch(value, batch.positions)
+                    epoch.add_batch(value, batch.positions)
                 if anneal is not None:
                     optimizer.set_rate(anneal(epoch.value()))
-        return Metrics(loss=total.pair())
+        return total.metrics()
 
     def fit_epoch(
         self, data: Utterances, targets: Targets, settings: AdamWSettings, optimizer: AdamW, seed: int, epochs: int = 1
     ) -> Metrics:
         """Train one of `epochs` epochs, with an optimiser that the caller keeps. Returns `loss`, as `fit` does."""
-        total, steps = Mean(), epochs * math.ceil(len(data) / settings.batch)
+        total, steps = MeanLoss(self.task.unlearnable(data, targets)), epochs * math.ceil(len(data) / settings.batch)
         losses = self.losses(data, targets, settings.batch, np.random.default_rng(seed))
         with self.training():
             for batch, loss in islice(losses, self.time_left(steps)):
-                total.add(self.descend(loss, optimizer), len(batch))
-        return Metrics(loss=total.pair())
+                total.add_batch(self.descend(loss, optimizer), batch.positions)
+        return total.metrics()
 
     def losses(
         self, data: Utterances, targets: Targets, size: int, generator: np.random.Generator
@@ -246,26 +251,6 @@ class LocalModel:
         for batch in batches(data, size, generator):
             of_batch = targets_at(targets, batch.positions)
             yield batch, self.task.loss(self.flat.model, self.augmented(batch), of_batch)
-
-
-class Mean:
-    """The mean over utterances, from the means of batches."""
-
-    def __init__(self) -> None:
-        self._total, self._count = 0.0, 0
-
-    def add(self, mean: float, count: int) -> None:
-        """Add a mean over `count` values."""
-        self._total += mean * count
-        self._count += count
-
-    def value(self) -> float:
-        """The mean; 0 without values."""
-        return self._total / max(1, self._count)
-
-    def pair(self) -> tuple[float, float]:
-        """(sum, count), as `Metrics` holds a value."""
-        return self._total, self._count
 
 
 def finite(loss: float) -> float:

@@ -26,7 +26,7 @@ from fedray.models.language_model import LANGUAGE_MODELS, LanguageModel
 from fedray.training.decoding.beam import BeamSearch, LexiconSearch
 from fedray.training.decoding.search import DecodeSettings, GreedySearch, Search
 from fedray.training.recogniser_checks import check_model
-from fedray.training.speech_to_text import TOKENS, SpeechToText, table
+from fedray.training.speech_to_text import TOKENS, UNLEARNABLE, SpeechToText, table
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class RecognitionSettings:
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
+    # A run most of whose utterances the model cannot learn (too many tokens for its frames): refuse | warn
+    unlearnable: str = "refuse"
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
     label_smoothing: Part = 0.0  # share of a label that the decoder's loss spreads evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
@@ -59,6 +61,8 @@ class RecognitionSettings:
             raise ValueError(f"tokens must be one of {', '.join(TOKENS)}, not {self.tokens!r}")
         if self.unknown not in UNKNOWN:
             raise ValueError(f"unknown must be {' or '.join(UNKNOWN)}, not {self.unknown!r}")
+        if self.unlearnable not in UNLEARNABLE:
+            raise ValueError(f"unlearnable must be {' or '.join(UNLEARNABLE)}, not {self.unlearnable!r}")
         if self.scoring not in SCORING:
             raise ValueError(f"scoring must be {' or '.join(SCORING)}, not {self.scoring!r}")
 

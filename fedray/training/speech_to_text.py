@@ -22,6 +22,7 @@ from fedray.data.features.augment import SpecAugment
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
+from fedray.data.manifest import Mask
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser
 from fedray.models.conformer import Conformer
@@ -31,6 +32,7 @@ from fedray.models.kernels import on_cpu
 from fedray.models.whisper import Whisper, checked_folder, limits
 from fedray.storage.serialize import save_tensors
 from fedray.training.decoding.search import Hypothesis, Search
+from fedray.training.learnable import Capacity, Demand
 from fedray.training.recogniser_checks import check_same_tokens, check_seconds, check_tokens
 from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, decoder_losses, teacher_forced
 from fedray.training.stack import answer
@@ -38,11 +40,13 @@ from fedray.training.task import Targets, Task
 
 EVALUATION_BATCH = 32
 TOKENS = ("characters", "unigram", "bpe", "pretrained")
+UNLEARNABLE = ("refuse", "warn")
 
 
 class SpeechToText(Task):
     """Speech to the text in a column of the manifest. Abstract: a subclass defines its searches and its scores."""
 
+    logged = ("loss", "unlearnable")
     score: str  # the name of greedy search's score
     text_name: str  # what errors call the texts
     smoothing = 0.0  # share of a decoder label that is spread evenly over all tokens
@@ -56,6 +60,7 @@ class SpeechToText(Task):
         super().__init__(settings, model, features, data)
         # Whisper's limits: frames in the window, tokens in a text.
         self.limits = limits(model.settings) if issubclass(self.model_class, Whisper) else None
+        self.capacity = Capacity(self.model_class, model.settings)
         self._augment = SpecAugment(settings.augment)
         self.tokeniser: Characters | SentencePiece | PretrainedTokeniser
         if settings.tokens != "pretrained":
@@ -79,10 +84,24 @@ class SpeechToText(Task):
         """
         if self.limits is not None:
             check_seconds(data, self.limits[0])
-        targets = encoded(data, self.texts(data), self.tokeniser, self.settings.unknown, self.text_name)
+        targets = self.tokens(data)
         if self.limits is not None:
             check_tokens(data, targets, self.limits[1])
         return targets
+
+    def tokens(self, data: Utterances, strict: bool = True) -> list[list[int]]:
+        """The token ids of each text. ValueError names one that cannot be used; if not `strict`, that has none."""
+        return encoded(data, self.texts(data), self.tokeniser, self.settings.unknown, self.text_name, strict)
+
+    def demand(self, data: Utterances, targets: Sequence[Sequence[int]]) -> Demand:
+        """What these utterances with these targets ask of the model."""
+        nu = self.settings.ctc_weight
+        spoken, written = self.ctc_targets(targets) if nu else None, targets if nu < 1 else None
+        return Demand.of(data.lengths, spoken, written)
+
+    def unlearnable(self, data: Utterances, targets: Targets) -> Mask:
+        assert not isinstance(targets, np.ndarray)
+        return self.capacity.unlearnable(self.demand(data, targets))
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text that `targets` has accepted or a search has found."""
@@ -207,19 +226,26 @@ def encoded(
     tokeniser: Characters | SentencePiece | PretrainedTokeniser,
     unknown: str,
     name: str,
+    strict: bool = True,
 ) -> list[list[int]]:
-    """The token ids of each utterance's text. ValueError names an utterance without a text, or with unknown characters.
+    """The token ids of each utterance's text.
 
+    ValueError names an utterance without a text, or with unknown characters; if not `strict`, these have no tokens.
     `name`: what errors call the texts.
     """
-    found = []
+    found: list[list[int]] = []
     for utterance, text in zip(data.ids, texts, strict=True):
+        if text is None and not strict:
+            found.append([])
+            continue
         if text is None:
             raise ValueError(f"utterance {utterance} has no {name}, which training needs: add it, or leave the row out")
         try:
             found.append(tokeniser.encode(text, unknown))
         except ValueError as error:
-            raise ValueError(f"utterance {utterance}: {error}") from error
+            if strict:
+                raise ValueError(f"utterance {utterance}: {error}") from error
+            found.append([])
     return found
 
 

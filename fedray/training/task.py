@@ -21,7 +21,7 @@ from fedray.core.types import Evaluation, Vector
 from fedray.data.features.dataset import Batch, Utterances, collate
 from fedray.data.features.log_mel import FLOOR, FeatureSettings, fft_size
 from fedray.data.federation.speech_data import SpeechData
-from fedray.data.manifest import Rows
+from fedray.data.manifest import Mask, Rows
 from fedray.models import MODELS
 from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
@@ -67,6 +67,7 @@ class Task(ABC):
 
     Settings: ClassVar[type]  # a frozen dataclass: the section `task` of a configuration, without its kind
     init_depends: ClassVar[tuple[str, ...]]  # the configuration keys that weights trained on this task depend on
+    logged: ClassVar[tuple[str, ...]] = ("loss",)  # the metrics of training that each row of metrics.jsonl has
     best: ClassVar[tuple[str, str]]  # the metric that picks the best round; "min" or "max"
     outputs: int  # of the model: tokens or classes
 
@@ -178,6 +179,10 @@ class Task(ABC):
     @abstractmethod
     def targets(self, data: Utterances) -> Targets:
         """The target of each utterance, by position. ValueError names an utterance without one."""
+
+    def unlearnable(self, data: Utterances, targets: Targets) -> Mask | None:
+        """Which utterances the model cannot learn, bool [utterances]: their loss is 0. None: it can learn any."""
+        return None
 
     @abstractmethod
     def augment(self, batch: Batch) -> Batch:

@@ -28,7 +28,7 @@ from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.training.decoding.search import DecodeSettings, Search
 from fedray.training.recogniser_checks import check_same_tokens, check_translator
-from fedray.training.speech_to_text import TOKENS, SpeechToText, encoded, table, trained_tokeniser
+from fedray.training.speech_to_text import TOKENS, UNLEARNABLE, SpeechToText, encoded, table, trained_tokeniser
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class TranslationSettings:
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
     unknown: str = "refuse"
+    # A run most of whose utterances the model cannot learn (too many tokens for its frames): refuse | warn
+    unlearnable: str = "refuse"
     label_smoothing: Part = 0.1  # share of a label that is spread evenly over all tokens
     # Share of CTC on the transcripts in the loss. 0: no transcripts are needed, and the model has no CTC layer.
     ctc_weight: Part = 0.0
@@ -66,6 +68,7 @@ class TranslationSettings:
             "tokens": TOKENS,
             "transcript_tokens": TOKENS,
             "unknown": UNKNOWN,
+            "unlearnable": UNLEARNABLE,
             "bleu": TOKENISATIONS,
         }.items():
             if (given := getattr(self, name)) not in known:
@@ -156,11 +159,11 @@ class Translation(SpeechToText):
         """The translation of each utterance; None if it is missing or empty."""
         return [text or None for text in data.translations]
 
-    def targets(self, data: Utterances) -> list[list[int]]:
-        targets = super().targets(data)
+    def tokens(self, data: Utterances, strict: bool = True) -> list[list[int]]:
+        targets = super().tokens(data, strict)
         if self.transcripts is None:
             return targets
-        spoken = encoded(data, data.texts, self.transcripts, self.settings.unknown, "transcript")
+        spoken = encoded(data, data.texts, self.transcripts, self.settings.unknown, "transcript", strict)
         return [Labels(*pair) for pair in zip(targets, spoken, strict=True)]
 
     def ctc_targets(self, targets: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedray import experiment
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, ServerState
 from fedray.data.federation.speech_data import SpeechData
+from fedray.experiment.learnable import check_learnable
 from fedray.training.knn.decoding import ModelWithMemory
 from tests import speech
 from tests.algorithms import by_hand
@@ -139,6 +141,23 @@ def test_what_it_cannot_hear_or_say_is_named(folder: Path) -> None:
     algorithm.task.limits = (300, 5)
     with pytest.raises(ValueError, match=r"utterance .* has 5 tokens, but Whisper writes at most 4"):
         algorithm.client_update(client(data), arrived(algorithm, state))
+
+
+def test_what_it_cannot_hear_or_say_is_counted_before_a_run(folder: Path) -> None:
+    wanted = settings(folder, kind="fedlora", lora=ADAPTERS, pretrain={"steps": 0})
+    fitting, _ = experiment.load(wanted)
+    algorithm, data, _ = by_hand.build(wanted)
+    assert check_learnable(fitting, algorithm, data) is None
+    short = wanted | {"model": {**wanted["model"], "seconds": 0.4}, "task": {**TASK, "unlearnable": "warn"}}
+    algorithm, data, _ = by_hand.build(short)
+    with pytest.raises(ValueError, match=r"^32 of 32 utterances cannot be learnt: .*window of 0.40 s.*test: 4 of 4 ut"):
+        check_learnable(experiment.load(short)[0], algorithm, data)  # no score would come of the run: no warning
+    algorithm, data, _ = by_hand.build(wanted)
+    algorithm.task.capacity.most_tokens = 5
+    with pytest.raises(
+        ValueError, match=r"32 of them have more tokens than the decoder writes, 4; the most, 5, are in "
+    ):
+        check_learnable(fitting, algorithm, data)
 
 
 def test_features_and_model_belong_together(folder: Path) -> None:

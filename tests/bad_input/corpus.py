@@ -25,16 +25,18 @@ model: {kind: conformer, d_model: 8, layers: 1, heads: 1, ffn: 8, kernel: 3}
 algorithm: {kind: fedavg, pretrain: {steps: 0}}
 cohort: {size: 1}
 """
-SERVER = "path\tspeaker\ttext\tseconds\ns0.wav\tsue\tone two\t0.2\n"
+SERVER = "path\tspeaker\ttext\tseconds\ns0.wav\tsue\tone two\t0.4\n"
 CLIENTS = "path\tspeaker\ttext\tseconds\na0.wav\tann\tone\t0.2\nb0.wav\tbob\ttwo\t0.2\n"
-AUDIO = ("s0.wav", "a0.wav", "b0.wav")
+AUDIO = {"s0.wav": 0.4, "a0.wav": 0.2, "b0.wav": 0.2}  # seconds
 
 
 @functools.cache
-def sound(seconds: float = 0.2, rate: int = RATE, subtype: str = "PCM_16", form: str = "WAV") -> bytes:
-    """Return white noise as the bytes of an audio file."""
+def sound(
+    seconds: float = 0.2, rate: int = RATE, subtype: str = "PCM_16", form: str = "WAV", silent: bool = False
+) -> bytes:
+    """Return white noise, or silence, as the bytes of an audio file."""
     file = io.BytesIO()
-    samples = 0.1 * np.random.default_rng(0).standard_normal(int(seconds * rate))
+    samples = 0.1 * (not silent) * np.random.default_rng(0).standard_normal(int(seconds * rate))
     soundfile.write(file, samples, rate, subtype, format=form)
     return file.getvalue()
 
@@ -44,8 +46,8 @@ def write(folder: Path) -> Path:
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
     (folder / "server.tsv").write_text(SERVER, encoding="utf-8")
     (folder / "clients.tsv").write_text(CLIENTS, encoding="utf-8")
-    for name in AUDIO:
-        (folder / name).write_bytes(sound())
+    for name, seconds in AUDIO.items():
+        (folder / name).write_bytes(sound(seconds))
     return folder
 
 

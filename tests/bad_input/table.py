@@ -16,6 +16,7 @@ from tests.bad_input import (
     folders,
     lengths,
     numbers,
+    speech,
     tables,
     traces,
 )
@@ -31,6 +32,7 @@ GROUPS = {
     "Corpora": corpora.CASES,
     "Audio": audio.CASES,
     "Lengths of audio": lengths.CASES,
+    "Audio against text": speech.CASES,
     "Traces of devices": traces.CASES,
     "Folders and files of runs": folders.CASES,
     "Command line and environment": commands.CASES,
@@ -77,7 +79,8 @@ def _message(text: str) -> str:
     if ACCEPTED in text:
         return "(the run continues without the file)"
     lines = text.splitlines()
-    first = next((place for place, line in enumerate(lines) if line.startswith("fedray")), 0)
+    begins = ("fedray", "Problems found: ")
+    first = next((place for place, line in enumerate(lines) if line.startswith(begins)), 0)
     return " ".join(" ".join(lines[first:]).removeprefix("fedray: ").split())
 
 

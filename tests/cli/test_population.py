@@ -13,9 +13,10 @@ import yaml
 from rich.console import Console
 
 from fedray import cli
-from fedray.cli.population import histogram, show, spread
+from fedray.cli.counts import histogram, spread
+from fedray.cli.population import show
 from fedray.config.source import ConfigError
-from fedray.data.analysis import inspection
+from fedray.data.analysis import inspection, listening
 from fedray.data.analysis.inspection import Problem
 from fedray.data.corpora import CORPORA
 from fedray.data.manifest import Manifest
@@ -149,6 +150,8 @@ def test_of_many_files_a_sample_is_opened(folder: Path, monkeypatch: pytest.Monk
         return inspection.audio.Shape(8_000 if len(opened) == 1 else 16_000, 1_000, len(opened), "wav")
 
     monkeypatch.setattr(inspection, "HEADERS", 4)
+    monkeypatch.setattr(listening, "HEARD", 0)
+    monkeypatch.setattr(listening, "SUSPECTS", 0)
     monkeypatch.setattr(inspection.audio, "check", header)
     text, _ = shown(small_corpus.config(folder, "server", "clients", "dev"), folder)
     assert len(opened) == 4
@@ -191,6 +194,7 @@ def test_what_a_careless_reader_lets_pass_is_found(folder: Path, monkeypatch: py
         "clients: 1 of 2 transcripts (first a0: 'né') hold characters "
         "that no transcript of server has: 'é' (U+00E9)": False,
         f"1 audio files are missing: {folder}/gone.wav": True,
+        "1 of 1 utterances that are scored have the same audio as one for training": False,
     }
     assert len(problems) == len(found)
     for words, stops in found.items():
@@ -226,12 +230,21 @@ def test_data_that_cannot_be_divided_are_shown_with_the_reason(folder: Path) -> 
     assert "the folder /nowhere does not exist" in problems[0].text and "Problems found: 1" in text
 
 
-def test_the_command_has_an_exit_status(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_has_an_exit_status(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, unrendered: None
+) -> None:
+    monkeypatch.chdir(folder)
     config = small_corpus.config(folder, "server", "clients", "dev")
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    config["name"] = "small"
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     assert cli.main(["data", str(folder / "config.yaml")]) == 0
-    assert cli.main(["data", str(folder / "config.yaml"), "cohort.size=5"]) == 2
-    assert "cohort.size is 5, but the population has only 3 clients" in capsys.readouterr().out
+    assert (folder / "runs" / "data-small" / "audit.png").read_bytes() == b"\x89PNG"
+    assert cli.main(["data", str(folder / "config.yaml"), "cohort.size=5", "--out", "elsewhere"]) == 2
+    assert "Picture: elsewhere/audit.png" in capsys.readouterr().out.replace(f"{folder.resolve()}/", "")
+    assert cli.main(["data", str(folder / "config.yaml"), "cohort.size=5", "--out", str(folder / "a0.wav" / "x")]) == 2
+    text = capsys.readouterr().out
+    assert "cohort.size is 5, but the population has only 3 clients" in text and "No picture: " in text
     assert cli.main(["data", str(folder / "config.yaml"), "cohort.sice=5"]) == 2
     with pytest.raises(ConfigError, match="did you mean cohort.size"):
         shown(config, folder, "cohort.sice=5")

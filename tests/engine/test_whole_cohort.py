@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedray.core.strategies import STRATEGIES, Strategy
+from fedray.core.strategies import STRATEGIES, ByExamples, Strategy, Uniform
 from fedray.engine import held
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
@@ -123,6 +123,17 @@ def test_who_was_left_out_is_written_down(straight: tuple[str, Path]) -> None:
             assert len(mine) == expected
         else:
             assert sum(len(entry["layers"]) for entry in mine) == 4  # two of six in each of two layers
+
+
+@pytest.mark.parametrize("kind", ["uniform", "by_examples", "median"])
+def test_a_client_that_learnt_nothing_is_left_out_by_name(kind: str, tmp_path: Path) -> None:
+    idle = toys.ToySettings(troubled=("client-00",))
+    weigh = {"uniform": Uniform(), "by_examples": ByExamples()}.get(kind) or strategy(kind)
+    toys.play(tmp_path, algorithm=toys.Idle, settings=idle, strategy=weigh, rounds=1, data=toys.ToyData(3), cohort=3)
+    (row,) = RunFolder(tmp_path).rows("metrics.jsonl")
+    (left,) = RunFolder(tmp_path).rows("left_out.jsonl")
+    assert row["clients/left_out"] == 1 and row["clients/ok"] == 3 and row["clients/effective"] == pytest.approx(2)
+    assert left == {"round": 1, "client": "client-00", "layers": ["first", "second"]}
 
 
 @pytest.mark.nightly

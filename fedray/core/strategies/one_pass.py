@@ -68,6 +68,8 @@ class ByWer(OnePass):
         positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
+        if report.get("examples") == 0:
+            return -math.inf
         return finite((1.0 - report["wer"]) / self.temperature)
 
 

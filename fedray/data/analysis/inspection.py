@@ -37,6 +37,8 @@ class Problem:
 
     text: str
     stops: bool = False  # whether a run ends with an error, now or at the first client with this problem
+    wrong: bool = False  # whether a run would end well, with wrong results
+    names: tuple[str, ...] = ()  # utterances or clients to look at
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,8 @@ def unknown_speakers(parts: Parts, by: str) -> list[Problem]:
 
 def broken_audio(
     parts: Parts, parallel: Parallel, seed: int, stops: bool, sample_rate: int
-) -> tuple[list[Problem], str]:
-    """Find missing and unreadable files. Also returns a sentence that says how many files were checked.
+) -> tuple[list[Problem], str, set[str]]:
+    """Find missing and unreadable files. Also returns a sentence that says how many were checked, and their paths.
 
     The check looks for every file, and reads the headers of a random sample of `HEADERS` files. `stops`: whether broken
     audio ends a run. `sample_rate`: Hz of the features.
@@ -242,10 +244,11 @@ def broken_audio(
             Problem(f"audio files differ in sampling rate: {words}. All are resampled to {sample_rate:,} Hz{low}")
         )
     if len(paths) <= HEADERS:
-        return problems, f"the headers of all {len(paths):,} audio files were read"
+        return problems, f"the headers of all {len(paths):,} audio files were read", {path for path, _ in found}
     return (
         problems,
         f"all {len(paths):,} audio files were looked for, and the headers of {HEADERS:,} random ones were read",
+        {path for path, _ in found},
     )
 
 

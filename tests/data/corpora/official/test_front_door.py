@@ -68,8 +68,13 @@ def test_it_is_shown(corpus: str, tmp_path: Path) -> None:
     assert not [problem for problem in problems if problem.stops]
     left_out = [problem for problem in problems if "left out" in problem.text]
     assert len(left_out) == (corpus in LEFT_OUT) and all(LEFT_OUT[corpus] in problem.text for problem in left_out)
+    audited = [
+        problem for problem in problems if problem.wrong
+    ]  # the files of a tree are equal, and short for its texts
     others = [
-        problem.text for problem in problems if problem not in left_out and "there is no dev split" not in problem.text
+        problem.text
+        for problem in problems
+        if problem not in left_out + audited and "there is no dev split" not in problem.text
     ]
     # No speaker is in two splits, except in FedSTAR's lists of ambient sounds.
     assert [said.split(":")[0] for said in others] == ["10 of the 10 speakers of test speak in clients too"] * (
