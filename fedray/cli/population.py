@@ -13,16 +13,19 @@ from rich.padding import Padding
 from rich.table import Table
 
 from fedray import experiment
+from fedray.cli import cleaning
 from fedray.config.source import ConfigError, Source
 from fedray.core.texts import rich_text
 from fedray.core.types import OWN
 from fedray.data.analysis import inspection
+from fedray.data.analysis.cleaning import Cleanings, odd_texts
 from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
 from fedray.data.corruption import corrupt_labels, noisy_rows
 from fedray.data.federation.dealing import deal
 from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
+from fedray.data.text.normalisation import watched
 from fedray.engine import session
 from fedray.experiment import Config
 from fedray.training.tasks import TASKS
@@ -36,11 +39,12 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
     """Print the tables and return the problems. ConfigError: the configuration itself is wrong."""
     config, source = experiment.load(config_path, overrides)
     problems: list[Problem] = []
+    cleanings = Cleanings()
     clients: dict[str, np.ndarray] = {}
     parts: dict[str, Manifest] = {}
     labelled: np.ndarray | None = None
     try:
-        with collected() as left_out:
+        with collected() as left_out, watched(cleanings.add):
             splits = experiment.read_corpus(config.data, source)
         problems += map(Problem, left_out)
         parts = splits  # shown undivided if dividing them fails
@@ -64,6 +68,7 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         console.print(split_table(parts))
         if (words := vocabulary_table(parts)).row_count:
             console.print(words)
+    console.print(*cleaning.tables(cleanings))
     if clients:
         held = inspection.population(parts["clients"], clients)
         console.print(client_table(config, parts, clients, held, labelled))
@@ -249,6 +254,7 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
     if tokens is not None and token_source(parts) in parts:
         task = config.task.settings
         left_out, column = task.unknown == "leave_out", TASKS[config.task.kind].column(task)
+        problems += odd_texts(parts, column)
         problems += inspection.texts(parts, token_source(parts), tokens == "characters", left_out, column)
     broken, looked = inspection.broken_audio(
         parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate
