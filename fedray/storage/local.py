@@ -17,7 +17,7 @@ def on_disk(place: str | os.PathLike[str]) -> Path:
     """The path of a folder that must be on a disk. ValueError: it is a URI."""
     if "://" in os.fspath(place):
         raise ValueError(f"{os.fspath(place)} is not a folder on this machine: name one, and copy it there afterwards")
-    return Path(place)
+    return Path(place).expanduser()
 
 
 @final

@@ -6,7 +6,19 @@ import functools
 import tempfile
 from pathlib import Path
 
-from tests.bad_input import audio, commands, configuration, corpora, corpus, devices, folders, numbers, tables, traces
+from tests.bad_input import (
+    audio,
+    commands,
+    configuration,
+    corpora,
+    corpus,
+    devices,
+    folders,
+    numbers,
+    tables,
+    texts,
+    traces,
+)
 from tests.bad_input.case import ACCEPTED, Answer, Case, answer
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
@@ -16,6 +28,7 @@ GROUPS = {
     "Numbers": numbers.CASES,
     "Devices and clocks": devices.CASES,
     "Tables and lists": tables.CASES,
+    "Texts, folders of audio, and files of another kind": texts.CASES,
     "Corpora": corpora.CASES,
     "Audio": audio.CASES,
     "Traces of devices": traces.CASES,

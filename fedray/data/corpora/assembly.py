@@ -17,6 +17,11 @@ from fedray.data.features.audio import AudioError, Shape, duration, is_lfs_stub,
 from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest, place
 
+
+class Told(UserWarning):
+    """What a reader has to tell about a corpus that it reads. `fedray data` shows it as a note."""
+
+
 Column = Sequence[str | float]
 Header = TypeVar("Header", float, Shape)
 MEASURED = 500  # files in a work item

@@ -21,6 +21,11 @@ USUAL_SPLITS = {
 }
 
 
+def below(root: Path, name: str | None) -> Path:
+    """A path that an option gives: relative to the root, absolute, or in the home folder (~/a.tsv). None: the root."""
+    return root / Path(name or "").expanduser()
+
+
 @dataclass(frozen=True)
 class Listed(ABC):
     """A corpus whose splits are files (or Kaldi folders), named relative to the root.
@@ -68,9 +73,10 @@ class Listed(ABC):
         """The path of a name in the options. Raises ValueError if nothing is there."""
         if not name:
             raise ValueError(f"data.options.{split} has an empty name: remove it")
-        if not (root / name).exists():
-            raise ValueError(f"{root / name} does not exist: correct data.root, or {name!r} in data.options.{split}")
-        return root / name
+        path = below(root, name)
+        if not path.exists():
+            raise ValueError(f"{path} does not exist: correct data.root, or {name!r} in data.options.{split}")
+        return path
 
     def stem(self, name: str) -> str:
         """The part of a name in the options that names a further test set."""

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
-from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed
+from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed, below
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
 
 
 @dataclass(frozen=True)
 class Tsv(Listed):
-    """A table with a header and one row for each utterance, without quoting: quotation marks are part of the text."""
+    """A table with a header and one row for each utterance.
+
+    Quotation marks are part of the text, unless the table is written as CSV writes them: a line then says so.
+    """
 
     delimiter: str = "\t"  # between two columns: a tab by default, "," for a comma
     path_column: str = "path"  # absolute paths, or paths relative to `audio_root`
@@ -48,7 +51,7 @@ class Tsv(Listed):
             "seconds": table.optional(self.seconds_column, "seconds_column"),
             "offset": table.optional(self.offset_column, "offset_column"),
         }
-        folder = path.parent if self.audio_root is None else root / self.audio_root
+        folder = path.parent if self.audio_root is None else below(root, self.audio_root)
         manifest = assemble(path, table.lines, columns, folder, parallel)
         names = table.optional(self.split_column, "split_column")
         if names is None:

@@ -62,5 +62,5 @@ def test_a_recogniser_can_be_trained_on_it(corpus: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_rule_for_scores() -> None:
-    with pytest.raises(ValueError, match="scoring must be plain or gigaspeech, not 'sclite'"):
+    with pytest.raises(ValueError, match="scoring must be plain or gigaspeech or characters, not 'sclite'"):
         RecognitionSettings(scoring="sclite")
