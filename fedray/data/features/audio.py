@@ -22,6 +22,7 @@ from fedray.data.features.packed import packed_bytes
 TOLERANCE = 0.1  # seconds
 LOUDEST = 2.0**31  # the largest sample of any format with integers; far larger ones overflow in features
 SAMPLES_A_BYTE = 8192  # FLAC spends about 10 bytes on a block of 65,536 equal samples; no format is smaller
+BLOCK = 2**16  # samples that are decoded at once
 UNKNOWN = 2**63 - 1  # libsndfile's number of samples for a header that states none
 FILTER_SIZE = 2**24  # coefficients of a resampling filter, 64 MB; 44,100 to 16,000 Hz needs 72,000
 
@@ -122,6 +123,30 @@ def check(path: str | Path, end: float, sample_rate: int) -> Shape:
         found = _shape(sound)
     _check_wav_is_whole(path)
     return found
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of a file in seconds, side by side."""
+
+    header: float | None  # what the header states; None: it states none
+    decoded: float  # what decoding gives, to the end of the file
+    shape: Shape  # `shape.samples` are the decoded ones
+    problem: str | None  # why the file cannot be used: cut short, ...; None: it can
+
+
+def measure(path: str | Path) -> Lengths:
+    """Decode a file to its end, and compare with its header. Raises AudioError for a file that cannot be opened."""
+    with _open(path) as sound:
+        header = None if sound.frames == UNKNOWN else float(sound.frames / sound.samplerate)
+        samples, problem = 0, None
+        try:
+            while count := len(sound.read(BLOCK, dtype="float32")):
+                samples += count
+        except soundfile.LibsndfileError as error:
+            problem = f"truncated or damaged: {error.error_string}"
+        shape = Shape(sound.samplerate, samples, sound.channels, sound.format.lower())
+    return Lengths(header, samples / shape.sample_rate, shape, problem)
 
 
 def _check_header(path: str | Path, sound: soundfile.SoundFile, sample_rate: int) -> None:
