@@ -13,13 +13,16 @@ import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import no_file, unusable
-from fedray.data.features.audio import AudioError, Shape, duration, is_lfs_stub, shape
+from fedray.data.corpora.skipping import SKIP, UNMEASURED, skips
+from fedray.data.features.audio import AudioError, Shape, duration, shape
 from fedray.data.features.packed import file_of
+from fedray.data.features.recording import is_lfs_stub
 from fedray.data.manifest import Manifest, place
 
 Column = Sequence[str | float]
 Header = TypeVar("Header", float, Shape)
 MEASURED = 500  # files in a work item
+MISSING = "missing"  # what `measure` says of a path without a file
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
 MOST_SECONDS = 1e9  # thirty years
 # What errors say about a missing column of speakers.
@@ -83,26 +86,33 @@ def assemble(
             first.setdefault(path, str(utterance)) for path, utterance in zip(paths, given["utterance"], strict=True)
         ]
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
+    if skips():
+        problems = {path: problem for path, problem in problems.items() if problem == MISSING}
     if wrong := [row for row, path in enumerate(paths) if path in problems]:
         path = paths[wrong[0]]
         where = f"{place(str(source), lines, wrong[0])}: {path}" if listed else path
         remedy = "drop the row, or correct data.root (paths are relative to it)" if listed else "or remove it"
         alike = [row for row in wrong if problems[paths[row]] == problems[path]]
         more = _more(lines, alike, len(wrong) - len(alike))
-        raise ValueError(f"{where}: {problems[path]}. Restore the file, {remedy}{more}")
+        skip = "" if problems[path] == MISSING else f", or {SKIP}"
+        raise ValueError(f"{where}: {problems[path]}. Restore the file, {remedy}{skip}{more}")
     offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
     if "seconds" in given:
         seconds = _numbers(given["seconds"], "seconds", LEAST_SECONDS, source, lines)
     else:
-        seconds = [measured[path] - start for path, start in zip(paths, offset or [0.0] * len(paths), strict=True)]
+        starts = offset or [0.0] * len(paths)
+        seconds = [
+            measured[path] - start if path in measured else UNMEASURED
+            for path, start in zip(paths, starts, strict=True)
+        ]
         _numbers(seconds, "seconds", LEAST_SECONDS, source, lines)
     ready = given | {"path": paths, "seconds": seconds} | ({} if offset is None else {"offset": offset})
     return Manifest.from_columns(ready, str(source), lines)
 
 
 def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float], dict[str, str]]:
-    """Measure files: path -> length in seconds, and path -> what is wrong with a file that cannot be read."""
-    return _headers(duration, paths, parallel)
+    """Measure files: path -> length in seconds, and path -> what is wrong with a file that cannot be used."""
+    return _headers(_length, paths, parallel)
 
 
 def shapes(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, Shape], dict[str, str]]:
@@ -147,6 +157,14 @@ def _headers(
     return found, problems
 
 
+def length_or_reason(path: str) -> float | str:
+    """The length of a file in seconds, or what is wrong with it: for `settled`."""
+    try:
+        return _length(path)
+    except AudioError as problem:
+        return problem.reason
+
+
 def _tried(read: Callable[[str], Header], paths: list[str]) -> list[tuple[str, Header | str]]:
     results: list[tuple[str, Header | str]] = []
     for path in paths:
@@ -155,6 +173,12 @@ def _tried(read: Callable[[str], Header], paths: list[str]) -> list[tuple[str, H
         except AudioError as problem:  # returned as text: the caller knows the line that names the file
             results.append((path, problem.reason))
     return results
+
+
+def _length(path: str) -> float:
+    if seconds := duration(path):
+        return seconds
+    raise AudioError(path, "holds no samples")
 
 
 def _missing(paths: list[str]) -> list[tuple[str, str]]:
