@@ -6,7 +6,19 @@ import functools
 import tempfile
 from pathlib import Path
 
-from tests.bad_input import audio, commands, configuration, corpora, corpus, devices, folders, numbers, tables, traces
+from tests.bad_input import (
+    audio,
+    commands,
+    configuration,
+    corpora,
+    corpus,
+    devices,
+    folders,
+    lengths,
+    numbers,
+    tables,
+    traces,
+)
 from tests.bad_input.case import ACCEPTED, Answer, Case, answer
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
@@ -18,6 +30,7 @@ GROUPS = {
     "Tables and lists": tables.CASES,
     "Corpora": corpora.CASES,
     "Audio": audio.CASES,
+    "Lengths of audio": lengths.CASES,
     "Traces of devices": traces.CASES,
     "Folders and files of runs": folders.CASES,
     "Command line and environment": commands.CASES,

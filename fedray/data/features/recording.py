@@ -173,7 +173,12 @@ class Recording:
             return
         with open(self.path, "rb") if self._content is None else io.BytesIO(self._content) as file:
             for stream in self._streams:
-                yield _sound(self.path, stream.content(file))
+                try:
+                    sound = _sound(self.path, stream.content(file))
+                except AudioError as error:
+                    reason = f"{stream.problem}. Fetch or write it again" if stream.problem else error.reason
+                    raise AudioError(self.path, reason) from error
+                yield sound
 
 
 class _Sound(soundfile.SoundFile):
@@ -193,7 +198,8 @@ def _sound(path: str | Path, content: bytes | None) -> _Sound:
     try:
         return _Sound(path if content is None else io.BytesIO(content))
     except soundfile.LibsndfileError as error:
-        raise AudioError(path, _why_not_audio(Path(path), error.error_string)) from error
+        whole = f"its {len(content or b''):,} bytes cannot be read as audio: {error.error_string}"
+        raise AudioError(path, _why_not_audio(Path(path), error.error_string) if content is None else whole) from error
 
 
 def _seek(sound: _Sound, start: int) -> None:

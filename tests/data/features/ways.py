@@ -49,7 +49,7 @@ def counts(content: bytes, samples: int) -> list[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
     for width in (8, 4):
         for place in range(4, min(HEAD, size - width)):
-            for order in ("little", "big"):
+            for order in ("little", "big") if place % 2 == 0 or content[:4] == b"\0\0\0\0" else ():
                 taken = any(place < at + bytes_ and at < place + width for at, bytes_, _ in found)
                 if not taken and int.from_bytes(content[place : place + width], order) in values:
                     found.append((place, width, order))

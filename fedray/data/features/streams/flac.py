@@ -44,6 +44,8 @@ def _stream(file: BinaryIO, start: int, stop: int) -> Stream:
         (frame for frame in frames[:-4:-1] if _checksum(at(file, first + frame[0], stop - first - frame[0])) == 0), None
     )
     there = complete[2] if complete else frames[-1][1]
+    if not there:
+        return Stream(((start, stop),), 1.0, "truncated: its first frame is incomplete")
     corrected = (packed >> COUNT << COUNT | there).to_bytes(8, "big")
     parts = ((start, start + TOTAL.start), corrected, (start + TOTAL.stop, stop))
     return Stream(

@@ -27,5 +27,7 @@ def streams(file: BinaryIO, size: int) -> list[Stream]:
             starts.append(place)
         begins = first
         place = end = place + length
+    if not starts:
+        return [untouched(size)]
     links = list(zip(starts, [*starts[1:], end], strict=True))
-    return [Stream((link,), 1.0, problem if link[1] == end else None) for link in links] or [untouched(size)]
+    return [Stream((link,), 1.0, problem if link[1] == end else None) for link in links]

@@ -36,7 +36,7 @@ def untouched(size: int) -> Stream:
 def at(file: BinaryIO, start: int, count: int) -> bytes:
     """`count` bytes from `start`, fewer at the end of the file."""
     file.seek(start)
-    return file.read(count)
+    return file.read(max(0, count))
 
 
 def found(file: BinaryIO, pattern: bytes, start: int, size: int) -> Iterator[int]:
