@@ -17,6 +17,7 @@ from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Speakers
 from fedray.core.types import OWN
+from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
 from fedray.data.federation.audited import audited, candidates, within
 from fedray.data.federation.dealing import deal
@@ -46,7 +47,10 @@ def read_corpus(data: DataSettings, source: Source, parallel: Parallel | None = 
     """Read or synthesise the corpus: split -> manifest. `parallel`: how items are spread (None: over Ray)."""
     root = Path(data.root).expanduser() if data.root is not None else None
     reader = corpus_reader(data, source)
-    splits: dict[str, Manifest] = reader.read(root, data.seed, cache_root() / "corpora", parallel or session.parallel)
+    with skipping(data.skip_broken):
+        splits: dict[str, Manifest] = reader.read(
+            root, data.seed, cache_root() / "corpora", parallel or session.parallel
+        )
     return splits
 
 

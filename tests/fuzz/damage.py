@@ -83,4 +83,18 @@ def _repeat(data: bytearray, dice: random.Random) -> None:
     data[place:place] = data[start : start + size]
 
 
-CHANGES = (_flip, _set, _overwrite, _insert, _cut, _remove, _repeat)
+def _join(data: bytearray, dice: random.Random) -> None:
+    """Append the file to itself, as `cat` does, or a part of it."""
+    data += data[: dice.choice((len(data), len(data), 512, 44))]
+
+
+def _count(data: bytearray, dice: random.Random) -> None:
+    """Change a number that is near the file's size, as headers hold it."""
+    order = dice.choice(("little", "big"))
+    for place in range(4, min(len(data), 256) - 4, 2):
+        if 0 <= len(data) - int.from_bytes(data[place : place + 4], order) < 256:
+            value = dice.choice((0, 1, len(data) // 2, 2 * len(data), 0x7FFFF000, 0xFFFFFFFF))
+            data[place : place + 4] = value.to_bytes(4, order)
+
+
+CHANGES = (_flip, _set, _overwrite, _insert, _cut, _remove, _repeat, _join, _count)

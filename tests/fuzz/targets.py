@@ -34,11 +34,16 @@ from tests.bad_input.traces import PHONES, TRACE
 from tests.report import folders
 
 FORMATS = {
-    "WAV": ("PCM_16", "PCM_24", "FLOAT", "ULAW", "IMA_ADPCM"),
+    "WAV": ("PCM_16", "PCM_24", "FLOAT", "ULAW", "IMA_ADPCM", "MS_ADPCM", "GSM610"),
+    "RF64": ("PCM_16",),
+    "W64": ("PCM_16",),
+    "CAF": ("PCM_16",),
+    "SDS": ("PCM_16",),
+    "MAT4": ("PCM_16",),
     "FLAC": ("PCM_16",),
     "OGG": ("VORBIS", "OPUS"),
     "MP3": ("MPEG_LAYER_III",),
-    "AIFF": ("PCM_16",),
+    "AIFF": ("PCM_16", "GSM610"),
     "NIST": ("PCM_16",),
     "AU": ("PCM_16",),
 }
@@ -72,9 +77,20 @@ def _audio(form: str, subtype: str) -> Target:
     name = f"a.{form.lower()}"
 
     def read(folder: Path) -> None:
-        audio.read(folder / name, RATE)
-        audio.duration(folder / name)
-        audio.check(folder / name, 0.2, RATE)
+        problems = []
+        for use in (
+            lambda path: audio.read(path, RATE),
+            lambda path: audio.read(path, RATE, 0.05, 0.1),
+            audio.duration,
+            audio.measure,
+            lambda path: audio.check(path, 0.2, RATE),
+        ):
+            try:
+                use(folder / name)
+            except audio.AudioError as problem:  # the next use may meet another fault
+                problems.append(problem)
+        for problem in problems:
+            raise problem
 
     rate = 48000 if subtype == "OPUS" else RATE
     return Target(name, sound(0.2, rate, subtype, form), read)

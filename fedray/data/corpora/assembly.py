@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,10 @@ import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import no_file, unusable
-from fedray.data.features.audio import AudioError, Shape, duration, is_lfs_stub, shape
+from fedray.data.corpora.skipping import SKIP, UNMEASURED, skips
+from fedray.data.features.audio import AudioError, Shape, duration, shape
 from fedray.data.features.packed import file_of
+from fedray.data.features.recording import is_lfs_stub
 from fedray.data.manifest import Manifest, place
 
 
@@ -25,6 +28,7 @@ class Told(UserWarning):
 Column = Sequence[str | float]
 Header = TypeVar("Header", float, Shape)
 MEASURED = 500  # files in a work item
+MISSING = "missing"  # what `measure` says of a path without a file
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
 MOST_SECONDS = 1e9  # thirty years
 # What errors say about a missing column of speakers.
@@ -66,9 +70,12 @@ def assemble(
     `speaker`, each recording counts as a speaker, named after its first utterance. A division by speakers then keeps
     the pieces of a recording together, and `Manifest.anonymous` is true.
     Raises ValueError with the line of the first row that repeats an id, lacks a value, names audio that is missing or
-    unreadable, or has an impossible time.
+    unreadable, or has an impossible time. With `data.skip_broken`, such rows are left out and told, but not those whose
+    audio is missing.
     """
     given = {name: values for name, values in columns.items() if values is not None}
+    if skips():
+        lines, given = _usable(source, lines, given)
     if not given["utterance"]:
         raise ValueError(f"{source} lists no utterances: add some, or remove the file from data.options")
     for name in ("utterance", "path", "speaker", "text", "label", "translation"):
@@ -88,26 +95,66 @@ def assemble(
             first.setdefault(path, str(utterance)) for path, utterance in zip(paths, given["utterance"], strict=True)
         ]
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
+    if skips():
+        problems = {path: problem for path, problem in problems.items() if problem == MISSING}
     if wrong := [row for row, path in enumerate(paths) if path in problems]:
         path = paths[wrong[0]]
         where = f"{place(str(source), lines, wrong[0])}: {path}" if listed else path
         remedy = "drop the row, or correct data.root (paths are relative to it)" if listed else "or remove it"
         alike = [row for row in wrong if problems[paths[row]] == problems[path]]
         more = _more(lines, alike, len(wrong) - len(alike))
-        raise ValueError(f"{where}: {problems[path]}. Restore the file, {remedy}{more}")
+        skip = "" if problems[path] == MISSING else f", or {SKIP}"
+        raise ValueError(f"{where}: {problems[path]}. Restore the file, {remedy}{skip}{more}")
     offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
     if "seconds" in given:
         seconds = _numbers(given["seconds"], "seconds", LEAST_SECONDS, source, lines)
     else:
-        seconds = [measured[path] - start for path, start in zip(paths, offset or [0.0] * len(paths), strict=True)]
+        starts = offset or [0.0] * len(paths)
+        seconds = [
+            measured[path] - start if path in measured else UNMEASURED
+            for path, start in zip(paths, starts, strict=True)
+        ]
         _numbers(seconds, "seconds", LEAST_SECONDS, source, lines)
     ready = given | {"path": paths, "seconds": seconds} | ({} if offset is None else {"offset": offset})
     return Manifest.from_columns(ready, str(source), lines)
 
 
+def _usable(
+    source: Path, lines: Sequence[int | str], columns: Mapping[str, Column]
+) -> tuple[Sequence[int | str], dict[str, Column]]:
+    """The lines and columns without rows that lack a value, hold an impossible one, or repeat an id. Tells which."""
+    reasons: dict[int, str] = {}
+    for name, values in columns.items():
+        least = {"seconds": LEAST_SECONDS, "offset": 0.0}.get(name)
+        for row, value in enumerate(values):
+            if least is not None:
+                if not least <= _number(value) < MOST_SECONDS:
+                    reasons.setdefault(row, f"{name} is {value!r}")
+            elif not value and name != "translation":
+                reasons.setdefault(row, f"the {name} is empty")
+            elif (problem := unusable(str(value))) is not None:
+                reasons.setdefault(row, f"the {name} holds {problem}")
+    seen: set[str] = set()
+    for row, utterance in enumerate(map(str, columns["utterance"])):
+        if row not in reasons and utterance in seen:
+            reasons[row] = f"the id {utterance!r} is in an earlier row"
+        seen.add(utterance)
+    tell_skipped(source, lines, reasons)
+    kept = [row for row in range(len(lines)) if row not in reasons]
+    return [lines[row] for row in kept], {name: [values[row] for row in kept] for name, values in columns.items()}
+
+
+def tell_skipped(source: Path, lines: Sequence[int | str] | Mapping[int, int], reasons: Mapping[int, str]) -> None:
+    """Tell which rows `data.skip_broken` leaves out. `reasons`: row -> why; if there are none, nothing is told."""
+    if reasons:
+        some = "; ".join(f"{source}:{lines[row]}: {why}" for row, why in [*reasons.items()][:3])
+        more = f"; and {len(reasons) - 3:,} more" if len(reasons) > 3 else ""
+        warnings.warn(f"data.skip_broken leaves out {len(reasons):,} rows: {some}{more}", Told, stacklevel=3)
+
+
 def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float], dict[str, str]]:
-    """Measure files: path -> length in seconds, and path -> what is wrong with a file that cannot be read."""
-    return _headers(duration, paths, parallel)
+    """Measure files: path -> length in seconds, and path -> what is wrong with a file that cannot be used."""
+    return _headers(_length, paths, parallel)
 
 
 def shapes(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, Shape], dict[str, str]]:
@@ -152,6 +199,14 @@ def _headers(
     return found, problems
 
 
+def length_or_reason(path: str) -> float | str:
+    """The length of a file in seconds, or what is wrong with it: for `settled`."""
+    try:
+        return _length(path)
+    except AudioError as problem:
+        return problem.reason
+
+
 def _tried(read: Callable[[str], Header], paths: list[str]) -> list[tuple[str, Header | str]]:
     results: list[tuple[str, Header | str]] = []
     for path in paths:
@@ -160,6 +215,12 @@ def _tried(read: Callable[[str], Header], paths: list[str]) -> list[tuple[str, H
         except AudioError as problem:  # returned as text: the caller knows the line that names the file
             results.append((path, problem.reason))
     return results
+
+
+def _length(path: str) -> float:
+    if seconds := duration(path):
+        return seconds
+    raise AudioError(path, "holds no samples")
 
 
 def _missing(paths: list[str]) -> list[tuple[str, str]]:
@@ -193,13 +254,18 @@ def scalar(value: object, where: str, key: str) -> str:
 def _numbers(values: Column, name: str, least: float, source: Path, lines: Sequence[int | str]) -> list[float]:
     numbers = []
     for row, value in enumerate(values):
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):  # the last: an integer of hundreds of digits
-            number = math.nan
+        number = _number(value)
         if not least <= number < MOST_SECONDS:
             rule = "below 1e9" if number >= MOST_SECONDS else "that is 0 or more" if least == 0 else "above 0"
             where = place(str(source), lines, row)
             raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it")
         numbers.append(number)
     return numbers
+
+
+def _number(value: str | float) -> float:
+    """The number that a cell holds; NaN if it holds none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):  # the last: an integer of hundreds of digits
+        return math.nan

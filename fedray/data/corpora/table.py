@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedray.core.texts import opened
-from fedray.data.corpora.assembly import Told
+from fedray.data.corpora.assembly import Told, tell_skipped
+from fedray.data.corpora.skipping import skips
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,14 @@ class Table:
             _, header = next(numbered, (0, None))
             if not header:
                 raise ValueError(f"{path} is empty: its first line must name the columns")
-            lines, rows = [], []
+            lines: list[int] = []
+            rows: list[list[str]] = []
+            wrong: dict[int, str] = {}  # line -> why `data.skip_broken` leaves it out
             for line, row in numbered:
                 if not row:
+                    continue
+                if len(row) != len(header) and skips():
+                    wrong[line] = f"{len(row)} fields in place of {len(header)}"
                     continue
                 if len(row) != len(header):
                     names = f"the header names {len(header)} ({', '.join(header)})"
@@ -62,6 +68,7 @@ class Table:
                     )
                 lines.append(line)
                 rows.append(row)
+        tell_skipped(path, {line: line for line in wrong}, wrong)
         columns = zip(*rows, strict=True) if rows else ([] for _ in header)
         repeated = frozenset(name for name in header if header.count(name) > 1)
         return cls(path, lines, {name: list(values) for name, values in zip(header, columns, strict=True)}, repeated)

@@ -101,7 +101,8 @@ def test_damaged_files_are_counted_by_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as caught:
         read("folders", tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}/no/ann_0.wav: an empty file. Restore the file, or remove it "
+        f"{tmp_path}/no/ann_0.wav: an empty file. Restore the file, or remove it, or "
+        "set data.skip_broken=true to leave it out "
         "(1 more: yes/bob_1.wav; 1 with other problems)"
     )
 

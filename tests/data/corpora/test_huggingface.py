@@ -142,7 +142,7 @@ def test_audio_may_be_paths_or_plain_bytes(tmp_path: Path) -> None:
         ),
         ({"text": ["a", None, "c", "d"]}, {"text_column": "text"}, r"train\.parquet:row 1: the text is empty"),
         ({"audio": [b"no audio"] * 4}, {}, r"train\.parquet:row 0: .*its 8 bytes cannot be read as audio"),
-        ({"audio": [None, b"a", b"b", b"c"]}, {}, r"row 0: the column 'audio' holds neither bytes nor a path"),
+        ({"audio": [None, b"a", b"b", b"c"]}, {}, r"row 0: .*row 0 of the table holds no audio"),
         ({"audio": ["z.wav"] * 4}, {}, r"train\.parquet:row 0: .*z\.wav: missing"),
     ],
 )

@@ -235,11 +235,8 @@ def _paths(file: Path, column: pa.ChunkedArray, name: str, start: int) -> list[s
             f"{file}: the column {name!r} holds {kind}, not audio: fedray reads datasets' Audio (bytes and path), "
             "encoded bytes, or paths. Set audio_column in data.options, or cast the column to Audio"
         )
-    for row, (held, path) in enumerate(zip(inside, paths, strict=True), start):
-        if not held and not path:
-            raise ValueError(f"{file}:row {row}: the column {name!r} holds neither bytes nor a path: drop the row")
     return [
-        packed_path(file, name, row) if held else path
+        packed_path(file, name, row) if held or not path else path
         for row, (held, path) in enumerate(zip(inside, paths, strict=True), start)
     ]
 

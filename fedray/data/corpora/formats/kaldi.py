@@ -9,6 +9,7 @@ from fedray.core.parallel import Parallel
 from fedray.core.texts import opened
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure, shapes
 from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.skipping import SKIP, UNMEASURED, skips
 from fedray.data.manifest import Manifest
 
 Entries = dict[str, tuple[int, str]]  # key -> (line, rest of the line)
@@ -111,12 +112,15 @@ def _segments(
     if -1 in ends:  # in Kaldi, -1 means the end of the recording
         lengths, broken = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
         for (line, _), path in zip(utterances.values(), paths, strict=True):
-            if path in broken:
+            if path in broken and not skips():
                 raise ValueError(
                     f"{source}:{line}: {path}: {broken[path]}: repair the file, or drop the segment; paths in wav.scp "
-                    "are relative to data.root"
+                    f"are relative to data.root. Or {SKIP}"
                 )
-        ends = [lengths.get(path, end) if end == -1 else end for path, end in zip(paths, ends, strict=True)]
+        ends = [
+            end if end != -1 else start + UNMEASURED if path in broken else lengths[path]
+            for path, start, end in zip(paths, starts, ends, strict=True)
+        ]
     seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]
     return utterances, {"path": paths, "offset": starts, "seconds": seconds}
 

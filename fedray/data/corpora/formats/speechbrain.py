@@ -18,6 +18,7 @@ from fedray.core.parallel import Parallel
 from fedray.core.texts import parsed, read_text
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, scalar, shapes
 from fedray.data.corpora.formats.listed import Listed, below
+from fedray.data.corpora.skipping import settled
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest, place
 
@@ -83,7 +84,9 @@ class SpeechBrain(Listed):
         for row, (path, start, stop) in enumerate(zip(paths, starts, stops, strict=True)):
             where = place(str(table.path), table.lines, row)
             if path in problems:
-                raise ValueError(f"{where}: {path}: {problems[path]}. Restore the file, or drop the row")
+                offsets.append(0.0)
+                lengths.append(settled(f"{where}: {path}", problems[path], "Restore the file, or drop the row"))
+                continue
             rate, whole = headers[path].sample_rate, headers[path].samples / headers[path].sample_rate
             offset, end = self._time(start, rate, where), self._time(stop, rate, where)
             length = (whole if end in (0.0, offset) else end) - offset

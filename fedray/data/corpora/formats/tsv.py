@@ -58,9 +58,12 @@ class Tsv(Listed):
             return {split: manifest}
         rows: dict[str, list[int]] = {}
         known = {name: name for name in SPLITS} | USUAL_SPLITS | self.split_names
-        for row, name in enumerate(names):
+        places = list(zip(table.lines, names, strict=True))
+        first = dict(reversed(list(zip(columns["utterance"], places, strict=True))))
+        for row, utterance in enumerate(manifest.column("utterance")):  # data.skip_broken leaves rows out
+            line, name = first[utterance]
             if name not in known:
-                where = f"{path}:{table.lines[row]}"
+                where = f"{path}:{line}"
                 raise ValueError(
                     f"{where}: the split {name!r} is not known: add it to split_names, e.g. {{{name}: train}} (or "
                     "server, clients, dev, test)"

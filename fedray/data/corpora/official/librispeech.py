@@ -8,12 +8,12 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import opened
-from fedray.data.corpora.assembly import corpus_root, unique_ids
+from fedray.data.corpora.assembly import corpus_root, length_or_reason, unique_ids
 from fedray.data.corpora.official.layout import names_in
-from fedray.data.features.audio import duration
+from fedray.data.corpora.skipping import settled
 from fedray.data.manifest import Manifest
 
-Rows = list[tuple[str, str, float, str, str]]  # utterance, path, seconds, reader, text
+Rows = list[tuple[str, str, float | str, str, str]]  # utterance, path, seconds, reader, text
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class LibriSpeech:
         rows = [row for rows_of_reader in tasks for row in rows_of_reader]
         if not rows:
             raise ValueError(f"{folder} holds no transcripts: unpack {subset}.tar.gz again")
-        utterances, paths, seconds, speakers, texts = zip(*rows, strict=True)
+        utterances, paths, lengths, speakers, texts = zip(*rows, strict=True)
+        seconds = [settled(*each, "Unpack the archive again") for each in zip(paths, lengths, strict=True)]
         words = [text.lower() for text in texts] if self.lower_case else texts
         columns = {"utterance": utterances, "path": paths, "seconds": seconds, "speaker": speakers, "text": words}
         return Manifest.from_columns(columns, str(folder))
@@ -129,7 +130,7 @@ def _read_reader(folder: str) -> Rows:
                     problem = f"{path} is missing, or an earlier line names it"
                     raise ValueError(f"{transcripts}:{line}: {problem}: unpack the archive again")
                 audio.remove(utterance)
-                rows.append((utterance, path, duration(path), reader, words))
+                rows.append((utterance, path, length_or_reason(path), reader, words))
         if audio:
             path = os.path.join(home, f"{min(audio)}.flac")
             raise ValueError(f"{path} has no transcript in {transcripts}: unpack the archive again")

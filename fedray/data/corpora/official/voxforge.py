@@ -14,6 +14,7 @@ import numpy as np
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import corpus_root, unique_ids
 from fedray.data.corpora.official.layout import leave_out, names_in, split_lines
+from fedray.data.corpora.skipping import settled
 from fedray.data.features.audio import AudioError, duration
 from fedray.data.manifest import Manifest
 
@@ -32,7 +33,7 @@ class Recording(NamedTuple):
 
     utterance: str  # "en/1snoke-20120412-hge/a0405"
     path: str
-    seconds: float
+    seconds: float | str  # or what is wrong with the file
     speaker: str
     text: str
     label: str  # the language
@@ -143,6 +144,10 @@ class VoxForge:
         columns = dict(zip(Recording._fields, map(list, zip(*recordings, strict=True)), strict=True))
         if self.lower_case:
             columns["text"] = [text.lower() for text in columns["text"]]
+        remedy = "Fetch the submission again, or remove the file"
+        columns["seconds"] = [
+            settled(path, length, remedy) for path, length in zip(columns["path"], columns["seconds"], strict=True)
+        ]
         return Manifest.from_columns(columns, str(root), columns["utterance"])
 
 
@@ -220,9 +225,9 @@ def _read_prompts(path: str) -> dict[str, set[str]] | None:
     return prompts
 
 
-def _seconds(path: str) -> float:
-    """The length of a recording; 0 for a file without bytes or samples. Raises ValueError for other files."""
+def _seconds(path: str) -> float | str:
+    """The length of a recording, 0 for a file without bytes or samples, or what is wrong with it."""
     try:
         return duration(path) if os.path.getsize(path) else 0.0
     except AudioError as problem:
-        raise ValueError(f"{path}: {problem.reason}. Fetch the submission again, or remove the file") from problem
+        return problem.reason
