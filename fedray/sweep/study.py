@@ -11,7 +11,7 @@ from pathlib import Path
 from fedray import experiment
 from fedray.config import shipped
 from fedray.config import source as configuration
-from fedray.config.source import ConfigError, Source, as_value
+from fedray.config.source import ConfigError, Source, as_value, dotted
 from fedray.engine.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure
@@ -102,7 +102,8 @@ class Study:
         swept = [f"{key}={_text(value)}" for key, value in given.items() if is_key(key)]
         settings = [fill(text, values, self.names) for text in self.settings]
         base = self.bases[fill(self.base, values, self.names)]
-        overrides = [*settings, *self.overrides, *swept, *self.fixed]
+        kept = _known(base, str(given["algorithm.kind"])) if "algorithm.kind" in given else []
+        overrides = [*kept, *settings, *self.overrides, *swept, *self.fixed]
         config, source = experiment.load(base, overrides, Path(self.folder))
         return experiment.check(config, source, Path(self.folder)), source
 
@@ -110,6 +111,27 @@ class Study:
         """Check the configurations of the first `CHECKED` trials; returns that of the first."""
         lists = [key for key, domain in space.items() if options(domain) is not None]
         return [self.config(values)[0] for values in itertools.islice(combinations(space, lists), CHECKED)][0]
+
+
+def _known(base: Mapping[str, object], kind: str) -> list[str]:
+    """Overrides that give the keys of the section `algorithm` again which another kind knows too.
+
+    Another kind replaces the whole section. The trials of a sweep over kinds would then differ in more than the kind.
+    """
+    section = base.get("algorithm")
+    if not isinstance(section, Mapping) or section.get("kind") in (None, kind):
+        return []
+    kept = []
+    for key, value in dotted(section, "algorithm.").items():
+        again = f"{key}={as_value(value) if isinstance(value, str) else json.dumps(value)}"
+        try:
+            experiment.load(base, [f"algorithm.kind={kind}", again])
+        except ConfigError as error:
+            if key in str(error):  # an error about another key is no error about this one
+                continue
+        if key != "algorithm.kind":
+            kept.append(again)
+    return kept
 
 
 def is_key(name: str) -> bool:

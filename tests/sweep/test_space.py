@@ -77,6 +77,19 @@ def test_none_leaves_the_key_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [one.kind for one in kinds] == ["fedavg", "fedprox"] and kinds[1].settings.mu == 0.01
 
 
+def test_algorithms_are_compared_with_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another kind replaces the section `algorithm`; in a sweep, what both kinds know stays, the rest does not."""
+    text = "{kind: fedprox, mu: 0.5, client: {lr: 0.3, batch: 5}, schedule: {kind: cosine}, pretrain: {steps: 0}}"
+    (tmp_path / "base.yaml").write_text(f"name: a\nalgorithm: {text}\ncohort: {{size: 2}}\n")
+    monkeypatch.chdir(tmp_path)
+    made = trials_of(sweep(space={"algorithm.kind": KINDS}), ["algorithm.client.batch=7"])
+    for kind in ("fedavg", "fedprox"):
+        chosen = made.config({"algorithm.kind": kind})[0].algorithm
+        assert chosen.kind == kind and (chosen.settings.client.lr, chosen.settings.client.batch) == (0.3, 7)
+        assert type(chosen.settings.schedule).__name__ == "Cosine" and chosen.settings.pretrain.steps == 0
+        assert getattr(chosen.settings, "mu", None) == (0.5 if kind == "fedprox" else None)
+
+
 def test_searches_that_cannot_compute_say_so() -> None:
     with pytest.raises(ValueError, match="--search optuna: algorithm.mu is a tune.sample_from"):
         space.for_search(mu(new), "optuna")

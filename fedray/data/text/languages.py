@@ -61,6 +61,7 @@ class Rule:
     never: frozenset[str] = frozenset()
 
     def holds(self, language: str) -> bool:
+        """Whether the rule is applied to texts of a language, given as `base` returns it."""
         return language not in self.never and (self.only is None or language in self.only)
 
 
