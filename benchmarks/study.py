@@ -22,6 +22,7 @@ from benchmarks.counts import by_speaker, by_utterance, packed, predictions, rig
 from fedray import experiment
 from fedray.config.schema import plain
 from fedray.core.environment import processor
+from fedray.core.machine import allowed
 from fedray.report.bootstrap import change
 from fedray.report.tables import markdown as table
 from fedray.runs.folder import RunFolder
@@ -147,7 +148,7 @@ def machine() -> dict[str, Any]:
     """The machine, the versions and the date of a measurement."""
     return {
         "cpu": processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": allowed().whole_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedray.user import settle
+
 __version__ = "0.1.0"
 __all__ = ["Result", "resume", "run"]
 
 if TYPE_CHECKING:
     from fedray.experiment import Result, resume, run
+
+
+settle()  # before any module loads torch or numba
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
 import tempfile
@@ -23,7 +22,7 @@ os.environ.setdefault("RAY_enable_pipe_based_agent_to_parent_health_check", "1")
 # Actors of low priority starve next to the other test processes, and whatever waits for them keeps polling.
 os.environ.setdefault("RAY_worker_niceness", "0")
 # Numba takes 20 s to compile librosa. All test processes, of this and later sessions, share the compiled code.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"fedray-tests-numba-{getpass.getuser()}"))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"fedray-tests-numba-{os.getuid()}"))
 # A shell makes background processes ignore SIGINT, and the processes that tests start and interrupt inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -17,6 +16,7 @@ import soundfile
 import torch
 import yaml
 
+from fedray.core.machine import allowed
 from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.engine.runs import bits, rows
@@ -144,7 +144,7 @@ def introduction(faults: Mapping[str, tuple[object, str, str]], seconds: float) 
 
 For each fault: the messages, the files left on disk, and how to resume. All were provoked in real runs, from the
 command line. `make faults` writes this page and compares the bits ({time.strftime("%Y-%m-%d")}, {seconds:.0f} s on
-{os.cpu_count()} cores, {versions}).
+{allowed().whole_cores()} cores, {versions}).
 
 | fault | effect | afterwards |
 |---|---|---|

@@ -72,7 +72,7 @@ def lost_node(page: Page) -> None:
         cluster(2, 1, page.folder / "node"),
         address(),
     ):  # Ray prints pages about a lost node
-        page.shell("echo slow all 0 > trouble", "fedray run tones.yaml engine.cpus_per_client=1 --out node")
+        page.shell("echo slow all 0 > trouble", "fedray run tones.yaml --out node")
         assert sum(node["Alive"] for node in ray.nodes()) == 1, "no node was lost"
     page.left("node")
     page.same("One actor trained the rest, with the same bits as the straight run.", "node")

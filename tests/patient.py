@@ -19,15 +19,17 @@ from fedray.data.manifest import Manifest
 @dataclass(frozen=True)
 class PatientSettings(FedAvgSettings):
     gate: str = ""  # the second round waits for this file, and says so by making <gate>.waits
+    seconds: float = 0.0  # how much longer a client takes
 
 
 class Patient(FedAvg):
-    """FedAvg whose clients wait in the second round."""
+    """FedAvg whose clients wait in the second round, or in every one."""
 
     Settings = PatientSettings
 
     def client_update(self, client: Client, received: Received) -> Update:
-        if received.round == 1:
+        time.sleep(self.settings.seconds)
+        if received.round == 1 and self.settings.gate:
             Path(f"{self.settings.gate}.waits").touch()
             while not Path(self.settings.gate).exists():
                 time.sleep(0.05)

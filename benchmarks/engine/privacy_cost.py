@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from statistics import median, quantiles
 from benchmarks import study
 from benchmarks.engine import runs, stores, workloads
 from benchmarks.engine.workloads import Workload
+from fedray.core.machine import allowed
 from fedray.core.privacy.accounting import Sampling
 from fedray.core.privacy.factorisation import coefficients
 from fedray.core.privacy.guarantee import Guarantee
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--actors", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--actors", type=int, default=allowed().whole_cores())
     parser.add_argument("--tiny", action="store_true", help="a few clients, two turns of three rounds; writes no page")
     parser.add_argument(
         "--kept", type=Path, default=study.ROOT / "runs" / "privacy-cost.json", help="the file that keeps the turns"

@@ -35,7 +35,7 @@ MOVED = {  # pages that have another place in the site
     "docs/tutorials/first_run.ipynb": "tutorials/first_run.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".md": "markdown"}
+LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".md": "markdown", ".sbatch": "bash"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +13,23 @@ import torch
 
 AUDIO = ("numpy", "scipy", "soundfile", "torch", "torchaudio")  # the packages that compute features
 LEARNING = (*AUDIO, "faiss-cpu", "faiss-gpu", "numba", "sentencepiece", "speechbrain", "transformers")
+
+PACKAGE = Path(__file__).parents[1]  # fedray
+# The packages whose code a cached result depends on, and with the other two all bits of a run.
+CACHED = ("core", "storage", "data", "models", "training")
+CODE = (*CACHED, "algorithms", "engine")
+SHARED = PACKAGE / "algorithms" / "base.py"  # by all algorithms
+
+
+def code(packages: Iterable[str] = CODE, others: Iterable[str] = ()) -> str:
+    """A hash of the code and the word lists of these packages, and of the hashes of other modules."""
+    inside = (path for name in packages for path in sorted((PACKAGE / name).rglob("*")))
+    digest = hashlib.blake2b(digest_size=8)
+    for path in [*(path for path in inside if path.suffix in (".py", ".yaml")), SHARED]:
+        digest.update(path.read_bytes())
+    for other in others:
+        digest.update(other.encode())
+    return digest.hexdigest()
 
 
 @functools.cache

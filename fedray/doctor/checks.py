@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +26,11 @@ import torch
 
 import fedray
 from fedray.core.environment import processor
+from fedray.core.machine import allowed, meminfo
 from fedray.storage.cache import cache_root
 from fedray.storage.cache_entries import KINDS, entries
 
 SHM_BYTES, DISK_BYTES = 1e9, 2e9  # less is a problem; Docker's default is 64 MB of /dev/shm
-CGROUPS = Path("/sys/fs/cgroup")
 LOAD_ERRORS = (ImportError, OSError, RuntimeError)  # of a missing or incompatible package
 
 
@@ -54,14 +55,15 @@ class Findings:
 
 def machine() -> Findings:
     """Processor, cores, memory, disks and shared memory."""
-    total, free = _meminfo("MemTotal"), _meminfo("MemAvailable")
-    quota, limit = container(CGROUPS, _read(Path("/proc/self/cgroup")), total or float("inf"))
-    of = f" of {os.cpu_count()}" if usable_cores() != os.cpu_count() else ""
+    limits, there = allowed(), os.cpu_count() or 1
+    cores = limits.whole_cores()
+    fewer = {name: f"{count:g}" for name, count in limits.cores.items() if count < there}
+    less = {name: size(count) for name, count in limits.memory.items()}
     found = Findings(
         [
             ("processor", processor()),
-            ("cores", f"{usable_cores()}{of} for this process, {_limit(None if quota is None else f'{quota:g}')}"),
-            ("memory", f"{size(total)}, {size(free)} free, {_limit(None if limit is None else size(limit))}"),
+            ("cores", f"{cores}{f' of {there}' if cores < there else ''} for this process, {_limited(fewer)}"),
+            ("memory", f"{size(meminfo('MemTotal'))}, {size(meminfo('MemAvailable'))} free, {_limited(less)}"),
         ]
     )
     disk(found, "disk, cache", cache_root(), "choose another cache with FEDRAY_CACHE")
@@ -70,8 +72,8 @@ def machine() -> Findings:
     return found
 
 
-def _limit(limit: str | None) -> str:
-    return "no container limit" if limit is None else f"container limit {limit}"
+def _limited(limits: Mapping[str, str]) -> str:
+    return ", ".join(f"limited to {limit} by {name}" for name, limit in limits.items()) or "no limit"
 
 
 def disk(found: Findings, label: str, place: Path, otherwise: str, least: float = DISK_BYTES) -> None:
@@ -96,33 +98,6 @@ def shared_memory(found: Findings, place: Path, least: float = SHM_BYTES) -> Non
             f"{place} has {size(usage.free)} free: Ray's object store will be on disk, which slows every broadcast. "
             "In a container: --shm-size=4g (Kubernetes: an emptyDir of medium Memory); otherwise remove files there"
         )
-
-
-def container(root: Path, groups: str, most: float) -> tuple[float | None, float | None]:
-    """Limits on cores and bytes from control groups (versions 1 and 2, at all levels); None without a limit.
-
-    `root` is their file system, `groups` the contents of /proc/self/cgroup, `most` the memory of the machine: a larger
-    limit does not count.
-    """
-    cores, memory = [], []
-    for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            base = root / controller
-            group = base / path.strip("/")
-            for place in (group, *group.parents):
-                if place.is_relative_to(base):
-                    first_version = [_read(place / "cpu.cfs_quota_us"), _read(place / "cpu.cfs_period_us")]
-                    quota = _read(place / "cpu.max").split() or first_version
-                    cores += [int(quota[0]) / int(quota[1])] if all(part.isdigit() for part in quota) else []
-                    limits = [_read(place / name) for name in ("memory.max", "memory.limit_in_bytes")]
-                    memory += [float(limit) for limit in limits if limit.isdigit() and float(limit) < most]
-    return min(cores, default=None), min(memory, default=None)
-
-
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpus(driver: Path = Path("/proc/driver/nvidia/version")) -> Findings:
@@ -239,7 +214,7 @@ def answers(address: str, seconds: float = 3.0) -> bool:
 
 
 def cache(root: Path) -> Findings:
-    """Entries and sizes of the cache by kind; a cache that cannot be written stops a run."""
+    """Entries and sizes of the cache by kind; a cache that can be neither written nor read stops a run."""
     found = Findings([("folder", str(root))])
     there = entries(root)
     for kind in KINDS:
@@ -249,8 +224,10 @@ def cache(root: Path) -> Findings:
         with tempfile.TemporaryFile(dir=_existing(root)):
             pass
     except OSError as error:
+        readable = root.is_dir() and os.access(root, os.R_OK | os.X_OK)
+        but = ", so a run can use what it holds, and nothing else" if readable else ""
         remedy = "set FEDRAY_CACHE to a folder that you can write"
-        found.problem(f"the cache {root} cannot be written ({error.strerror}): {remedy}", stops=True)
+        found.problem(f"the cache {root} cannot be written ({error.strerror}){but}: {remedy}", stops=not readable)
     return found
 
 
@@ -262,19 +239,6 @@ def size(count: float) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or else its class."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _meminfo(name: str) -> float:
-    """The bytes of an entry of /proc/meminfo; 0 if it is missing."""
-    found = re.search(rf"^{name}:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    return 1024.0 * int(found[1]) if found else 0.0
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
 
 
 def _version(package: str) -> str:

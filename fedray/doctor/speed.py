@@ -18,7 +18,8 @@ from ray.exceptions import RayError
 from rich.console import Console
 from torch import nn
 
-from fedray.doctor.checks import Findings, size, usable_cores
+from fedray.core.machine import Allowed, allowed
+from fedray.doctor.checks import Findings, size
 from fedray.engine import session
 from fedray.engine.resources import Node, Share, share
 from fedray.engine.settings import EngineSettings
@@ -76,7 +77,7 @@ class Bench:
 def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
     """The actors that a run with default settings would get, and their speed."""
     found, mine = Findings(), not ray.is_initialized()
-    busy(found, os.getloadavg()[0], usable_cores())
+    busy(found, os.getloadavg()[0], allowed().whole_cores())
     try:
         with doing(console, "connecting to Ray"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's warnings about itself
@@ -86,13 +87,7 @@ def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
         nodes = session.resources()
         state = f"ready in {took:.1f} s" if mine else "was running already"
         found.lines.append(("Ray", f"{cluster(nodes)}, {state}"))
-        here = sum(node.cpus for node in nodes if node.driver)
-        if here > usable_cores():
-            found.problem(
-                f"Ray counts {here:g} cores here, but this process may use {usable_cores()}: actors will share cores. "
-                f"Set engine.actors={usable_cores()}, or start Ray yourself "
-                f"(`ray start --head --num-cpus={usable_cores()}`, RAY_ADDRESS=auto)"
-            )
+        counted(found, nodes, allowed())
         shares = share(EngineSettings(), nodes)
         found.lines.append(("a run gets", words(shares)))
         memory = measure(found, shares, build, console)
@@ -107,11 +102,28 @@ def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
     return found
 
 
+def counted(found: Findings, nodes: Sequence[Node], limits: Allowed) -> None:
+    """Report a Ray that counts more cores or memory on this machine than this process may use, as a problem."""
+    here = next((node for node in nodes if node.driver), None)
+    cores, memory = limits.whole_cores(), limits.least_memory()
+    more = []
+    if here and here.cpus > cores:
+        more.append(f"{here.cpus:g} cores here, but this process may use {cores}")
+    if here and here.memory and memory and here.memory > memory:
+        more.append(f"{size(here.memory)} of memory here, but this process may use {size(memory)}")
+    for text in more:
+        found.problem(
+            f"Ray counts {text}: actors will share what there is. Start it with what is allowed "
+            "(`ray start --head $(python -m fedray.core.machine)`), or unset RAY_ADDRESS: fedray counts right"
+        )
+
+
 def busy(found: Findings, load: float, cores: int) -> None:
     """Report a busy machine as a problem; `load` is the mean number of runnable processes in the last minute."""
     if load > cores / 2:
         found.problem(
-            f"{load:.1f} processes competed for the {cores} cores in the last minute: an idle machine is faster"
+            f"{load:.1f} processes competed for the {_count(cores, 'core')} in the last minute: "
+            "an idle machine is faster"
         )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 import torch
@@ -17,6 +17,7 @@ from fedray.engine import devices
 from fedray.engine.deaths import doom
 from fedray.engine.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs import Job, Result_co, Workplace
+from fedray.engine.mixed import Setup
 from fedray.engine.nodes import oom_kills
 from fedray.engine.spread import Spread
 from fedray.engine.work import Program
@@ -24,6 +25,19 @@ from fedray.storage import temporary
 from fedray.storage.base import Storage
 from fedray.storage.files import StorageError
 from fedray.storage.opening import open_storage
+
+
+class Answer(NamedTuple):
+    """What a client actor tells once it can work. `oom_kills`: processes that its node's kernel has killed for memory.
+
+    `setup`: what its node's results depend on; None: all actors are on the driver's node.
+    """
+
+    node: str
+    device: str
+    pid: int
+    oom_kills: int
+    setup: Setup | None = None
 
 
 class ClientActor:
@@ -58,10 +72,10 @@ class ClientActor:
         if driver is not None:
             self.place.spread = Spread(driver, self.place.init_parts)
 
-    def ping(self, folder: str | None) -> tuple[str, str, int, int]:
-        """Return (node, device, process id, the node's kills for memory) once this actor can work.
+    def ping(self, folder: str | None) -> Answer:
+        """Answer once this actor can work.
 
-        `folder`: the run folder, to check that this node can read and write it (None: no check).
+        `folder`: the run folder, to check that this node can read and write it (None: there is one node).
         """
         if self.gpus:
             if not torch.cuda.is_available():
@@ -71,9 +85,11 @@ class ClientActor:
                 )
             self.place.device = devices.take(self.gpus)  # Ray shows this process only the GPU that it reserves
         node = ray.get_runtime_context().get_node_id()
-        if folder is not None:
-            self._probe(open_storage(folder), node)
-        return node, self.place.device, os.getpid(), oom_kills()
+        answer = Answer(node, self.place.device, os.getpid(), oom_kills())
+        if folder is None:
+            return answer
+        self._probe(open_storage(folder), node)
+        return answer._replace(setup=Setup.here(self.gpus > 0))
 
     def _probe(self, folder: Storage, node: str) -> None:
         where = f"node {ray.util.get_node_ip_address()}"

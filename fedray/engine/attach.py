@@ -25,8 +25,9 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 
 from fedray.core.types import RunError
 from fedray.engine import session
-from fedray.engine.driver import ATTACH, NAMESPACE, name_of
+from fedray.engine.driver import ATTACH
 from fedray.engine.ray_private import process_of
+from fedray.engine.reservation import NAMESPACE, name_of
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import METRICS, RunFolder

@@ -11,13 +11,16 @@ from typing import Any
 import ray
 
 from fedray.core.types import RunError
+from fedray.engine.actors import Answer
 from fedray.engine.deaths import Cause, Death
 from fedray.engine.jobs import Reference
 from fedray.engine.nodes import kill_on, kills_in, read_on
 from fedray.engine.ray_deaths import DEATHS, death_of, eviction, uncoloured
 
-# For actors to start. Each needs seconds of CPU to import torch: minutes on a machine with more work than cores.
+# For the next actor to start. It needs seconds of CPU to import torch: minutes on a machine with more work than cores.
 READY_SECONDS = 300.0
+LOOK_SECONDS = 1.0  # between two looks at actors that start
+CLEAR_SECONDS = 2.0  # for idle actors to clear their disk
 SHORT_OF_MEMORY = 2  # from this many deaths for memory in a run on, each leaves one actor fewer
 
 
@@ -31,6 +34,15 @@ class Actor:
     node: str = ""
     pid: int = 0
     oom_kills: int = 0  # the count of its node's kernel when it started
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is asked while actors start."""
+
+    greet: Callable[[Answer], None] = lambda answer: None  # sees an actor that has started, and refuses it by an error
+    taken: Callable[[], bool] = lambda: False  # whether others hold the room of actors that have not started
+    check: Callable[[], None] = lambda: None  # raises an error if the user wants the run to end
 
 
 class Crew:
@@ -47,8 +59,10 @@ class Crew:
         replacements: int,
         folder: str | None,
         warn: Callable[[str], None],
+        start: Start | None = None,
     ) -> None:
         self._make, self._left, self._folder, self._warn = make, replacements, folder, warn
+        self._begin = start or Start()
         self.size, self.replaced = size, 0
         self.killed = 0  # actors that hung
         self.actors: dict[int, Actor] = {}  # by number: those that have answered and live
@@ -73,14 +87,19 @@ class Crew:
 
         RunError: an actor cannot start, and its jobs would wait for ever.
         """
+        since = time.monotonic()
         while self.starting:
-            ready, waiting = ray.wait(list(self.starting), num_returns=len(self.starting), timeout=READY_SECONDS)
-            if waiting:
-                raise RunError(
-                    f"{len(waiting)} of {self.size} client actors did not start within {READY_SECONDS:.0f} s: the "
-                    "cluster lacks the cores, GPUs or memory that engine.actors, cpus_per_client and gpus_per_client "
-                    "ask for, or others hold them (see `ray status`)"
-                )
+            ready, waiting = ray.wait(list(self.starting), num_returns=len(self.starting), timeout=LOOK_SECONDS)
+            self._begin.check()
+            if ready:
+                since = time.monotonic()
+            elif time.monotonic() - since > READY_SECONDS:
+                if not self._begin.taken():
+                    raise RunError(
+                        f"{len(waiting)} of {self.size} client actors did not start: their cores and GPUs are "
+                        f"reserved, but no process has answered for {READY_SECONDS:.0f} s (Ray's logs may say why)"
+                    )
+                since = self._say_taken()
             for reference in ready:
                 actor, _ = self.starting[reference]
                 try:
@@ -93,13 +112,28 @@ class Crew:
     def admit(self, reference: Reference) -> None:
         """Add an actor that has answered its first ping. Raises the error if the ping failed."""
         actor, _ = self.starting.pop(reference)
-        node, _, pid, oom_kills = ray.get(reference)
-        self.actors[actor.number] = replace(actor, node=node, pid=pid, oom_kills=oom_kills)
+        answer = Answer(*ray.get(reference))
+        self._begin.greet(answer)
+        self.actors[actor.number] = replace(actor, node=answer.node, pid=answer.pid, oom_kills=answer.oom_kills)
         self.idle.append(actor.number)
 
     def late(self) -> bool:
-        """Whether no actor is alive, and those that are starting take too long."""
-        return not self.actors and all(time.monotonic() - since > READY_SECONDS for _, since in self.starting.values())
+        """Whether no actor is alive, and those that are starting take too long, though nobody else has their room."""
+        if self.actors or any(time.monotonic() - since <= READY_SECONDS for _, since in self.starting.values()):
+            return False
+        if not self._begin.taken():
+            return True
+        since = self._say_taken()
+        self.starting = {reference: (actor, since) for reference, (actor, _) in self.starting.items()}
+        return False
+
+    def _say_taken(self) -> float:
+        """Warn that others hold the room of actors that were lost with a node; returns the time."""
+        self._warn(
+            f"{len(self.starting)} of {self.size} client actors wait for room, which was lost with a node: others hold "
+            "what is left"
+        )
+        return time.monotonic()
 
     def bury(self, actor: Actor, death: Death) -> Death:
         """Replace a dead actor, or run with one fewer if memory is short.
@@ -142,11 +176,15 @@ class Crew:
         return replace(death, cause=Cause.MEMORY, why=why)
 
     def close(self, hung: set[int]) -> None:
-        """Have every actor clear its disk and end, without waiting for any. Actors that hang are killed."""
+        """Have every actor clear its disk and end; waits for those that are idle. Actors that hang are killed."""
+        cleared = []
         for actor in self.actors.values():
             if actor.number in hung:
                 ray.kill(actor.handle)
                 kill_on(actor.node, actor.pid)
                 continue
-            actor.handle.clear.remote()
+            done = actor.handle.clear.remote()
             actor.handle.__ray_terminate__.remote()  # after the work that was sent earlier
+            cleared += [done] if actor.number in self.idle else []
+        if cleared:
+            ray.wait(cleared, num_returns=len(cleared), timeout=CLEAR_SECONDS)

@@ -19,17 +19,19 @@ from typing import Any
 import ray
 import torch
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedray.core.types import RunError
-from fedray.engine.actors import ClientActor
+from fedray.engine.actors import Answer, ClientActor
+from fedray.engine.crew import Start
 from fedray.engine.deaths import Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.holding import scratch
 from fedray.engine.jobs import Init
+from fedray.engine.mixed import Nodes, Setup
 from fedray.engine.nodes import on_this_node
 from fedray.engine.plan import Plan
 from fedray.engine.pool import Pool, Stopped, Wish
+from fedray.engine.reservation import NAMESPACE, Reserved, bundle, name_of, reserve
 from fedray.engine.resources import DRIVER_CPUS, Share
 from fedray.engine.rounds import Rounds
 from fedray.engine.run_loop import RunLoop
@@ -39,11 +41,9 @@ from fedray.engine.telemetry.tracking import Tracking
 from fedray.engine.work import Program, asset_bytes
 from fedray.runs.folder import BEFORE, RunFolder
 
-NAMESPACE = "fedray"
 ATTACH = "driver.json"  # in a run folder: the address of the driver that is using it
-# Bundles of a placement group: the driver's and the first client actor's. The process that made the group has bundle 0.
+# Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
-START_SECONDS = 20.0  # until the user is told that client actors have not started
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
 
 
@@ -58,7 +58,7 @@ class Assignment:
     share: Share
     folder: Path | str  # of the run: a path, or the URI of an object store
     texts: Mapping[str, str] = field(default_factory=dict)  # files that describe the run, written under the lock
-    group: PlacementGroup | None = None  # of resources reserved for the run
+    group: PlacementGroup | None = None  # of a sweep's trial; None: the run reserves its resources itself
     tracker: Tracker = field(default_factory=Nothing)
     card: Card | None = None  # for the tracker; None: the run's name alone
     new: bool = False  # whether this is a new run, whose folder must hold no other files
@@ -73,6 +73,7 @@ class Driver:
         self.log = Events()
         self._wish = Wish.NOT_YET  # when the user wants the run to end
         self._pool: Pool | None = None
+        self._reserved = Reserved(assignment.share)
         self._pinned: frozenset[int] | None = None
         torch.set_num_threads(1)  # as on client actors: more threads give other bits
 
@@ -107,7 +108,8 @@ class Driver:
             self.note("end", {"error": f"{error}"})
             raise
         finally:
-            if self.detached:  # no other process ends this one
+            if self.detached:  # no other process ends this one, or gives back what it holds
+                self._reserved.release()
                 threading.Timer(LINGER_SECONDS, os._exit, (0,)).start()
 
     def prepare(self, clients: Sequence[str]) -> None:
@@ -128,7 +130,7 @@ class Driver:
             self._open()
             with self._actors() as (pool, rounds):
                 if mine.plan.privacy is not None and mine.plan.privacy.guarantee is not None:
-                    self.note("phase", {"text": mine.plan.privacy.guarantee.words()})
+                    self._say(mine.plan.privacy.guarantee.words())
                 results = loop.run(pool, rounds)
             tracking.close("stopped" if "stopped" in results else "finished", results)
             return results
@@ -147,6 +149,7 @@ class Driver:
         """The client actors, and their rounds. Actors and their local files are removed at the end."""
         run = hashlib.blake2b(self.folder.place.encode(), digest_size=8).hexdigest()
         pool = None
+        self._reserved = self._reserve()
         try:
             pool = self._pool = self._start_pool(run)
             program, plan = self.assignment.program, self.assignment.plan
@@ -170,6 +173,9 @@ class Driver:
         }
         self.folder.write_json(ATTACH, me)
 
+    def _say(self, text: str) -> None:
+        self.note("phase", {"text": text})
+
     def _warn(self, text: str) -> None:
         self.note("warning", {"text": text})
 
@@ -187,28 +193,35 @@ class Driver:
 
     def _client_actor(self, slot: int, *arguments: Any) -> Any:
         """Start a client actor. `arguments`: those of `ClientActor` except the last, which is this driver."""
-        share, where = self.assignment.share, bundle(self.assignment.group, CLIENT_BUNDLE + slot)
+        share, where = self._reserved.share, self._reserved.bundle(slot)
         booked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_restarts": 0, "scheduling_strategy": where}
         return ray.remote(**booked)(ClientActor).remote(*arguments, ray.get_runtime_context().current_actor)
 
-    def _say_waiting(self) -> None:
-        """Tell the user how many cores the client actors ask for, and how many Ray has free.
+    def _reserve(self) -> Reserved:
+        """The bundles of the client actors: those of the trial, or a group of the run's own, once there is room."""
+        mine = self.assignment
+        if mine.group is not None:
+            return Reserved(mine.share, mine.group, CLIENT_BUNDLE)
+        return reserve(self.folder.place, mine.share, mine.plan.engine, self._check, self._say)
 
-        Ray does not tell whether an actor waits for its core, or has it and starts its process.
-        """
-        share = self.assignment.share
-        if self.assignment.group is not None:  # the cores are reserved: the processes are slow to start
-            return
-        free, cores = (has.get("CPU", 0.0) for has in (ray.available_resources(), ray.cluster_resources()))
-        one = share.actors == 1
-        asks = f"the client actor asks for {share.cpus:g}" if one else f"{share.actors} ask for {share.cpus:g} each"
-        text = f"waiting for client actors to start: {asks} of Ray's {cores:g} cores, and {free:g} are free now"
-        if cores - free >= share.actors * share.cpus:  # these may be this run's
-            text += ": their processes start slowly, or others hold the cores"
-        self.note("phase", {"text": f"{text} (see `ray status`)"})
+    def _check(self) -> None:
+        if self._wish is not Wish.NOT_YET:  # no round has begun that could end first
+            raise Stopped
+
+    def _compared(self) -> Callable[[Answer], None]:
+        """A function that compares the nodes of the client actors, and records them in run.json."""
+        here = Setup.here(gpu=False)
+        run = self.folder.read_json("run.json") if self.folder.exists("run.json") else {}  # none while a sweep prepares
+        nodes = Nodes(run, here, self.assignment.plan.engine.mixed_nodes, self._warn)
+
+        def greet(answer: Answer) -> None:
+            if answer.setup is not None and nodes.add(answer.setup) and run:
+                self.folder.write_json("run.json", run | nodes.record())
+
+        return greet
 
     def _start_pool(self, run: str) -> Pool:
-        share, engine = self.assignment.share, self.assignment.plan.engine
+        share, engine = self._reserved.share, self.assignment.plan.engine
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))
         hold, dedicated = engine.hold_gb * 1e9, engine.placement == "dedicated"
@@ -219,16 +232,13 @@ class Driver:
         def make(slot: int) -> Any:
             return self._client_actor(slot, program, assets, share.gpus, hold, dedicated, run)
 
-        self.note("phase", {"text": f"starting {share.actors} client actor{'s' * (share.actors > 1)}"})
+        self._say(f"starting {share.actors} client actor{'s' * (share.actors > 1)}")
         folder = str(self.assignment.folder) if several else None
         remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
         hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
-        waiting = threading.Timer(START_SECONDS, self._say_waiting)
-        waiting.start()
-        try:
-            pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs)
-        finally:
-            waiting.cancel()
+        greet = self._compared() if several else Start.greet
+        start = Start(greet, self._reserved.taken, self._check)
+        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs, start)
         for node in pool.nodes if several else ():
             if not self.folder.exists(f"probe/{node}"):
                 raise RunError(
@@ -238,22 +248,16 @@ class Driver:
         return pool
 
 
-def name_of(place: str) -> str:
-    """The name, in `NAMESPACE`, of a run folder's driver (`RunFolder.place`). A cluster has at most one such actor."""
-    return f"driver of {place}"
-
-
-def bundle(group: PlacementGroup | None, index: int) -> Any:
-    """The scheduling strategy that pins an actor to a bundle. Without it, a small actor may take a large bundle."""
-    return None if group is None else PlacementGroupSchedulingStrategy(group, index)
-
-
 def start(assignment: Assignment, detached: bool = False) -> Any:
-    """Start a driver actor on this node or in its bundle. `detached`: the driver outlives this process."""
+    """Start a driver actor on this node or in its bundle. `detached`: the driver outlives this process.
+
+    On this node it books no core: it must run to wait for room, and to say so.
+    """
     here = bundle(assignment.group, DRIVER_BUNDLE) or on_this_node()
     life = {"lifetime": "detached"} if detached else {}
     place = RunFolder(assignment.folder).place
-    remote = ray.remote(num_cpus=DRIVER_CPUS, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)
+    cpus = 0.0 if assignment.group is None else DRIVER_CPUS
+    remote = ray.remote(num_cpus=cpus, max_concurrency=16, max_restarts=0, scheduling_strategy=here)(Driver)
     try:
         return remote.options(name=name_of(place), namespace=NAMESPACE, **life).remote(assignment, detached)
     except ValueError as error:  # from Ray: the name is taken

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError
 
 from fedray.core.types import RunError
-from fedray.engine.crew import READY_SECONDS, Actor, Crew
+from fedray.engine.crew import READY_SECONDS, Actor, Crew, Start
 from fedray.engine.deaths import Cause, Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Reference
@@ -68,10 +68,7 @@ class Flight(Generic[Key, Result]):
 
 
 class Pool:
-    """Client actors that run jobs.
-
-    `wish()`: when the user wants the run to end. `make`, `replacements`, `folder` and `warn`: see `Crew`.
-    """
+    """Client actors that run jobs. `wish()`: when the user wants the run to end; for the other arguments see `Crew`."""
 
     def __init__(
         self,
@@ -82,6 +79,7 @@ class Pool:
         folder: str | None = None,
         warn: Callable[[str], None] = lambda text: None,
         hangs: Hangs | None = None,
+        start: Start | None = None,
     ) -> None:
         self._wish, self._warn = wish, warn
         self.hangs = hangs or Hangs()
@@ -90,7 +88,7 @@ class Pool:
         self._lost: dict[int, Death] = {}  # actors that another actor could not reach
         self._struck = Counter[Hashable]()  # job -> actors that it has killed, if no client is to blame
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds of this loop in motion; its last poll
-        self.crew = Crew(make, size, replacements, folder, warn)
+        self.crew = Crew(make, size, replacements, folder, warn, start)
 
     @property
     def size(self) -> int:
@@ -296,5 +294,5 @@ class Pool:
         return {self.crew.ping(flight.actor): replace(flight, cut_off=since)}
 
     def close(self) -> None:
-        """Have every actor clear its disk and end, without waiting for any. An actor that hangs is killed."""
+        """See `Crew.close`."""
         self.crew.close(self.hangs.marked)

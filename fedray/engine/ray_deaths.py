@@ -1,11 +1,14 @@
-"""What Ray raises for a job whose actor has ended, and why the actor ended."""
+"""What Ray raises if it does not start, or for a job whose actor has ended, and why the actor ended."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError
 
+from fedray.core.types import RunError
 from fedray.engine.deaths import Cause, Death, Doomed
 
 DEATHS = (RayActorError, OutOfMemoryError, Doomed)  # what Ray raises for a job whose actor is gone, or must go
@@ -32,3 +35,17 @@ def eviction(error: BaseException) -> str | None:
     found = re.search(r"[\d.]+ ?GB used / [\d.]+ ?GB limit", str(error))
     used = f" ({found.group()})" if found else ""
     return f"Ray's memory monitor ended it, since its node ran low on memory{used}: lower engine.actors to use less"
+
+
+@contextmanager
+def started_in_time() -> Iterator[None]:
+    """RunError: Ray gave up. It waits for itself for half a minute."""
+    try:
+        yield
+    except Exception as error:  # Ray raises no narrower class
+        if "timed out during startup" not in str(error):
+            raise
+        raise RunError(
+            "Ray did not start within half a minute: this machine is too busy, or the disk that Python is on too slow; "
+            "repeat the command"
+        ) from error

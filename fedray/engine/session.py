@@ -18,20 +18,22 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
+from fedray.core.machine import for_ray
 from fedray.core.types import RunError
 from fedray.engine import driver as drivers
+from fedray.engine import reservation
 from fedray.engine.driver import Assignment
 from fedray.engine.interrupts import Interrupts, handler_kept
 from fedray.engine.nodes import on_this_node
-from fedray.engine.ray_deaths import DEATHS, eviction
-from fedray.engine.resources import DRIVER_CPUS, Node
+from fedray.engine.ray_deaths import DEATHS, eviction, started_in_time
+from fedray.engine.resources import Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 
 POLL_SECONDS = 1.0
 KNOCK_SECONDS = 2.0  # for a connection to a running Ray
-START_SECONDS = 20.0  # until the user is told that the driver has not started, and why
+START_SECONDS = 20.0  # until the user is told that the driver has not started
 GCS_SECONDS = 40.0  # that Ray's head process (GCS) may be gone; after 60 s Ray kills this process without an error
 ADDRESS = re.compile(r"auto|(ray://)?[\w.:\[\]-]+:\d{1,5}")  # of a Ray
 
@@ -68,9 +70,16 @@ def connect(lasting: bool = False) -> None:
         )
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
-        with handler_kept():
+        may = for_ray()  # Ray itself counts all cores of the machine
+        with handler_kept(), started_in_time():
             context = ray.init(
-                address="local", log_to_driver=False, logging_level="warning", include_dashboard=dashboard
+                address="local",
+                log_to_driver=False,
+                logging_level="warning",
+                include_dashboard=dashboard,
+                num_cpus=may["num_cpus"],
+                _memory=may.get("memory"),
+                object_store_memory=may.get("object_store_memory"),
             )
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
@@ -133,13 +142,17 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
     """
     connect()
     call = _call.options(scheduling_strategy=on_this_node())
-    ahead = 2 * int(sum(node.cpus for node in resources() if node.driver)) + 2
+    cpus = sum(node.cpus for node in resources() if node.driver)
+    ahead = 2 * int(cpus) + 2
     shared = ray.put(function)
     queue = iter(items)
     with Display.for_terminal() as display:
         flying = [call.remote(shared, item) for item in islice(queue, ahead)]
         done = 0
         try:
+            while not ray.wait(flying[:1], timeout=START_SECONDS)[0]:
+                if who := reservation.in_the_way(str(ray.get_runtime_context().get_node_id()), cpus):
+                    display.say(f"{what}: waiting for a core of this machine, which {who} holds")
             while flying:
                 result = ray.get(flying[0])
                 flying = [*flying[1:], *(call.remote(shared, item) for item in islice(queue, 1))]
@@ -174,7 +187,14 @@ def run(assignment: Assignment) -> dict[str, Any]:
         _await_start(driver)
         return _watch(driver, assignment.folder)
     finally:
-        ray.kill(driver)
+        end(driver, assignment.folder)
+
+
+def end(driver: Any, folder: Path | str) -> None:
+    """Kill a driver, and give back what it has reserved."""
+    ray.kill(driver)
+    if answers(str(ray.get_runtime_context().gcs_address)):  # else Ray would wait for a minute
+        reservation.release(RunFolder(folder).place)
 
 
 def detach(assignment: Assignment) -> None:
@@ -193,20 +213,10 @@ def detach(assignment: Assignment) -> None:
 
 
 def _await_start(driver: Any) -> None:
-    """Wait until the driver runs: Ray starts it when a share of a core is free. Ctrl-C ends the wait."""
+    """Wait until the driver runs. Ctrl-C ends the wait."""
     answer = driver.events.remote(0, 0.0)
     while not ray.wait([answer], timeout=START_SECONDS)[0]:
-        print(f"waiting for the run's driver to start: {_why_waiting()}", file=sys.stderr)
-
-
-def _why_waiting() -> str:
-    """Why the driver does not run yet. It needs a share of a core of this node; Ray counts cores of all nodes."""
-    held, starting = "others hold Ray's cores (see `ray status`)", "Ray is still starting its process"
-    if ray.available_resources().get("CPU", 0.0) < DRIVER_CPUS:
-        return held
-    if sum(node["Alive"] for node in ray.nodes()) > 1:
-        return f"{starting}, or others hold the cores of this node (see `ray status`)"
-    return starting
+        print("waiting for the run's driver: Ray is still starting its process", file=sys.stderr)
 
 
 def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:

@@ -99,6 +99,9 @@ class EngineSettings:
     cpus_per_client: str | float = "auto"  # auto: an equal share of the cores that are left
     gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else a quarter: four actors share a GPU
     failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
+    # What may differ between the nodes of a run. none; hardware: processors and GPUs, which run.json and the report
+    # then name; all: also versions of packages and fedray's code.
+    mixed_nodes: str = "hardware"
     replacements: int = 10  # dead actors that a run replaces before it gives up
     hang_warning_s: float = 60.0  # seconds of silence, at least, before a warning names the actor and its client
     deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
@@ -126,6 +129,8 @@ class EngineSettings:
             raise ValueError("actors must be auto with placement=dedicated: there every client has an actor")
         if self.hold_gb < 0:
             raise ValueError(f"hold_gb must not be below 0, not {self.hold_gb}")
+        if self.mixed_nodes not in ("none", "hardware", "all"):
+            raise ValueError(f"mixed_nodes is none, hardware or all, not {self.mixed_nodes!r}")
         if self.prepare not in ("lazy", "all"):
             raise ValueError(f"prepare is lazy or all, not {self.prepare!r}")
         if not 0 <= self.failures_allowed <= 1:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from filelock import FileLock
-
 from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code, Float32
 from fedray.core.compression.settings import NoUpload, Upload
@@ -17,7 +15,7 @@ from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Evaluation, FederatedData, Received, Server, ServerState, State
 from fedray.runs.client_states import Written, folder_name
 from fedray.storage import serialize
-from fedray.storage.cache import fetch, share, touch, use
+from fedray.storage.cache import fetch, found_or_made, share, use, writing
 
 
 def asset_bytes(assets: Mapping[str, Any]) -> int:
@@ -63,7 +61,8 @@ def prepare(program: Program, client: Client, first: Received) -> tuple[State | 
     path = None
     if program.prepare_cache is not None:
         while not use(program.prepare_cache):
-            program.prepare_cache.mkdir(parents=True, exist_ok=True)
+            with writing(program.prepare_cache):
+                program.prepare_cache.mkdir(parents=True, exist_ok=True)
         path = program.prepare_cache / broadcast_key(first) / f"{folder_name(client.id)}.pt"
         if path.exists() or fetch(path):
             return cache_entry(path), True
@@ -72,8 +71,9 @@ def prepare(program: Program, client: Client, first: Received) -> tuple[State | 
     if state is None:
         return None, False
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        serialize.save(state, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            serialize.save(state, path)
         share(path)
     return serialize.plain(state), False
 
@@ -120,16 +120,18 @@ def _theta_0(program: Program, make_server: Callable[[], Server]) -> tuple[Serve
     if path is None:
         state = program.algorithm.init(make_server())
         return ServerState(state.params, serialize.plain(state.extra)), False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
-        found = path.exists() or fetch(path)
-        touch(path)
-        if not found:
-            state = program.algorithm.init(make_server())
-            serialize.save({"params": state.params, "extra": state.extra}, path)
-            share(path)
-        loaded = cache_entry(path)
-    return ServerState(loaded["params"], loaded["extra"]), found
+    made = []
+
+    def make() -> None:
+        state = program.algorithm.init(make_server())
+        serialize.save({"params": state.params, "extra": state.extra}, path)
+        made.append(path)
+
+    found_or_made(path, make)
+    if made:
+        share(path)
+    loaded = cache_entry(path)
+    return ServerState(loaded["params"], loaded["extra"]), not made
 
 
 def evaluate(program: Program, split: str, shard: int, shards: int, received: Received, final: bool) -> Evaluation:

@@ -12,7 +12,6 @@ from typing import Any
 
 from ray import cloudpickle
 
-import fedray
 from fedray.config.schema import pick, plain
 from fedray.config.source import dotted
 from fedray.core import environment
@@ -20,11 +19,6 @@ from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData
 from fedray.experiment.config import Config
 from fedray.storage.cache import cache_root, file_hash, key
-
-PACKAGE = Path(fedray.__file__).parent
-PACKAGES = ("core", "storage", "data", "models", "training")  # those whose code a cached result depends on
-# Shared by all algorithms; `source_of` hashes an algorithm's own file.
-SHARED = PACKAGE / "algorithms" / "base.py"
 
 
 def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) -> tuple[Path | None, Path | None]:
@@ -84,16 +78,9 @@ def shares_init(algorithm: Algorithm) -> bool:
     return named is not None and type(algorithm).init is named.init
 
 
-def code_version(imports: Iterable[str], packages: Iterable[str] = PACKAGES) -> str:
+def code_version(imports: Iterable[str], packages: Iterable[str] = environment.CACHED) -> str:
     """A hash of the code and the word lists of these packages, and of the user's modules."""
-    inside = (path for name in packages for path in sorted((PACKAGE / name).rglob("*")))
-    files = [path for path in inside if path.suffix in (".py", ".yaml")]
-    digest = hashlib.blake2b(digest_size=8)
-    for path in [*files, SHARED]:
-        digest.update(path.read_bytes())
-    for module in imports:
-        digest.update(source_of(sys.modules[module]).encode())
-    return digest.hexdigest()
+    return environment.code(packages, (source_of(sys.modules[module]) for module in imports))
 
 
 def source_of(thing: type | ModuleType) -> str:

@@ -17,7 +17,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import session
 from fedray.engine.resources import Share
 from fedray.engine.work import Program
-from fedray.experiment.cache_keys import PACKAGES, code_version, model_files, source_of
+from fedray.experiment.cache_keys import model_files, source_of
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
 from fedray.experiment.private import paced_by
@@ -38,7 +38,8 @@ SAID = {  # what is compared, in words
 }
 HASHES = ("code", "algorithm", "devices")  # whose values mean nothing to people
 MOVED = "the corpus: its files are in another folder or have other modification times, with the same names and sizes"
-NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied")
+NODES = ("nodes", "mixed")  # which the driver writes: see fedray.engine.mixed
+NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied", *NODES)
 APART = ("data", "imports", "files", "settings")  # not compared as a whole
 
 # What run.json does not say where an earlier fedray wrote it.
@@ -52,7 +53,7 @@ def description(config: Config, program: Program, shares: Share) -> Description:
     assert isinstance(program.data, SpeechData)
     return {
         "fedray": fedray.__version__,
-        "code": code_version((), (*PACKAGES, "algorithms", "engine")),
+        "code": environment.code(),
         "imports": {name: source_of(sys.modules[name]) for name in config.imports},
         "files": model_files(config.model.settings),
         "algorithm": source_of(type(program.algorithm)),
@@ -136,7 +137,8 @@ def carried_on(
             + "\nrestore this, or accept that the result differs from that of an uninterrupted run: "
             f"{remedy}"
         )
-    return now | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
+    kept = {name: before[name] for name in NODES if name in before}
+    return now | kept | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
 
 
 def _other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -261,12 +261,17 @@ def _rows(folder: RunFolder, name: str) -> list[Json]:
 
 
 def _check_changes(versions: Json, shown: str) -> None:
-    """Raise ValueError, naming run.json, if its changes at a resume are not in the form that fedray writes."""
+    """Raise ValueError, naming run.json, if it does not tell changes or nodes that differ as fedray writes them."""
     changes = versions.get("changes", [])
     for change in changes if isinstance(changes, list) else [None]:
-        texts = change.get("differences") if isinstance(change, dict) else None
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        if not _are_texts(change.get("differences") if isinstance(change, dict) else None):
             raise ValueError(f"{shown}: changes must be a list of differences and rounds: restore it, or remove it")
+    if not _are_texts(versions.get("mixed", [])):
+        raise ValueError(f"{shown}: mixed must be a list of texts: restore it, or remove it")
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _json(folder: RunFolder, name: str) -> Json | None:

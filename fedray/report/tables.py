@@ -180,7 +180,8 @@ def _steps(run: Run) -> float | None:
 def sentences(comparison: Comparison) -> list[str]:
     """A sentence per group: all groups if there are few, else the best three and the worst.
 
-    Then a sentence for each run that was resumed after something changed that its bits depend on.
+    Then a sentence for each run that was resumed after something changed that its bits depend on, and for each whose
+    nodes differ.
     """
     scored = comparison.ranked()
     chosen = scored if len(scored) <= 6 else [*scored[:3], scored[-1]]
@@ -193,6 +194,8 @@ def _changed(run: Run) -> Iterator[str]:
         what = "; ".join(change["differences"])
         when = f"after round {change.get('after_round')}"
         yield f"{run.name} was resumed {when} although its bits depend on changes: {what}."
+    if mixed := run.versions.get("mixed"):
+        yield f"{run.name} ran on nodes that differ, so that a repetition may have other bits: {'; '.join(mixed)}."
 
 
 def _sentence(comparison: Comparison, group: Group) -> str:

@@ -21,6 +21,7 @@ RESUMABLE = (
     "engine.placement",
     "engine.cpus_per_client",
     "engine.gpus_per_client",
+    "engine.mixed_nodes",
     "engine.replacements",
     "engine.hang_warning_s",
     "engine.deadline",

@@ -14,8 +14,8 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -26,6 +26,7 @@ from fedray.core.texts import parsed, read_text
 from fedray.storage.base import Storage
 from fedray.storage.files import faults, sync_all, write_atomically
 from fedray.storage.opening import open_storage
+from fedray.user import writable
 
 MANIFEST = "manifest.json"
 HASHES = ".hashes"  # suffix of the file next to an entry that holds the hashes of the entry's files
@@ -38,6 +39,12 @@ _used: dict[Path, int] = {}  # entries that this process uses -> their lock file
 def cache_root() -> Path:
     """`$FEDRAY_CACHE`, or the user's cache folder."""
     return Path(os.environ.get("FEDRAY_CACHE") or platformdirs.user_cache_dir("fedray")).expanduser()
+
+
+def own_root() -> Path:
+    """Where compiled code is kept: the cache, or the user's cache folder if this user may only read the cache."""
+    root = cache_root()
+    return root if writable(root) else Path(platformdirs.user_cache_dir("fedray"))
 
 
 def key(parts: Mapping[str, Any]) -> str:
@@ -64,23 +71,39 @@ def cached(folder: Path, build: Callable[[Path], None]) -> Path:
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
 
-    _found_or_made(folder, make)
+    found_or_made(folder, make)
     share(folder)
     return folder
 
 
-def _found_or_made(folder: Path, make: Callable[[], None]) -> None:
-    """Use an entry. If it is missing, fetch or `make` it in one process of this machine while the others wait."""
-    while not use(folder):
-        with faults(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
+def found_or_made(path: Path, make: Callable[[], None]) -> None:
+    """Use an entry. If it is missing, fetch or `make` it in one process of this machine while the others wait.
+
+    A user who may only read the cache uses what is there. ValueError: it is not there, and may not be written.
+    """
+    while not use(path):
         try:
-            held = FileLock(f"{folder}.lock").acquire(timeout=LOOK)
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                held = FileLock(f"{path}.lock").acquire(timeout=LOOK)
         except Timeout:  # another process makes the entry, or has made it: from then on it holds the lock, shared
             continue
         with held:
-            if not folder.exists() and not fetch(folder):
+            if not path.exists() and not fetch(path):
                 make()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """ValueError: the cache lacks an entry, and this user may not write it. StorageError: see `faults`."""
+    try:
+        with faults(path):
+            yield
+    except PermissionError as error:
+        raise ValueError(
+            f"{path}: is not there, and you may not write it: set FEDRAY_CACHE to a folder of your own, or ask the "
+            "owner of this cache to make it"
+        ) from error
 
 
 def check(folder: Path) -> None:
@@ -103,8 +126,8 @@ def use(path: Path) -> bool:
             os.close(_used.pop(path))
         return False
     if path not in _used and entry_name(path) is not None:
-        with suppress(OSError):  # a cache that this user may only read
-            lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with suppress(OSError):  # a cache without a lock for the entry, that this user may only read
+            lock = _open_lock(f"{path}.lock")
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or not os.fstat(lock).st_nlink:  # removed before this process had the lock
                 os.close(lock)
@@ -112,6 +135,13 @@ def use(path: Path) -> bool:
             _used[path] = lock
             touch(path)
     return True
+
+
+def _open_lock(name: str) -> int:
+    try:
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:  # another user's: a lock that is shared needs no right to write
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def touch(path: Path) -> None:
@@ -146,7 +176,7 @@ def available(folder: Path, name: str | None) -> Path:
             "or URI (s3://...) that all reach, and start Ray on them with it"
         )
 
-    _found_or_made(here, missing)
+    found_or_made(here, missing)
     return here
 
 

@@ -132,5 +132,5 @@ def _play(queue: Sequence[tuple[Assignment, list[str]]], display: Display) -> No
     except RayTaskError as error:
         raise session.cause_of(error) from None
     finally:
-        for driver in started:
-            ray.kill(driver)
+        for driver, (assignment, _) in zip(started, queue, strict=True):
+            session.end(driver, assignment.folder)

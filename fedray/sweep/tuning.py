@@ -18,6 +18,7 @@ from fedray.sweep.loggers import Board, Csv, Json
 from fedray.sweep.space import Space, options
 from fedray.sweep.study import Study, Sweep
 from fedray.sweep.trial import Trial
+from fedray.sweep.waiting import Waiting
 
 SCHEDULERS = ("fifo", "asha", "pbt")
 SEARCHES = ("grid", "random", "optuna")
@@ -64,7 +65,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
             storage_path=storage,
             checkpoint_config=tune.CheckpointConfig(num_to_keep=KEEP, checkpoint_frequency=1),
             failure_config=tune.FailureConfig(max_failures=1),
-            callbacks=[Json(), Csv(), Board()],
+            callbacks=[Json(), Csv(), Board(), Waiting(sweep.name)],
             verbose=1,
         ),
     )

@@ -52,6 +52,9 @@ CASES = (
     line("configuration: keys that are lists", "[a, b]: 2", "config.yaml"),
     line("configuration: unknown key", "coohrt: {size: 2}", LAST, "unknown key coohrt; did you mean cohort?"),
     line("configuration: unknown key of a section", "engine: {lane: 3}", LAST, "did you mean engine.lanes?"),
+    line(
+        "configuration: an unknown choice", "engine: {mixed_nodes: some}", LAST, "is none, hardware or all, not 'some'"
+    ),
     line("configuration: unknown kind", "strategy: by_exampels", LAST, "did you mean by_examples?"),
     line("configuration: a kind that is a number", "strategy: {kind: 3}", LAST, "strategy.kind: 3 is not known"),
     line("configuration: a section that is a number", "engine: 8", LAST, "engine must be a section of keys"),

@@ -17,6 +17,7 @@ def test_a_clone_below_the_temporary_folder_is_refused_at_once(monkeypatch: pyte
 
 
 def test_a_python_below_the_temporary_folder_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "ROOT", Path("/srv") / "clone")  # wherever this clone lies
     monkeypatch.setattr(check.sys, "prefix", str(Path("/tmp") / "venv"))
     with pytest.raises(SystemExit, match="venv lies below"):
         check.main()

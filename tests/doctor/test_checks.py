@@ -15,6 +15,7 @@ import pytest
 import ray
 import torch
 
+from fedray.core.machine import Allowed
 from fedray.doctor import checks
 from fedray.doctor.checks import Findings
 
@@ -106,6 +107,16 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     assert stops
 
 
+def test_a_cache_that_can_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)
+    text, stops = only(checks.cache(tmp_path))
+    assert "cannot be written (Permission denied), so a run can use what it holds, and nothing else: set FED" in text
+    assert not stops
+
+
 def test_little_room(tmp_path: Path) -> None:
     found = Findings()
     checks.disk(found, "disk", tmp_path / "not" / "yet", "go away", least=float("inf"))
@@ -150,24 +161,17 @@ def test_a_gpu_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "sees no GPU (the driver is too old (found version 11020)): update it" in text
 
 
-def test_limits_of_a_container(tmp_path: Path) -> None:
-    def write(name: str, text: str) -> None:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-
-    assert checks.container(tmp_path, "0::/\n", 8e9) == (None, None)
-    write("cpu.max", "max 100000\n")
-    write("pod/cpu.max", "150000 100000\n")  # 1.5 cores for the pod ...
-    write("pod/one/cpu.max", "250000 100000\n")  # ... are less than the 2.5 of its container
-    write("pod/one/memory.max", "4000000000\n")
-    assert checks.container(tmp_path, "0::/pod/one\n", 8e9) == (1.5, 4e9)
-    assert checks.container(tmp_path, "0::/pod/one\n", 3e9) == (1.5, None)  # the limit is above the machine's memory
-    write("cpu/cpu.cfs_quota_us", "50000\n")  # cgroups v1; a container sees its group as the root
-    write("cpu/cpu.cfs_period_us", "100000\n")
-    write("memory/memory.limit_in_bytes", "2000000000\n")
-    assert checks.container(tmp_path, "5:cpu,cpuacct:/not/seen\n4:memory:/not/seen\n", 8e9) == (0.5, 2e9)
-    write("cpu/cpu.cfs_quota_us", "-1\n")
-    assert checks.container(tmp_path, "5:cpu,cpuacct:/\n", 8e9) == (None, None)
+def test_limits_are_told_with_what_sets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(checks, "meminfo", lambda name: 64e9)
+    monkeypatch.setattr(checks, "allowed", lambda: Allowed({"affinity": 64.0}))
+    lines = dict(checks.machine().lines)
+    assert (lines["cores"], lines["memory"]) == ("64 for this process, no limit", "64.0 GB, 64.0 GB free, no limit")
+    limits = Allowed({"affinity": 64.0, "the control group": 1.5, "Slurm": 8.0}, {"Slurm": 4e9})
+    monkeypatch.setattr(checks, "allowed", lambda: limits)
+    lines = dict(checks.machine().lines)
+    assert lines["cores"] == "1 of 64 for this process, limited to 1.5 by the control group, limited to 8 by Slurm"
+    assert lines["memory"] == "64.0 GB, 64.0 GB free, limited to 4.0 GB by Slurm"
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from fedray import doctor
+from fedray.core.machine import Allowed
 from fedray.doctor import speed
 from fedray.doctor.checks import Findings
 from fedray.engine import session
@@ -135,14 +136,14 @@ def test_a_share_that_cannot_be_met_stops(cluster: None, monkeypatch: pytest.Mon
     assert problem.text.startswith("a trial of client actors failed: Ray has 0 cores in all")
 
 
-def test_more_cores_booked_than_there_are_is_named(cluster: None, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "usable_cores", lambda: 3)
-    monkeypatch.setattr(speed, "measure", lambda *arguments: 1e9)
-    texts = [problem.text for problem in speed.capacity(Console(file=io.StringIO()), Linear).problems]
-    assert any(
-        re.search(r"Ray counts 4 cores here, but this process may use 3: .* engine\.actors=3, or start Ray", text)
-        for text in texts
-    )
+def test_a_ray_that_counts_more_than_is_allowed_is_named() -> None:
+    nodes, found = [Node(4.0, 0.0, 8e9, True), Node(64.0, 0.0, 8e9, False)], Findings()
+    speed.counted(found, nodes, Allowed({"affinity": 4.0}))
+    assert not found.problems, "another node's cores are not this process's"
+    speed.counted(found, nodes, Allowed({"affinity": 4.0, "Slurm": 3.5}, {"Slurm": 2e9}))
+    cores, memory = (problem.text for problem in found.problems)
+    assert cores.startswith("Ray counts 4 cores here, but this process may use 3: ") and "ray start --head" in cores
+    assert memory.startswith("Ray counts 8.0 GB of memory here, but this process may use 2.0 GB: ")
 
 
 def test_pools_in_words() -> None:

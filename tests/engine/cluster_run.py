@@ -17,8 +17,9 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
+from fedray.core import environment
 from fedray.core.strategies import STRATEGIES
-from fedray.core.types import Client, Received, Update
+from fedray.core.types import Client, Layer, Received, Update
 from fedray.engine import session
 from fedray.engine.settings import DeadlineSettings
 from fedray.runs.folder import RunFolder
@@ -32,24 +33,37 @@ QUICK_TO_NOTICE = {
 
 
 class Moody(toys.Toy):
-    """A client that finds the file `no-memory` removes it and runs out of memory; the node named in `slow` is slow."""
+    """A client that finds the file `no-memory` removes it and runs out of memory; the node named in `slow` is slow, and
+    that in `older` tells of an old package.
+    """
+
+    def layers(self) -> tuple[Layer, ...]:
+        if named(Path(self.settings.folder) / "older"):  # in the actor's process, before it answers
+            known = environment.versions(environment.LEARNING)
+            environment.versions = lambda names: known | {"numpy": "1.0"}
+        return super().layers()
 
     def client_update(self, client: Client, received: Received) -> Update:
         folder = Path(self.settings.folder)
         if (folder / "no-memory").exists():
             (folder / "no-memory").unlink(missing_ok=True)
             raise MemoryError
-        slow = folder / "slow"
-        if slow.exists() and slow.read_text() == ray.get_runtime_context().get_node_id():
+        if named(folder / "slow"):
             time.sleep(0.5)
         return super().client_update(client, received)
 
 
+def named(file: Path) -> bool:
+    """Whether a file names this node."""
+    return file.exists() and file.read_text() == ray.get_runtime_context().get_node_id()
+
+
 @contextmanager
 def cluster(nodes: int, lose_after: int, folder: Path | str) -> Iterator[None]:
-    """A Ray with room for one actor per node; the second node is removed after `lose_after` rounds (0: it stays)."""
+    """A Ray of two cores, on one node or two. The second node is removed after `lose_after` rounds (0: it stays)."""
     room = {"num_cpus": 1, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args={**room, "num_cpus": 2, "_system_config": QUICK_TO_NOTICE})
+    head = {**room, "num_cpus": 2 if nodes == 1 else 1, "_system_config": QUICK_TO_NOTICE}
+    made = Cluster(initialize_head=True, head_node_args=head)
     others = [made.add_node(**room) for _ in range(nodes - 1)]
     ray.init(address=made.address, log_to_driver=False, logging_level="error")
     made.wait_for_nodes()
@@ -75,17 +89,17 @@ def main(folder: Path, options: dict[str, Any]) -> None:
     settings = toys.ToySettings(seconds=options.pop("seconds", 0.0), folder=str(folder.parent))
     if deadline := options.pop("deadline", None):
         options["deadline"] = DeadlineSettings(**deadline)
-    slow = options.pop("slow", False)
+    files = [name for name in ("slow", "older") if options.pop(name, False)]  # that name the second node
     if clients := options.pop("clients", None):
         options |= {"data": toys.ToyData(clients), "cohort": clients - 1}
     strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
     private = privately.private(options.pop("private")) if "private" in options else {}
     place: Any = options.pop("place", folder)
     with cluster(nodes, lose_after, place):
-        if slow:
+        for name in files:
             here = ray.get_runtime_context().get_node_id()
             other = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != here)
-            (folder.parent / "slow").write_text(other)
+            (folder.parent / name).write_text(other)
         defaults = {"actors": 2, "cpus": 1.0, "algorithm": Moody}
         toys.run(place, settings=settings, **defaults | {"strategy": strategy} | options | private)
         print(json.dumps({"nodes": len(ray.nodes()), "alive": sum(node["Alive"] for node in ray.nodes())}))

@@ -21,6 +21,7 @@ from fedray.core.seeds import seed_all
 from fedray.engine import driver as drivers
 from fedray.engine.actors import ClientActor
 from fedray.engine.driver import Assignment
+from fedray.engine.reservation import Reserved
 from fedray.engine.telemetry.progress import Display
 
 
@@ -40,6 +41,9 @@ def run(assignment: Assignment) -> dict[str, Any]:
 
 class Driver(drivers.Driver):
     """The driver, with client actors of its own process."""
+
+    def _reserve(self) -> Reserved:
+        return Reserved(self.assignment.share)
 
     def _client_actor(self, slot: int, *arguments: Any) -> Handle:
         return Handle(ClientActor(*map(copied, arguments), Handle(self)), Generators(slot))

@@ -17,7 +17,7 @@ import pytest
 import ray
 from rich.console import Console
 
-from fedray.engine import attach, session
+from fedray.engine import attach, reservation, session
 from fedray.engine import driver as drivers
 from fedray.engine.attach import Standing
 from fedray.engine.driver import ATTACH
@@ -167,25 +167,8 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     assert attach.standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
     ray.kill(
-        ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE)
+        ray.get_actor(reservation.name_of(str(assignment.folder)), namespace=reservation.NAMESPACE)
     )  # it outlives its run for a while
-
-
-@pytest.mark.long
-def test_a_run_that_waits_for_a_core_says_so(
-    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(session, "START_SECONDS", 0.5)
-    other = ray.remote(num_cpus=ray.cluster_resources()["CPU"])(Held).remote()
-    ray.get(other.ping.remote())
-    threading.Timer(3.0, ray.kill, (other,)).start()
-    assert toys.run(tmp_path / "run", rounds=1)["rounds"] == 1
-    assert "waiting for the run's driver to start: others hold Ray's cores" in capsys.readouterr().err
-
-
-class Held:
-    def ping(self) -> None:
-        """Answer, as the actor of another user."""
 
 
 def test_a_detached_run_that_cannot_begin_says_so_at_once(cluster: None, tmp_path: Path) -> None:

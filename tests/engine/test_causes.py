@@ -12,10 +12,12 @@ import pytest
 import ray
 import torch
 
+from fedray.core.types import RunError
 from fedray.engine import nodes
 from fedray.engine.deaths import Cause, Death, doom
 from fedray.engine.hangs import Hangs
 from fedray.engine.lanes import Failure, Lane
+from fedray.engine.ray_deaths import started_in_time
 from fedray.engine.settings import DeadlineSettings
 
 
@@ -144,3 +146,11 @@ def test_a_node_that_is_slow_is_named_once() -> None:
         hangs.done(n % 3, f"node {n % 3}", "score", 0.0, 0.08 if n % 3 == 2 else 0.02)
     (words,) = said
     assert words.startswith("node node 2 is slow: the same work takes 4.0 times as long there as elsewhere")
+
+
+def test_a_ray_that_starts_too_slowly_is_one_sentence() -> None:
+    words = "Ray did not start within half a minute: .*; repeat the command"
+    with pytest.raises(RunError, match=words), started_in_time():
+        raise Exception("The current node timed out during startup. This could happen because ...")
+    with pytest.raises(ZeroDivisionError), started_in_time():
+        raise ZeroDivisionError

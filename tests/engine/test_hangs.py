@@ -21,8 +21,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError
 
 from fedray import cli
 from fedray.core.types import Change, Client, Received, RunError, ServerState
-from fedray.engine import attach, session
-from fedray.engine import driver as drivers
+from fedray.engine import attach, reservation, session
 from fedray.engine.attach import Standing
 from fedray.engine.driver import Assignment
 from fedray.runs.folder import RunFolder
@@ -85,7 +84,7 @@ def detached(assignment: Assignment) -> Iterator[attach.Attached]:
         yield found
     finally:
         with suppress(ValueError):  # the run has ended
-            ray.kill(ray.get_actor(drivers.name_of(str(assignment.folder)), namespace=drivers.NAMESPACE))
+            ray.kill(ray.get_actor(reservation.name_of(str(assignment.folder)), namespace=reservation.NAMESPACE))
         told = Path(assignment.folder).parent / "pid"
         with suppress(ProcessLookupError, FileNotFoundError):
             os.kill(int(told.read_text()), signal.SIGKILL)

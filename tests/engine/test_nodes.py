@@ -63,6 +63,14 @@ def test_a_slow_node_is_named(tmp_path: Path) -> None:
     assert messages.count(f"warning: node {other} is slow: the same work takes ") == 1
 
 
+@pytest.mark.nightly
+def test_a_node_with_another_package_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        AssertionError, match=r"node .* has numpy 1\.0 instead of .*, and the run would not have the same "
+    ):
+        elsewhere(tmp_path / "two", nodes=2, rounds=1, older=True)
+
+
 FILES = """
 import os, ray
 from ray.cluster_utils import Cluster

@@ -49,6 +49,7 @@ def test_a_damaged_file_is_named(
         ("clients.parquet", "PAR1", "clients.parquet: is damaged"),
         ("failures.jsonl", '{"round": 1}\n', "failures.jsonl:1: is not a row of a round"),
         ("run.json", '{"changes": [{}]}', "run.json: changes must be a list of differences and rounds"),
+        ("run.json", '{"mixed": {"processors": 2}}', "run.json: mixed must be a list of texts"),
         ("audit.tsv", "client\tinside\nann\t1\n", "audit.tsv: has no column score"),
     ],
 )

@@ -28,6 +28,11 @@ def build_in_a_process(folder: Path, log: Path, ready: multiprocessing.synchroni
     assert sorted(path.name for path in found.iterdir()) == ["first", "second"]
 
 
+def fail(temporary: Path) -> None:
+    (temporary / "half").write_text("half")
+    raise ValueError("the disk is on fire")
+
+
 def test_built_once_then_found(tmp_path: Path) -> None:
     folder, log = tmp_path / "deep" / "features", tmp_path / "log"
     for _ in range(3):
@@ -38,11 +43,6 @@ def test_built_once_then_found(tmp_path: Path) -> None:
 
 def test_what_build_raises_is_raised_and_nothing_stays(tmp_path: Path) -> None:
     folder = tmp_path / "features"
-
-    def fail(temporary: Path) -> None:
-        (temporary / "half").write_text("half")
-        raise ValueError("the disk is on fire")
-
     with pytest.raises(ValueError, match="the disk is on fire"):
         cached(folder, fail)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
@@ -94,6 +94,29 @@ def test_a_process_need_not_wait_until_the_one_that_made_the_entry_ends(
     assert len(log.read_text().split()) == 1
 
 
+def test_a_reader_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's cache: what is there is used without its lock, and held with a lock that is shared."""
+    folder = cached(tmp_path / "corpora" / f"here-{'0' * 20}", partial(build, tmp_path / "log", 0.0))
+    monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path))
+    cache._used.clear()
+    as_reader(monkeypatch)
+    assert cached(folder, fail) == folder and folder in cache._used
+    with pytest.raises(ValueError, match="missing: is not there, and you may not write it: set FEDRAY_CACHE to"):
+        cached(tmp_path / "corpora" / "missing", fail)
+
+
+def as_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have locks and files refused that are opened for writing, as for a user who may only read; root may always."""
+    opened = os.open
+
+    def refused(path: str | Path, flags: int, *more: int, **options: int) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+
+
 def test_a_changed_or_missing_file_of_an_entry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = cached(tmp_path / "features", partial(build, tmp_path / "log", 0.0))
     check(folder)
@@ -123,6 +146,14 @@ def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     assert cache_root() == tmp_path
     monkeypatch.delenv("FEDRAY_CACHE")
     assert cache_root().name == "fedray"
+
+
+def test_compiled_code_of_a_reader_is_in_the_user_s_own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "cache"))
+    assert cache.own_root() == cache_root() == tmp_path / "cache"
+    (tmp_path / "cache").touch()  # nobody can write files into a file
+    assert cache.own_root() == tmp_path / "mine" / "fedray"
 
 
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:

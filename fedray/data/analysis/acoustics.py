@@ -25,7 +25,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import lfilter
 from torchaudio.transforms import MelSpectrogram
 
-from fedray.storage.cache import cache_root
+from fedray.storage.cache import own_root
 
 Waveform = npt.NDArray[np.float32]  # [samples], -1..1
 Number = TypeVar("Number", bound=np.generic)
@@ -130,7 +130,7 @@ def compiled_librosa() -> ModuleType:
     crashes (numba 0.68). A lock lets one process at a time compile, into $NUMBA_CACHE_DIR or a folder in fedray's
     cache.
     """
-    folder = Path(os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_root() / "numba")))
+    folder = Path(os.environ.setdefault("NUMBA_CACHE_DIR", str(own_root() / "numba")))
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         import librosa

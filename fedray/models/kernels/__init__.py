@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedray.models.padding import several_clients
-from fedray.storage.cache import cache_root
+from fedray.storage.cache import own_root
 
 
 def loops_folder() -> Path:
@@ -22,7 +22,7 @@ def loops_folder() -> Path:
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8).hexdigest()
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "kernels") / digest
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or own_root() / "kernels") / digest
 
 
 def on_cpu(x: Tensor) -> bool:
