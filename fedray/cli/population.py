@@ -68,7 +68,8 @@ def show(config_path: str | os.PathLike[str], overrides: Iterable[str], console:
         console.print(split_table(parts))
         if (words := vocabulary_table(parts)).row_count:
             console.print(words)
-    console.print(*cleaning.tables(cleanings))
+    for changes in cleaning.tables(cleanings):
+        console.print(changes)
     if clients:
         held = inspection.population(parts["clients"], clients)
         console.print(client_table(config, parts, clients, held, labelled))

@@ -143,8 +143,9 @@ def carried_on(
 
 def _other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """How the data differ from those that a run began with, in words."""
-    was, rules = before.get("texts", UNKNOWN_RULES), now.get("texts") or []
-    if was == rules or not rules + was:
+    rules = now.get("texts") or []
+    was = before.get("texts", UNKNOWN_RULES if rules else [])
+    if was == rules:
         return "the data differ from those the run began with (other rows or file sizes)"
     shown = (", ".join(each) or "as the corpus has them" for each in (was, rules))
     return "the data differ from those the run began with: texts were normalised by {}, and now by {}".format(*shown)

@@ -20,7 +20,8 @@ import pyarrow as pa
 from fedray.data.text.languages import AT_EDGES, DOTLESS, IN_CHARACTERS, RULES, SPACED, SPACELESS, SPECIAL, base
 
 VERSION = 2  # of the rules; 1 split words at every character that is no letter, mark, digit or apostrophe
-APOSTROPHES = "\u2018\u2019\u201b\u02bc\u02bd\u00b4\u0060\u2032\u055a\u1fbd\u1fbf\u0384\uff07"
+# \x91 and \x92 are the apostrophes of Windows-1252 in a text that was read as Latin-1.
+APOSTROPHES = "\x91\x92\u2018\u2019\u201b\u02bc\u02bd\u00b4\u0060\u2032\u055a\u1fbd\u1fbf\u0384\uff07"
 # Marks of Armenian questions, exclamations and abbreviations, which stand inside words; the tatweel and its like, which
 # stretch words; variation selectors and other marks without a sound.
 SILENT = "\u055b\u055c\u055e\u055f\u0640\u07fa\u034f\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f"

@@ -41,13 +41,14 @@ class Tsv(Listed):
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         table = Table.read(path, self.delimiter, quoted=False)
+        ids = self._ids(table)
         columns = {
             "path": table.column(self.path_column, "path_column"),
             "speaker": table.optional(self.speaker_column, "speaker_column", WITHOUT_SPEAKERS),
             "text": self.texts(table.optional(self.text_column, "text_column")),
             "label": table.optional(self.label_column, "label_column"),
             "translation": table.optional(self.translation_column, "translation_column"),
-            "utterance": self._ids(table),
+            "utterance": ids,
             "seconds": table.optional(self.seconds_column, "seconds_column"),
             "offset": table.optional(self.offset_column, "offset_column"),
         }
@@ -59,7 +60,7 @@ class Tsv(Listed):
         rows: dict[str, list[int]] = {}
         known = {name: name for name in SPLITS} | USUAL_SPLITS | self.split_names
         places = list(zip(table.lines, names, strict=True))
-        first = dict(reversed(list(zip(columns["utterance"], places, strict=True))))
+        first = dict(reversed(list(zip(ids, places, strict=True))))
         for row, utterance in enumerate(manifest.column("utterance")):  # data.skip_broken leaves rows out
             line, name = first[utterance]
             if name not in known:
