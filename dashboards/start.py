@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent.resolve()
+FOUND = "session_latest/prom_metrics_service_discovery.json"  # written by a Ray with a dashboard
 INSTALL = {
     "prometheus": "Prometheus is not installed. On Debian and Ubuntu: apt-get install prometheus; else https://prometheus.io/download",
     "grafana": "Grafana is not installed: get https://grafana.com/grafana/download and put `grafana` on the PATH. "
@@ -26,8 +27,11 @@ INSTALL = {
 def prometheus(program: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
     config = folder / "prometheus.yml"
     text = (HERE / "prometheus.yml").read_text(encoding="utf-8")
-    ray = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray chooses
-    config.write_text(text.replace("/tmp/ray/", f"{ray}/ray/"), encoding="utf-8")
+    base = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # as Ray and fedray choose
+    started = f"/tmp/ray/{FOUND}"
+    # That of `ray start`, and that of fedray's own Ray, whose folder is the user's alone.
+    text = text.replace(started, f"{base}/ray/{FOUND}, {base}/fedray-{os.getuid()}/ray/{FOUND}")
+    config.write_text(text, encoding="utf-8")
     data, address = folder / "prometheus", f"127.0.0.1:{port}"
     options = [
         f"--config.file={config}",

@@ -56,7 +56,7 @@ def test_truncated_audio_is_named_with_the_way_around_it(folder: Path) -> None:
     truncate(folder / "a1.wav")
     (folder / "c0.wav").write_bytes(b"")
     message = refused(folder)
-    assert f"a1.wav: {folder}/a1.wav: truncated: 0.40 s are needed, the file ends at 0.20 s" in message
+    assert f"a1.wav: {folder}/a1.wav: truncated: its header promises 0.40 s, 0.20 s are there" in message
     assert f"c0.wav: {folder}/c0.wav: an empty file" in message  # all of them, not only the first
     assert message.startswith("the audio of 2 of 4 utterances cannot be used")
     assert "set `data.skip_broken: true`" in message

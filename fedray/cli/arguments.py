@@ -127,6 +127,14 @@ def _add_report(commands: Commands) -> None:
         metavar="SCORE",
         help="show what runs spend until dev has this score (default: with devices, the best that all runs reach)",
     )
+    report.add_argument(
+        "--audio",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder whose audio the page may contain, such as data.root of the runs; may be given several times "
+        "(default: the folders in $FEDRAY_AUDIO)",
+    )
 
 
 def _add_export(commands: Commands) -> None:

@@ -59,11 +59,11 @@ def show(options: argparse.Namespace, console: Console) -> int:
     """Print a table of the runs in a folder; returns the exit status."""
     from fedray.report.discover import folders_below
     from fedray.runs import places
-    from fedray.runs.folder import METRICS
+    from fedray.runs.folder import METRICS, RunFolder
 
     place = places.usual_place("") if options.folder is None else places.place(options.folder)
     if not isinstance(place, Path):
-        raise ValueError(f"{place}: `fedray runs` lists folders on a disk: name one")
+        raise ValueError(f"{RunFolder(place).place}: `fedray runs` lists folders on a disk: name one")
     table = Table(box=None, header_style="bold")
     for title in ("run", "state", "round", "last change"):
         table.add_column(title, justify="right" if title == "round" else "left", no_wrap=True)
@@ -87,12 +87,16 @@ def _changed(*paths: Path) -> float:
 
 def _state_and_round(folder: RunFolder) -> tuple[str, str]:
     """`running` and `12 of 50`; damage is told in place of the state."""
-    from fedray import experiment
     from fedray.engine import attach
+    from fedray.engine.driver import ATTACH
+    from fedray.runs.strangers import check_files, read_config
 
     try:
+        check_files(folder, ["results.json", "error.txt", ATTACH])
         ended = attach.standing(folder)
-        rounds = experiment.load(folder.storage.shown("config.yaml"))[0].rounds
+        rounds = read_config(folder).get("rounds")
+        if not isinstance(rounds, int):
+            raise ValueError(f"{folder.storage.shown('config.yaml')}: rounds is not a number: restore it")
         state = _alive(folder) or ended.state
     except (ValueError, OSError) as error:
         return f"[red]{rich_text(printable(str(error)))}[/red]", ""

@@ -61,9 +61,8 @@ def _run(options: argparse.Namespace) -> int:
 
     overrides = [*options.overrides, *([f"seed={options.seed}"] if options.seed is not None else [])]
     if options.dry_run:
-        import yaml
-
         from fedray.config.schema import plain
+        from fedray.config.written import as_yaml
         from fedray.experiment.checks import corpus_reader
 
         config, source = experiment.load(options.config, overrides)
@@ -71,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         experiment.tell_replaced(config, source)
         values = plain(config)
         values["data"]["options"] = plain(corpus_reader(config.data, source))
-        print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="")
+        print(as_yaml(values, source), end="")
         return 0
     if options.detach and not session.outside():
         config = experiment.check(*experiment.load(options.config, overrides))
@@ -122,7 +121,7 @@ def _pretrain(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from fedray import report
 
-    asked = {name: getattr(options, name) for name in ("baseline", "metric", "group_by", "target")}
+    asked = {name: getattr(options, name) for name in ("baseline", "metric", "group_by", "target", "audio")}
     found = report.read(options.paths, **asked)
     console = _console()
     for table in (found.table(console), *found.further_tables(console)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedray.config import shipped
+from fedray.config import bounded, shipped
 from fedray.core.texts import read_text
 
 Values = dict[str, Any]  # nested plain data, as YAML holds it
@@ -50,6 +50,7 @@ class Source:
     values: Values
     origins: dict[str, str]
     replaced: tuple[Replaced, ...] = ()  # by overrides
+    given: Values = field(default_factory=dict)  # the merged values before interpolations are resolved
 
     def where(self, key: str) -> str:
         """The place that sets the key, or the nearest section around the key."""
@@ -169,30 +170,13 @@ def as_value(text: str) -> str:
     """A text as the VALUE of an override `key=VALUE`: quoted if YAML or an interpolation would read it otherwise."""
     if re.fullmatch(r"[\w./~@%+=:-]*[\w./]", text) and OmegaConf.from_dotlist([f"key={text}"]).key == text:
         return text
-    return json.dumps(_escaped(text), ensure_ascii=False)
-
-
-def as_yaml(values: Mapping[str, Any]) -> str:
-    """A configuration as YAML text that reads back with the same values.
-
-    OmegaConf reads more words as numbers than YAML does, such as 1e3, and `${` as the beginning of an interpolation.
-    """
-    return OmegaConf.to_yaml(OmegaConf.create(_escaped(dict(values))))
-
-
-def _escaped(value: Any) -> Any:
-    """The value with `${` escaped in each text, so that OmegaConf reads it literally."""
-    if isinstance(value, Mapping):
-        return {key: _escaped(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_escaped(one) for one in value]
-    return value.replace("${", "\\${") if isinstance(value, str) else value
+    return json.dumps(text.replace("${", "\\${"), ensure_ascii=False)
 
 
 def _resolved(values: Values, origins: dict[str, str], replaced: tuple[Replaced, ...]) -> Source:
     """Replace interpolations (`${seed}`) by the values they name."""
     try:
-        return Source(_plain(OmegaConf.create(values), resolve=True), origins, replaced)
+        return Source(_plain(OmegaConf.create(values), resolve=True), origins, replaced, values)
     except OmegaConfBaseException as error:
         key = error.full_key or ""
         raise ConfigError(f"{Source({}, origins).where(key)}: {key}: {_problem(error)}") from error
@@ -215,7 +199,7 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, st
         raise ConfigError(f"{path}: extends itself, by way of {' -> '.join(str(p) for p in seen)}")
     try:
         text = read_text(path)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = bounded.compose(text)
         if not isinstance(node, yaml.MappingNode | None):
             raise ConfigError(f"{path}: a configuration is a mapping of keys to values")
         config = OmegaConf.create({}) if node is None else OmegaConf.create(text)

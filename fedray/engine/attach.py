@@ -26,6 +26,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError
 from fedray.core.types import RunError
 from fedray.engine import session
 from fedray.engine.driver import ATTACH
+from fedray.engine.local_ray import is_loopback
 from fedray.engine.ray_private import process_of
 from fedray.engine.reservation import NAMESPACE, name_of
 from fedray.engine.telemetry.events import Event
@@ -74,11 +75,13 @@ def find(folder: RunFolder) -> Attached | None:
         return None
     told = folder.read_json(ATTACH)
     address, host = str(told.get("address", "")), str(told.get("host", "?"))
-    if not _is_here(address):
-        if (outside := session.outside()) is None:
+    loopback = is_loopback(address)
+    if not _is_here(address) or (loopback and told.get("host", socket.gethostname()) != socket.gethostname()):
+        if loopback or (outside := session.outside()) is None:
+            there = "" if loopback else f", or set RAY_ADDRESS={address} if you trust the Ray there"
             raise ValueError(
                 f"{folder.place}: its driver was started on {host}, and nothing says that it has ended: run this "
-                f"command on that machine, or set RAY_ADDRESS={address} if you trust the Ray there"
+                f"command on that machine{there}"
             )
     elif session.answers(address):
         _check_owner(folder, address)

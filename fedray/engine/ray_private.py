@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ray._private import state
+from ray._private import ray_constants, state
+from ray._raylet import Config  # type: ignore[attr-defined]
 
 
 def process_of(actor: Any) -> tuple[int, str]:
@@ -18,6 +21,36 @@ def process_of(actor: Any) -> tuple[int, str]:
     """
     found = state.actors(actor._actor_id.hex())
     return int(found["Pid"]), str(found["Address"]["IPAddress"])
+
+
+def use_token() -> None:
+    """Turn Ray's token mode on in a process that has imported Ray without it; a mode that the user set stays.
+
+    Ray 2.60 does this for a local Ray, and then advises in a warning to turn it off. Ray 2.55 does not do it.
+    """
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        Config.initialize("")
+
+
+@contextmanager
+def on_loopback() -> Iterator[None]:
+    """A Ray that is started while open listens on the loopback only, and one that listens there can be joined.
+
+    Ray has no argument for this: it replaces the loopback by the machine's address unless this switch is off. The
+    environment tells the processes that Ray starts.
+    """
+    name, constant = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    before = os.environ.get(name)
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = constant
+        if before is None:
+            os.environ.pop(name)
+        else:
+            os.environ[name] = before
 
 
 class RestoredLog:

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -24,8 +25,11 @@ from fedray.engine import driver as drivers
 from fedray.engine import reservation
 from fedray.engine.driver import Assignment
 from fedray.engine.interrupts import Interrupts, handler_kept
+from fedray.engine.local_ray import folders, is_loopback
 from fedray.engine.nodes import on_this_node
+from fedray.engine.ray_auth import secure_token
 from fedray.engine.ray_deaths import DEATHS, eviction, started_in_time
+from fedray.engine.ray_private import on_loopback, use_token
 from fedray.engine.resources import Node
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
@@ -71,7 +75,9 @@ def connect(lasting: bool = False) -> None:
     else:
         dashboard = bool(os.environ.get("FEDRAY_DASHBOARD"))  # it starts eleven processes
         may = for_ray()  # Ray itself counts all cores of the machine
-        with handler_kept(), started_in_time():
+        secure_token()
+        use_token()
+        with handler_kept(), started_in_time(), on_loopback():
             context = ray.init(
                 address="local",
                 log_to_driver=False,
@@ -80,6 +86,7 @@ def connect(lasting: bool = False) -> None:
                 num_cpus=may["num_cpus"],
                 _memory=may.get("memory"),
                 object_store_memory=may.get("object_store_memory"),
+                **folders(),
             )
         if dashboard:
             print(f"Ray's dashboard: http://{context.dashboard_url}", file=sys.stderr)
@@ -89,7 +96,7 @@ def join(address: str) -> None:
     """Connect to a running Ray. ValueError: it cannot be reached, or refuses this process."""
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # one attempt of half a minute, not twenty
     try:
-        with handler_kept():
+        with handler_kept(), on_loopback() if is_loopback(address) else nullcontext():
             ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, RayError) as error:
         raise ValueError(

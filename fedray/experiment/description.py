@@ -11,7 +11,8 @@ import ray
 
 import fedray
 from fedray.config.schema import plain
-from fedray.config.source import dotted
+from fedray.config.source import Source, dotted
+from fedray.config.written import recorded
 from fedray.core import environment
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine import session
@@ -48,7 +49,7 @@ UNKNOWN_RULES = ["fedray's rules 1, which split words at joiners and other marks
 Description = dict[str, Any]
 
 
-def description(config: Config, program: Program, shares: Share) -> Description:
+def description(config: Config, source: Source, program: Program, shares: Share) -> Description:
     """Versions, processor, device, hashes of code and data, settings, and how far the run is deterministic."""
     assert isinstance(program.data, SpeechData)
     return {
@@ -68,14 +69,14 @@ def description(config: Config, program: Program, shares: Share) -> Description:
         **fingerprint(config.devices),
         "together": config.engine.together(shares.gpus > 0),
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
-        "settings": settings(config, program),
+        "settings": settings(config, source, program),
     }
 
 
-def settings(config: Config, program: Program) -> dict[str, Any]:
+def settings(config: Config, source: Source, program: Program) -> dict[str, Any]:
     """The settings that bits depend on, by dotted keys. `rounds` is one of them if the algorithm is paced by it."""
     free = [name for name in FREE if name != "rounds" or not paced_by(config, program.algorithm)]
-    values = dotted(plain(config))
+    values = dotted(recorded(plain(config), source))
     return {key: value for key, value in values.items() if not any(f"{key}.".startswith(f"{name}.") for name in free)}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import yaml
 
 from fedray.core.types import RunError
 from fedray.data.features.log_mel import FeatureSettings, log_mels
@@ -20,6 +19,7 @@ from fedray.models.export_onnx import INSTALL, Unpadded
 from fedray.models.weights import load_weights
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
+from fedray.runs.strangers import check_own, read_config
 from fedray.training.classification import ClassificationSettings
 from fedray.training.recognition import RecognitionSettings
 from fedray.training.task import described
@@ -40,7 +40,8 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
     if not folder.exists("model/model.pt"):
         why = "the run has not finished" if not folder.exists("results.json") else "the run saved another kind of model"
         raise ValueError(f"{folder.place} has no model/model.pt: {why}")
-    given = folder.root / "config.yaml" if folder.root is not None else yaml.safe_load(folder.read_text("config.yaml"))
+    check_own(folder, "config.yaml", "model/model.pt", "model/hyperparams.yaml")
+    given = folder.root / "config.yaml" if folder.root is not None else read_config(folder)
     config, _ = load(given)
     with tempfile.TemporaryDirectory(prefix="fedray-") as saved:
         folder.storage.download("model", Path(saved))

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-import yaml
 from ray.util.placement_group import PlacementGroup
 
 from fedray.config.schema import plain
-from fedray.config.source import ConfigError, Source, as_yaml, dotted
+from fedray.config.source import ConfigError, Source, dotted
+from fedray.config.written import as_yaml, recorded
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
@@ -34,6 +34,7 @@ from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
+from fedray.runs.strangers import check_own, read_config
 from fedray.training import compiling
 
 
@@ -63,9 +64,9 @@ def run(
         if not shares.gpus:
             compile_beside(checked)
         program = build(checked, source, where, shares)
-        described = description(checked, program, shares)
+        described = description(checked, source, program, shares)
         shares = fitting(checked, program, shares)
-    return start(checked, program, shares, where, described, detach, new=True)
+    return start(checked, source, program, shares, where, described, detach, new=True)
 
 
 def compile_beside(config: Config) -> None:
@@ -95,9 +96,10 @@ def reopen(folder: RunFolder, overrides: Iterable[str]) -> tuple[Config, Source]
     ValueError: the folder holds no run, or a key in `overrides` may not change.
     """
     folder.check_is_run()
+    check_own(folder, "config.yaml")  # which may name modules to import
     overrides = list(overrides)
     places.check_resumable(overrides)
-    given = folder.root / "config.yaml" if folder.root is not None else yaml.safe_load(folder.read_text("config.yaml"))
+    given = folder.root / "config.yaml" if folder.root is not None else read_config(folder)
     config, source = load(given, overrides)
     if config.rounds < (done := max(folder.saved_rounds(), default=0)):
         where = source.where("rounds")
@@ -133,14 +135,15 @@ def resume(
     shares = share(checked.engine, session.resources())
     data, _ = build_data(checked, source)
     program = build_program(checked, data, opened, shares.gpus)
-    now = description(checked, program, shares)
+    now = description(checked, source, program, shares)
     remedy = f"`{' '.join(['fedray resume', *map(quote, (opened.place, *overrides)), '--accept-changes'])}`"
     described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, remedy)
-    return start(checked, program, fitting(checked, program, shares), where, described, detach)
+    return start(checked, source, program, fitting(checked, program, shares), where, described, detach)
 
 
 def start(
     config: Config,
+    source: Source,
     program: Program,
     shares: Share,
     where: Path | str,
@@ -149,7 +152,7 @@ def start(
     new: bool = False,
 ) -> Result:
     """Hand a run to a driver, and show its progress. `new`: its folder must be new or empty."""
-    assignment = replace(assign(config, program, shares, where, described), new=new)
+    assignment = replace(assign(config, source, program, shares, where, described), new=new)
     if detach:
         session.detach(assignment)
         return Result(where, {})
@@ -176,6 +179,7 @@ def fitting(config: Config, program: Program, shares: Share) -> Share:
 
 def assign(
     config: Config,
+    source: Source,
     program: Program,
     shares: Share,
     where: Path | str,
@@ -189,7 +193,7 @@ def assign(
     """
     texts = {
         "run.json": json_text(described, indent=2) + "\n",
-        "config.yaml": as_yaml(plain(config)),
+        "config.yaml": as_yaml(plain(config), source),
     }
     together = config.engine.together(shares.gpus > 0)
     privacy = mechanism(config, program.algorithm, program.data)
@@ -197,6 +201,6 @@ def assign(
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock, config.audit)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
-    card = replace(card, params=dotted(plain(config)), tags=tags)
+    card = replace(card, params=dotted(recorded(plain(config), source)), tags=tags)
     assets = program.algorithm.assets(program.data)
     return Assignment(config.name, program, assets, plan, shares, where, texts, group, config.tracker, card)

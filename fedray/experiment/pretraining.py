@@ -17,7 +17,8 @@ import torch
 from filelock import FileLock, Timeout
 
 from fedray.config.schema import plain
-from fedray.config.source import ConfigError, Source, as_yaml, dotted
+from fedray.config.source import ConfigError, Source, dotted
+from fedray.config.written import as_yaml, recorded
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice
 from fedray.core.texts import json_text
@@ -137,7 +138,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
         device,
         config.features.silence,
     )
-    described = {"config": plain(config), "data": [data.manifest.fingerprint(), data.features.name]}
+    described = {"config": recorded(plain(config), source), "data": [data.manifest.fingerprint(), data.features.name]}
     if (folder / "state.pt").exists():
         saved = read_saved(folder / "state.pt", "cpu", BROKEN)
         if not isinstance(saved, dict) or not {"described", "state"} <= saved.keys():
@@ -145,7 +146,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
         _check_same(saved["described"], described, folder)
         running.load(saved["state"])
         say(f"{folder}: resuming after epoch {running.done}")
-    text = as_yaml(plain(config))
+    text = as_yaml(plain(config), source)
     write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
     saved_at, of = time.monotonic(), settings.epochs * running.steps
     while running.done < settings.epochs:

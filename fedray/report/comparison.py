@@ -36,6 +36,7 @@ class Comparison:
     reference: Group | None = None
     without_a_run: Sequence[str] = ()  # trials that ended before their run began
     asked: float | None = None  # the dev score that runs should reach; None: the best one that all reach
+    audio: Sequence[Path] = ()  # folders whose audio the page may contain
 
     @property
     def runs(self) -> list[Run]:

@@ -25,7 +25,7 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
     for path in paths:
         found = folders_below(path)
         if not found:
-            raise ValueError(f"{path}: holds no run: a run folder has a config.yaml and a run.json")
+            raise ValueError(f"{RunFolder(path).place}: holds no run: a run folder has a config.yaml and a run.json")
         folders |= {folder.place: (folder, trial) for folder, trial in found}
     named = [trial or folder for folder, trial in folders.values()]
     names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
@@ -70,11 +70,16 @@ def _trial(folder: RunFolder) -> RunFolder | None:
 def _walk(root: Path, name: str) -> Iterator[str]:
     """Relative names of run folders; skips folders inside run folders and copies in Tune's checkpoints."""
     for entry in sorted(root.iterdir()):
-        if entry.is_dir() and not entry.name.startswith((".", "checkpoint")):
+        if entry.is_dir() and not entry.name.startswith((".", "checkpoint")) and _may_follow(entry):
             if (entry / "config.yaml").is_file() and any((entry / name).is_file() for name in BESIDE):
                 yield f"{name}{entry.name}"
             else:
                 yield from _walk(entry, f"{name}{entry.name}/")
+
+
+def _may_follow(entry: Path) -> bool:
+    """Whether an entry is a folder itself, or this user's link to one: a stranger's may lead to what is not his."""
+    return not entry.is_symlink() or entry.lstat().st_uid == os.getuid()
 
 
 def _listed(folder: RunFolder) -> list[str]:

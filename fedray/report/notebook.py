@@ -44,7 +44,7 @@ class Worst:
         found = page.errors_of(run, split, count)
         if run is None or found is None:
             raise ValueError("no run of this report is finished: there are no predictions to look at")
-        return cls(found.worst, found.recognition, page.audio(run, found), first_model(run.config))
+        return cls(found.worst, found.recognition, page.audio(run, found, comparison.audio), first_model(run.config))
 
     def __iter__(self) -> Iterator[Utterance]:
         return iter(self.utterances)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from pathlib import Path
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -112,7 +113,7 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
         errors=found,
         speakers=found.speakers if found else (),
         listed=SPEAKERS,
-        audio=audio(first, found) if found is not None else Audio({}),
+        audio=audio(first, found, comparison.audio) if found is not None else Audio({}),
         failures=[(run.name, run.failures[:FAILURES], len(run.failures)) for run in comparison.runs if run.failures],
         configuration=yaml.safe_dump(dict(first.config), sort_keys=False, allow_unicode=True),
         style=STYLESHEET,
@@ -154,10 +155,12 @@ def errors_of(run: Run | None, split: str, worst: int = 12) -> Errors | None:
     return errors.analyse(run.predictions, split, worst=worst)
 
 
-def audio(run: Run, found: Errors) -> Audio:
-    """Clips of the worst utterances; the page says why if there are none."""
+def audio(run: Run, found: Errors, folders: Sequence[Path]) -> Audio:
+    """Clips of the worst utterances, from audio in these folders; the page says why if there are none."""
     try:
-        heard = clips.embedded(run.folder, [utterance.id for utterance in found.worst])
+        heard = clips.embedded(run.folder, [utterance.id for utterance in found.worst], folders)
+    except clips.NotNamed as error:
+        return Audio({}, f"No audio: {error}.")
     except (ValueError, OSError) as error:
         return Audio({}, f"No audio: the corpus of this run is not at hand on this machine ({error}).")
     missing = len(found.worst) - len(heard)

@@ -21,6 +21,7 @@ NAME = "predictions.tsv"
 NEEDED = ("model", "split", "utterance", "speaker", "reference", "hypothesis")
 TABLE = csv.ParseOptions(delimiter="\t", quote_char=False)
 MODELS = ("seed", "best")
+LONGEST = 50_000  # bytes of a text, about an hour of speech: an alignment takes the product of two lengths
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ class Predictions:
             raise ValueError(f"{shown}: has no column {', '.join(missing)}: {remedy}")
         if not table.num_rows:
             raise ValueError(f"{shown}: lists no utterances: {remedy}")
+        texts = [table[name] for name in table.column_names if name == "reference" or name.startswith("hypothesis")]
+        if any((pc.max(pc.binary_length(column)).as_py() or 0) > LONGEST for column in texts):
+            raise ValueError(f"{shown}: a text has more than {LONGEST:,} bytes, which no utterance has: {remedy}")
         found = cls(table, tokenisation(signature))
         if any(table[name].null_count for name in ("words", scored) if name in table.column_names):
             raise ValueError(f"{shown}: a row has no {'score' if scored == 'bleu' else 'words or errors'}: {remedy}")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
 from fedray.config.source import dotted
@@ -23,6 +22,7 @@ from fedray.report.words import rising
 from fedray.runs import trips_table
 from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
+from fedray.runs.strangers import LARGEST, check_files, read_config
 
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
 # In personal.tsv and audit.tsv quotation marks are ordinary characters.
@@ -31,6 +31,12 @@ TSV = ParseOptions(delimiter="\t", quote_char=False), ConvertOptions(column_type
 SUMS = ("clients/failed", "engine/killed", "traffic/up_bytes", "traffic/down_bytes")
 # Prefixes of metrics whose value in the last row is the total of all rounds.
 TOTALS = ("traffic/total", "virtual/hours", "virtual/device_hours", "virtual/energy_wh", "virtual/wasted_share")
+# What a report reads of a run folder.
+FILES = (
+    *("results.json", "run.json", "metrics.jsonl", "failures.jsonl", TRIPS, trips_table.NAME),
+    *(NAME, "clients.parquet", "personal.tsv", "own.tsv", "audit.tsv"),
+)
+ROWS = 20_000_000  # of a Parquet file, which can repeat a value in a few bytes
 Json = dict[str, Any]  # an object from a JSON file
 
 
@@ -53,12 +59,10 @@ class Run:
 
         Raises ValueError with the name of a damaged file.
         """
-        try:
-            config = yaml.safe_load(folder.read_text("config.yaml"))
-        except (yaml.YAMLError, RecursionError) as error:
-            raise ValueError(f"{folder.storage.shown('config.yaml')}: is not YAML ({error}): restore it") from error
-        if not isinstance(config, Mapping):
-            raise ValueError(f"{folder.storage.shown('config.yaml')}: holds no configuration: restore it")
+        check_files(folder, FILES)
+        if trial is not None:
+            check_files(trial, ["params.json"])
+        config = read_config(folder)
         results, versions = _json(folder, "results.json"), _json(folder, "run.json") or {}
         _check_changes(versions, folder.storage.shown("run.json"))
         if results is not None:
@@ -130,7 +134,7 @@ class Run:
     @functools.cached_property
     def clients(self) -> pa.Table | None:
         """A row per client that took part: client, rounds, failures, last_round, report/*. None before the run ends."""
-        return self._table("clients.parquet", pq.read_table, "client", "rounds")
+        return self._table("clients.parquet", _parquet, "client", "rounds")
 
     @functools.cached_property
     def personal(self) -> pa.Table | None:
@@ -244,6 +248,16 @@ def known_metric(metric: str, runs: Iterable[Run]) -> str:
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none yet'}"
         raise ValueError(f"no run has the metric {metric}; {hint}")
     return metric
+
+
+def _parquet(file: pa.BufferReader) -> pa.Table:
+    """The table in a Parquet file. pa.ArrowException: it is damaged, or would not fit into memory."""
+    told = pq.read_metadata(file)
+    size = sum(told.row_group(number).total_byte_size for number in range(told.num_row_groups))
+    if told.num_rows > ROWS or size > 4 * LARGEST:
+        raise pa.ArrowInvalid(f"it holds {told.num_rows:,} rows of {size:,} bytes, which is not what a run writes")
+    file.seek(0)
+    return pq.read_table(file)
 
 
 def _rows(folder: RunFolder, name: str) -> list[Json]:

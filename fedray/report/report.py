@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from fedray.report.sweep_description import SweepDescription
 from fedray.runs.folder import RunFolder
 from fedray.storage.claims import claim
 
+AUDIO = "FEDRAY_AUDIO"  # an environment variable: folders, separated as in PATH
 LABELLED = ("fednst", "nst")  # algorithms whose labels come from a search
 FIRST_CHOICES = (
     "personal/test/accuracy",
@@ -83,6 +85,7 @@ def read(
     metric: str | None = None,
     group_by: Sequence[str] = (),
     target: float | None = None,
+    audio: Sequence[str | Path] = (),
 ) -> Report:
     """The report of run folders, or of folders that hold them (studies, Tune's experiments, sweeps with a sweep.json).
 
@@ -92,6 +95,8 @@ def read(
     group_by  the only keys that distinguish groups (default: all that differ, except seeds)
     target    a dev score; a table shows what runs spend until they reach it (default: with devices, the best that all
               runs reach)
+    audio     folders whose audio the page may contain (default: those in $FEDRAY_AUDIO). A run folder says which files
+              its corpus has, and may come from anybody: of other files only a synthetic corpus is played
 
     Raises ValueError if there is no such folder, group, metric or key, or a file is damaged.
     """
@@ -116,6 +121,7 @@ def read(
         reference[0] if len(reference) == 1 else None,
         discover.trials_without_a_run(paths),
         target,
+        tuple(Path(one).expanduser() for one in audio or filter(None, os.environ.get(AUDIO, "").split(os.pathsep))),
     )
 
 
@@ -127,9 +133,11 @@ def write(
     metric: str | None = None,
     group_by: Sequence[str] = (),
     target: float | None = None,
+    audio: Sequence[str | Path] = (),
 ) -> str:
     """`read` and `save` in one call; returns the path or URI of report.html."""
-    return read(paths, baseline=baseline, metric=metric, group_by=group_by, target=target).save(out)
+    found = read(paths, baseline=baseline, metric=metric, group_by=group_by, target=target, audio=audio)
+    return found.save(out)
 
 
 def _is_below(one: RunFolder, other: RunFolder) -> bool:

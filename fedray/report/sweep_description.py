@@ -11,6 +11,7 @@ from fedray.config.source import Source
 from fedray.report import renamed
 from fedray.report.figures import Figure, from_description
 from fedray.runs.folder import RunFolder
+from fedray.runs.strangers import check_files
 
 NAME = "sweep.json"
 MODES = ("min", "max")
@@ -39,6 +40,7 @@ def read(folder: RunFolder) -> tuple[SweepDescription, Sequence[Figure]]:
     """
     if not folder.exists(NAME):
         return SweepDescription(), ()
+    check_files(folder, [NAME])
     shown = folder.storage.shown(NAME)
     try:
         values = json.loads(folder.read_text(NAME))

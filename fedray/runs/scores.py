@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from fedray.runs.folder import RunFolder
+from fedray.runs.strangers import read_config
 
 REMEDY = "restore it, or remove it to continue without it"
 TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a finished run
@@ -34,8 +33,8 @@ def first_model(config: object) -> str:
 def first_model_in(folder: RunFolder) -> str:
     """`first_model` of the run in the folder; "seed model" if config.yaml cannot tell."""
     try:
-        return first_model(yaml.safe_load(folder.read_text("config.yaml")))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):  # scores are shown even if this file is damaged
+        return first_model(read_config(folder))
+    except (OSError, ValueError):  # scores are shown even if this file is damaged
         return "seed model"
 
 

@@ -38,7 +38,7 @@ class ObjectStorage(Storage):
 
     @property
     def place(self) -> str:
-        shown, options = _without_secrets(self._uri)
+        shown, options = without_secrets(self._uri)
         return join(shown, quote(self._inside)) + options
 
     @property
@@ -49,7 +49,7 @@ class ObjectStorage(Storage):
         return ObjectStorage(self._uri, join(self._inside, name))
 
     def shown(self, name: str) -> str:
-        return join(_without_secrets(self._uri)[0], self._inside, name)
+        return join(without_secrets(self._uri)[0], self._inside, name)
 
     def read(self, name: str) -> bytes:
         with self._found(name), self._files.open_input_stream(self._key(name)) as stream:
@@ -150,7 +150,7 @@ def opened(uri: str) -> tuple[Any, str]:
     """
     from pyarrow.fs import FileSystem  # here: the import starts the AWS libraries, which most runs do not need
 
-    shown = "".join(_without_secrets(uri))
+    shown = "".join(without_secrets(uri))
     try:
         try:  # one request for a small file instead of three
             files, base = FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
@@ -168,7 +168,7 @@ def opened(uri: str) -> tuple[Any, str]:
     return files, base
 
 
-def _without_secrets(uri: str) -> tuple[str, str]:
+def without_secrets(uri: str) -> tuple[str, str]:
     """(the URI without user and password, its options that are known to hold no secret)."""
     head, _, query = uri.partition("?")
     scheme, _, rest = head.partition("://")

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import final
 
 from fedray.storage.base import Storage, join
+from fedray.storage.bucket import without_secrets
 from fedray.storage.files import faults, make_folder, sync_all, write_atomically
 
 
 def on_disk(place: str | os.PathLike[str]) -> Path:
     """The path of a folder that must be on a disk. ValueError: it is a URI."""
     if "://" in os.fspath(place):
-        raise ValueError(f"{os.fspath(place)} is not a folder on this machine: name one, and copy it there afterwards")
+        shown = "".join(without_secrets(os.fspath(place)))
+        raise ValueError(f"{shown} is not a folder on this machine: name one, and copy it there afterwards")
     return Path(place).expanduser()
 
 

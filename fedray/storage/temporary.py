@@ -17,12 +17,17 @@ from fedray.core.types import RunError
 OWNED = ".owned"  # suffix of a folder's lock, which the process that owns the folder holds
 
 
-def private() -> Path:
+def place(base: str | None = None) -> Path:
+    """The path of the folder that `private` makes in `base` (None: the temporary folder)."""
+    return Path(base or tempfile.gettempdir()) / f"fedray-{os.getuid()}"
+
+
+def private(base: str | None = None) -> Path:
     """A folder on this machine that only this user can enter.
 
     RunError: it is another user's, or a link, so that others could read or replace what is written there.
     """
-    root = Path(tempfile.gettempdir()) / f"fedray-{os.getuid()}"
+    root = place(base)
     with suppress(FileExistsError):
         root.mkdir(mode=0o700)
     found = root.lstat()
@@ -50,9 +55,12 @@ def disown(folder: Path, lock: FileLock) -> None:
     lock.release()
 
 
-def sweep() -> None:
-    """Remove the folders of processes that have ended. Locks identify them, because process IDs are reused."""
-    for marker in _markers(private()):
+def sweep(root: Path | None = None) -> None:
+    """Remove the folders of processes that have ended, from `root` (None: `private()`).
+
+    Locks identify them, because process IDs are reused.
+    """
+    for marker in _markers(root or private()):
         lock = FileLock(marker)
         with suppress(Timeout, OSError):
             lock.acquire(timeout=0)

@@ -14,6 +14,7 @@ from typing import Any
 
 from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs.folder import RunFolder
+from fedray.runs.strangers import check_own
 from fedray.sweep import tuning
 from fedray.sweep.space import grid_values, is_conditional, shown
 from fedray.sweep.study import Sweep, check_space, read_bases
@@ -64,6 +65,7 @@ def resumed(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Cho
     Raises ValueError if it holds none, or another one, if what trials depend on has changed in the sweep's file or in a
     base configuration, or if the command line asks for other choices.
     """
+    check_own(folder, *(name for name in folder.storage.names() if name.endswith((".json", ".pkl"))))  # Tune unpickles
     if not folder.exists(DESCRIPTION):
         raise ValueError(f"{folder.place} holds no sweep to continue: leave out --resume")
     values = folder.read_json(DESCRIPTION)

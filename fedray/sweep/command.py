@@ -149,7 +149,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         with _tracked(sweep, folder, first) as tracking:
             study = replace(study, parent=tracking.id())
             results = (tuning.again(study, plan) if began else tuning.tuner(sweep, study, plan)).fit()
-            status = _ended(sweep, folder, results, trials)
+            status = _ended(sweep, folder, results, trials, first.data.root)
             tracking.close({0: "finished", FAILED: "failed"}.get(status, "stopped"))
             return status
 
@@ -191,15 +191,18 @@ def _reserved(study: Study, space: Space, config: Config, trials: int, most: int
     return replace(study, share=share), at_once
 
 
-def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid, trials: int) -> int:
-    """Write the report, say what has ended how, and return the exit status. `trials`: of the whole sweep."""
+def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid, trials: int, root: str | None) -> int:
+    """Write the report, say what has ended how, and return the exit status.
+
+    `trials`: of the whole sweep; `root`: of the corpus.
+    """
     failed = [result for result in results if result.error is not None]
     for result in failed:
         print(f"{sweep.name}: {result.path} failed: {_why(result.error)}", file=sys.stderr)
         print(f"  traceback: {result.path}/{ERROR}", file=sys.stderr)
     done = sum(bool((result.metrics or {}).get("done")) for result in results if result.error is None)
     if results.num_terminated:
-        found = report.read(folder.place)
+        found = report.read(folder.place, audio=[root] if root is not None else [])
         print(f"report: {found.save()}")
         if ranked := found.ranked():
             best, runs = ranked[0], len(ranked[0].values(sweep.metric))

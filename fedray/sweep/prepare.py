@@ -74,7 +74,7 @@ def prepare(study: Study, space: Space, at_once: int) -> None:
         program = build_program(config, federations[described], RunFolder(where), study.share.gpus)
         cache = (program.init_cache, program.prepare_cache)
         if cache not in work:
-            work[cache] = (experiment.assign(config, program, study.share, where, {}), set())
+            work[cache] = (experiment.assign(config, source, program, study.share, where, {}), set())
         work[cache][1].update(_participants(config, program.data))
         return program.algorithm
 

@@ -151,7 +151,7 @@ def _text(value: object) -> str:
 
 
 def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
-    """The contents of the base configurations.
+    """The contents of the base configurations, whose interpolations each trial resolves.
 
     Their paths are relative to the working folder or to a folder above the sweep's file `near`; otherwise they name
     configurations that come with fedray (`ray submit` copies only the sweep's file). Raises ValueError for any other.
@@ -160,7 +160,7 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
     if any(is_conditional(sweep.space[key]) for key in used):
         used = [key for key, domain in sweep.space.items() if options(domain) is not None]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
-    return {file: configuration.read(find(file, near)).values for file in sorted(files)}
+    return {file: configuration.read(find(file, near)).given for file in sorted(files)}
 
 
 def find(path: str, near: Path) -> Path:

@@ -114,7 +114,7 @@ class Trial(tune.Trainable):
                 before.append(row)
         program = experiment.build(config, source, where, self.study.share, serial)
         share, group = self.study.share, ray.util.get_current_placement_group()
-        described = experiment.description(config, program, share)
+        described = experiment.description(config, source, program, share)
         if not new:
             paced, accept = experiment.paced_by(config, program.algorithm), self.study.accept_changes
             remedy = "continue the sweep with --resume --accept-changes"
@@ -124,7 +124,7 @@ class Trial(tune.Trainable):
             sweep=Path(self.study.place).name,
             parent=self.study.parent,
         )
-        self.driver = drivers.start(experiment.assign(config, program, share, where, described, group, card))
+        self.driver = drivers.start(experiment.assign(config, source, program, share, where, described, group, card))
         ray.get(self.driver.pin.remote(list(self.pinned)))
         self.finished = self.driver.run.remote()
         last = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,31 @@ def pruned(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
 
+def replaced(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Put something else in place of a file of the run folder."""
+
+    def change(folder: Path) -> None:
+        (folder / "done" / name).unlink()
+        make(folder / "done" / name)
+
+    return change
+
+
+def linked(name: str) -> Callable[[Path], object]:
+    return replaced(name, lambda path: path.symlink_to("../config.yaml"))
+
+
+def piped(name: str) -> Callable[[Path], object]:
+    return replaced(name, os.mkfifo)
+
+
+def opened(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "done" / name).chmod(0o666)
+
+
+LAUGHS = "a0: &a0 [1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 7)}]\n" for n in range(1, 9)
+)
 WATCH, RESUME, REPORT, EXPORT = "watch done", "resume done", "report done --out page", "export done"
 FILE = put("file", "mine\n")
 
@@ -133,6 +159,16 @@ CASES = (
         run(results__json='{"rounds": 3}'),
         "stop done",
     ),
+    Case(
+        "report: config.yaml with aliases of aliases",
+        ("done/config.yaml", "more than 100,000 values"),
+        run(config__yaml=LAUGHS),
+        REPORT,
+    ),
+    Case("report: config.yaml in itself", "more than 100,000 values", run(config__yaml="a: &a [*a]"), REPORT),
+    Case("report: a link out of the folder", ("done/run.json", "is a link"), both(run(), linked("run.json")), REPORT),
+    Case("report: a pipe", ("done/metrics.jsonl", "is a named pipe"), both(run(), piped("metrics.jsonl")), REPORT),
+    Case("resume: a folder that all can write", "can be written by all", both(run(), opened("config.yaml")), RESUME),
     Case(
         "report: a folder without runs",
         ("done", "holds no run: a run folder"),

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from fedray.config.schema import build
-from fedray.config.source import ConfigError, as_value, as_yaml, from_mapping, read
+from fedray.config.source import ConfigError, Source, as_value, from_mapping, read
+from fedray.config.written import as_yaml
 from fedray.core.settings import Choice, choice, kinds, positive
 
 
@@ -149,7 +150,7 @@ def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     odd = ["1e3", "5e-4", "1E5", "1.e3", "+1e3", "12:30:45", "0x10", "no", "007"]
     odd += ["~", "${seed}", "a: b", "x #y", "", "ä"]
     values = {"name": "1e3", "list": odd, "section": {"text": "/data/${x}", "number": 1e-3, "nothing": None}}
-    (tmp_path / "written.yaml").write_text(as_yaml(values), encoding="utf-8")
+    (tmp_path / "written.yaml").write_text(as_yaml(values, Source(values, {})), encoding="utf-8")
     assert read(tmp_path / "written.yaml").values == values
     for text in odd:
         if text not in ("", "~"):

@@ -87,12 +87,20 @@ def test_a_folder_does_not_lead_to_another_machine(tmp_path: Path, monkeypatch: 
             attach.find(folder)
 
 
+def test_the_loopback_of_another_machine_is_not_this_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that machines share names an address that each of them has."""
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    folder = prepared(tmp_path, driver_json={"address": "127.0.0.1:6379", "host": "elsewhere"})
+    with pytest.raises(ValueError, match="started on elsewhere, .*: run this command on that machine$"):
+        attach.find(folder)
+
+
 @pytest.mark.parametrize("whose", ["another user's", "everybody's", "a link"])
 def test_an_address_that_another_user_could_have_written_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     monkeypatch.setattr(session, "answers", lambda address: True)
-    folder = prepared(tmp_path, driver_json={"address": "127.0.0.1:6379", "host": "here"})
+    folder = prepared(tmp_path, driver_json={"address": "127.0.0.1:6379", "host": socket.gethostname()})
     file = tmp_path / "driver.json"
     if whose == "a link":
         file.rename(tmp_path / "other.json")

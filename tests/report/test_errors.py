@@ -122,14 +122,15 @@ def test_the_worst_utterances_can_be_heard(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", None, rows(BEFORE, [1, 1, 2, 0]), rows(AFTER, [1, 0, 1, 1]))
     settings = small_corpus.config(tmp_path, "train", "test") | {"rounds": 3, "seed": 0}
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    text = Path(report.write(folder)).read_text()
+    assert "add --audio DIR" in Path(report.write(folder)).read_text()
+    text = Path(report.write(folder, audio=[tmp_path])).read_text()
     heard = re.findall(r'<audio [^>]*src="data:audio/flac;base64,([^"]+)"', text)
     assert len(heard) == 3 and "No audio" not in text
     wave, rate = soundfile.read(io.BytesIO(base64.b64decode(heard[0])))
     expected, _ = soundfile.read(tmp_path / "u3.wav")
     assert rate == 16000 and wave == pytest.approx(expected, abs=2**-14)
     (tmp_path / "u3.wav").unlink()
-    assert "not at hand on this machine" in Path(report.write(folder)).read_text()
+    assert "not at hand on this machine" in Path(report.write(folder, audio=[tmp_path])).read_text()
 
 
 def test_a_corpus_that_would_take_minutes_is_left_alone() -> None:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import no_file, unusable
-from fedray.data.corpora.skipping import SKIP, UNMEASURED, skips
-from fedray.data.features.audio import AudioError, Shape, duration, shape
+from fedray.data.corpora.skipping import SKIP, skips
+from fedray.data.features.audio import UNMEASURED, AudioError, Shape, duration, shape
 from fedray.data.features.packed import file_of
 from fedray.data.features.recording import is_lfs_stub
 from fedray.data.manifest import Manifest, place

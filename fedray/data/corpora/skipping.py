@@ -1,7 +1,7 @@
 """`data.skip_broken` where a reader measures audio: a file that cannot be measured stays in the manifest.
 
-Its length is `UNMEASURED`. Computing features meets the same fault again, and leaves the utterance out by name, as it
-does with all broken audio.
+Its length is `UNMEASURED`, so it is read to its end. Computing features meets the same fault again, and leaves the
+utterance out by name, as it does with all broken audio.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-UNMEASURED = 1e-3  # seconds
+from fedray.data.features.audio import UNMEASURED
+
 SKIP = "set data.skip_broken=true to leave it out"
 
 _skips = ContextVar("skips", default=False)  # no argument of readers: users' corpora have their signature

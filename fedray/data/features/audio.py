@@ -1,7 +1,7 @@
 """Read audio files in any format of libsndfile: segments, resampling, and errors that say what is wrong with a file.
 
 A path may also name audio inside a table (`fedray.data.features.packed`). Lengths are those that decoding gives:
-`fedray.data.features.recording` says where headers are not trusted.
+`fedray.data.features.streams` finds them, and trusts no header where the file itself tells.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from fedray.data.features.recording import SAMPLES_A_BYTE, TOLERANCE, Recording
 from fedray.data.features.recording import AudioError as AudioError
 
 LOUDEST = 2.0**31  # the largest sample of any format with integers; far larger ones overflow in features
+UNMEASURED = 2.0**-20  # seconds in a manifest that stand for "to the end", of a file that its reader cannot measure
 FILTER_SIZE = 2**24  # coefficients of a resampling filter, 64 MB; 44,100 to 16,000 Hz needs 72,000
 
 
 def read(path: str | Path, sample_rate: int, offset: float = 0.0, seconds: float | None = None) -> torch.Tensor:
     """Read a waveform, float32 [samples] in -1..1, channels averaged, at `sample_rate` Hz.
 
-    `offset` and `seconds` choose a segment; `seconds` None, NaN or 0 means to the end of the file.
+    `offset` and `seconds` choose a segment; `seconds` None, NaN, 0 or UNMEASURED means to the end of the file.
     Raises AudioError when the file is missing, empty, truncated or not audio, holds NaN, infinity or samples above
     `LOUDEST`, has a rate from which resampling would take gigabytes, or is longer than its header and `seconds` say.
     """
     with Recording(path) as sound:
         _check_header(sound, sample_rate)
         start = round(offset * sound.sample_rate)
-        to_end = seconds is None or math.isnan(seconds) or seconds <= 0
+        to_end = seconds is None or math.isnan(seconds) or seconds <= 0 or seconds == UNMEASURED
         wanted = max(0, sound.samples - start) if to_end else round(seconds * sound.sample_rate)
         _check_end(sound, start / sound.sample_rate, (start + wanted) / sound.sample_rate)
         samples = sound.decode(start, wanted)
@@ -59,8 +60,10 @@ class Shape:
 
 
 def shape(path: str | Path) -> Shape:
-    """What a file holds, without decoding it. Raises AudioError."""
+    """What a file holds, without decoding it. Raises AudioError, also for a file that was cut."""
     with Recording(path, thorough=False) as sound:
+        if sound.problem:
+            raise AudioError(path, sound.problem)
         return _shape(sound)
 
 
@@ -133,7 +136,7 @@ def _check_end(sound: Recording, start: float, end: float) -> None:
     if start >= sound.seconds or end > sound.seconds + TOLERANCE:
         asked = f"the segment starts at {start:.2f} s" if start >= sound.seconds else f"{end:.2f} s are needed"
         ends = f"truncated: {asked}, the file ends at {sound.seconds:.2f} s"
-        whole = "The file is as long as its header says: if nothing is missing, correct the length in the manifest"
+        whole = "The file is complete by its own structure: correct the length in the manifest, or fetch the file again"
         raise AudioError(sound.path, sound.problem or f"{ends}. {whole}")
     if sound.problem and end >= sound.seconds - TOLERANCE:
         raise AudioError(sound.path, sound.problem)

@@ -119,7 +119,7 @@ class Recording:
         remedy = f"Fetch or write it again; if nothing is missing, {self.repair}"
         if self.promised is not None and self.promised > self.seconds + TOLERANCE:
             return f"truncated: its header promises {self.promised:.2f} s, {self.seconds:.2f} s are there. {remedy}"
-        if problem := self._streams[-1].problem:
+        if problem := next((stream.problem for stream in self._streams if stream.problem), None):
             return f"{problem}: {self.seconds:.2f} s are there. {remedy}"
         return None
 

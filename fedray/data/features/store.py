@@ -30,8 +30,8 @@ from fedray.storage.cache import available, cached, check, entry_name, key
 
 Frames = npt.NDArray[np.float16]  # [frames, bins]
 
-# Part of the cache's key: increase it whenever log_mel.py, recording.py, streams/ or
-# corruption.py would compute other numbers.
+# Part of the cache's key: increase it whenever log_mel.py, audio.py, recording.py, streams/ or corruption.py would
+# compute other numbers.
 VERSION = 2
 SHARD = 64  # utterances in a work item, the same on every machine
 

@@ -42,6 +42,7 @@ def tried(path: Path, form: str, subtype: str) -> Iterator[tuple[str, str]]:
     once = len(audio.read(path, rate)) / rate
     yield "codec", "right" if abs(once - ways.SECONDS) <= CODEC else f"{once:.3f} s"
     for way, data, times in ways.all_ways(content, round(ways.SECONDS * rate)):
+        path = path.with_name(f"_{path.name}")  # by a file's size and time the reader knows what it has seen
         path.write_bytes(data)
         # A cut may fall anywhere into a block or page of a codec, and beside the header.
         yield way, verdict(path, times * once, 0.4 if way == "cut" else 0.02, rate)

@@ -9,7 +9,8 @@ from fedray.core.parallel import Parallel
 from fedray.core.texts import opened
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure, shapes
 from fedray.data.corpora.formats.listed import Listed
-from fedray.data.corpora.skipping import SKIP, UNMEASURED, skips
+from fedray.data.corpora.skipping import SKIP, skips
+from fedray.data.features.audio import UNMEASURED
 from fedray.data.manifest import Manifest
 
 Entries = dict[str, tuple[int, str]]  # key -> (line, rest of the line)
@@ -109,6 +110,8 @@ def _segments(
             "to a file of its own, and name that file in wav.scp"
         )
 
+    lengths: dict[str, float] = {}
+    broken: dict[str, str] = {}
     if -1 in ends:  # in Kaldi, -1 means the end of the recording
         lengths, broken = measure([path for path, end in zip(paths, ends, strict=True) if end == -1], parallel)
         for (line, _), path in zip(utterances.values(), paths, strict=True):
@@ -117,11 +120,10 @@ def _segments(
                     f"{source}:{line}: {path}: {broken[path]}: repair the file, or drop the segment; paths in wav.scp "
                     f"are relative to data.root. Or {SKIP}"
                 )
-        ends = [
-            end if end != -1 else start + UNMEASURED if path in broken else lengths[path]
-            for path, start, end in zip(paths, starts, ends, strict=True)
-        ]
-    seconds = [round(end - start, 6) for start, end in zip(starts, ends, strict=True)]
+    seconds = [
+        UNMEASURED if end == -1 and path in broken else round((lengths[path] if end == -1 else end) - start, 6)
+        for path, start, end in zip(paths, starts, ends, strict=True)
+    ]
     return utterances, {"path": paths, "offset": starts, "seconds": seconds}
 
 

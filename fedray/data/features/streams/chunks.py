@@ -9,6 +9,8 @@ from fedray.data.features.streams import mpeg
 from fedray.data.features.streams.stream import Range, Stream, at, found, untouched
 
 SLACK = 64  # bytes that a size may be wrong: a missing padding byte, a size that leaves out a part
+FOREIGN = 1024  # bytes that may follow the samples although they are no chunk
+FOLLOW = "bytes follow its samples and are no chunk (`ffmpeg -ignore_length 1 -i IN OUT` makes them samples)"
 MPEG = (0x50, 0x55)  # codes of MPEG layers in a wav's fmt
 HEAD = 64  # bytes that tell the format
 COUNTED = (b"GSM ", b"DWVW")  # codings of AIFF whose number of samples libsndfile takes from the header
@@ -148,9 +150,8 @@ def _ends(file: BinaryIO, start: int, body: int, stated: int, size: int, layout:
                 return end, size, None
         own = layout.own_size(at(file, start, HEAD))
         if known and own and start + own <= end + SLACK:
-            if any(at(file, end, size - end)):
-                return end, size, f"{size - end:,} bytes follow its samples, and they are no chunk"
-            return end, size, None  # filled up with zeros
+            foreign = size - end > FOREIGN and any(at(file, end, size - end))  # else it is filled up with zeros
+            return end, size, f"{size - end:,} {FOLLOW}" if foreign else None
     stop = next(
         (place for place in found(file, layout.magic, body, size) if layout.begins(at(file, place, HEAD))), size
     )

@@ -7,27 +7,35 @@ from typing import BinaryIO
 from fedray.data.features.streams.stream import Stream, at, untouched
 
 MAGIC = b"OggS"
+FIRST = b"OggS\0\2"  # begins the first page of a stream
 HEAD = 27  # bytes of a page's head before its table of segments
-BEGINS = 2  # the flag of the first page of a stream
+CUT = "truncated: its last page is incomplete"
 
 
 def streams(file: BinaryIO, size: int) -> list[Stream]:
     """The links of a chain, each with all its complete pages."""
     data = at(file, 0, size)
-    starts: list[int] = []
-    place, end, begins, problem = 0, 0, False, None
-    while (place := data.find(MAGIC, place)) >= 0:
-        table = data[place + HEAD : place + HEAD + data[place + HEAD - 1]] if place + HEAD <= size else b""
-        length = HEAD + len(table) + sum(table)
-        if place + length > size or (table and len(table) < data[place + HEAD - 1]):
-            problem = "truncated: its last page is incomplete"
-            break
-        first = bool(data[place + 5] & BEGINS)
+    links: list[list[int]] = []  # the first byte and the end of each
+    cut: set[int] = set()  # the links that were cut
+    place, begins = data.find(MAGIC), False
+    while place >= 0:
+        first = data.startswith(FIRST, place)
         if first and not begins:  # else one of several streams that begin together
-            starts.append(place)
+            links.append([place, place])
         begins = first
-        place = end = place + length
-    if not starts:
+        end = place + _length(data, place)
+        within = data.find(FIRST, place + 1, end)  # a cut file was joined to another
+        if end > size or within >= 0:
+            cut.add(len(links) - 1)
+        elif links:
+            links[-1][1] = end
+        place = within if within >= 0 else data.find(MAGIC, end)
+    if not links:
         return [untouched(size)]
-    links = list(zip(starts, [*starts[1:], end], strict=True))
-    return [Stream((link,), 1.0, problem if link[1] == end else None) for link in links]
+    return [Stream(((start, end),), 1.0, CUT if link in cut else None) for link, (start, end) in enumerate(links)]
+
+
+def _length(data: bytes, place: int) -> int:
+    """The bytes of the page at a place, by its head."""
+    table = data[place + HEAD : place + HEAD + data[place + HEAD - 1]] if place + HEAD <= len(data) else b""
+    return HEAD + len(table) + sum(table)
