@@ -19,6 +19,7 @@ from tests.bad_input.corpus import CLIENTS, CONFIG, RATE, both, put, sound
 from tests.bad_input.tables import kaldi
 
 SECONDS = 2.0
+ONE = "  clients: {by: iid, count: 1}\n"  # of a corpus without speakers
 FORMATS = {  # those whose end is found in another way each
     "WAV": ("PCM_16", "FLOAT", "IMA_ADPCM", "MS_ADPCM", "GSM610"),
     **dict.fromkeys(("AIFF", "AU", "CAF", "W64", "RF64", "NIST", "FLAC", "SDS"), ("PCM_16",)),
@@ -79,11 +80,26 @@ def cell(value: bytes | None) -> Callable[[Path], object]:
     pq.write_table(pa.table(rows), file)
     text = CONFIG.replace("corpus: tsv", "corpus: huggingface").replace("[server.tsv]", "[]")
     text = text.replace("clients: [clients.tsv]", "clients: [train]")
-    by = "  clients: {by: iid, count: 1}\n"
     return both(
         put("train-00000-of-00001.parquet", file.getvalue()),
-        put("config.yaml", text.replace("  options:\n", by + "  options:\n")),
+        put("config.yaml", text.replace("  options:\n", f"{ONE}  options:\n")),
     )
+
+
+def folder(content: bytes) -> Callable[[Path], object]:
+    """Folders of two classes; the first file is this."""
+
+    def write(home: Path) -> None:
+        for place, sound_file in ((home / "in" / "yes" / "a0.wav", content), (home / "in" / "no" / "b0.wav", WHOLE)):
+            place.parent.mkdir(parents=True)
+            place.write_bytes(sound_file)
+        text = CONFIG.replace("corpus: tsv", "corpus: folders").replace("    server: [server.tsv]\n", "")
+        text = text.replace("    clients: [clients.tsv]\n", "    classes: ['yes', 'no']\n    words: true\n")
+        text = text.replace("    text_column: text\n", "").replace("  options:\n", f"{ONE}  options:\n")
+        text = text.replace("root: .\n", "root: in\n")
+        (home / "config.yaml").write_text(text, encoding="utf-8")
+
+    return write
 
 
 def skipping(make: Callable[[Path], object]) -> Callable[[Path], object]:
@@ -92,7 +108,7 @@ def skipping(make: Callable[[Path], object]) -> Callable[[Path], object]:
     def write(folder: Path) -> None:
         make(folder)
         config = folder / "config.yaml"
-        config.write_text(config.read_text("utf-8").replace("  root: .\n", "  root: .\n  skip_broken: true\n"), "utf-8")
+        config.write_text(config.read_text("utf-8").replace("data:\n", "data:\n  skip_broken: true\n"), "utf-8")
 
     return write
 
@@ -139,6 +155,16 @@ CASES: tuple[Case, ...] = (
     refused("two Ogg joined, and the length of one", 2 * long("OGG", "VORBIS"), "so does the manifest"),
     refused("two wav joined that differ in rate", long() + long(rate=8000), "8,000 and 16,000 Hz", "sox"),
     refused("two wav joined that differ in channels", long() + wav(bytes(64000), channels=2), "channels", "sox"),
+    refused(
+        "two mp3 joined that differ in rate", variable() + long("MP3", "MPEG_LAYER_III", 24000), "24,000 Hz", "sox"
+    ),
+    refused("two Ogg joined that differ in rate", long("OGG", "VORBIS") + long("OGG", "VORBIS", 8000), "8,000", "sox"),
+    *(
+        refused(
+            f"{form} that was cut, joined to a whole one", cut(form, kind) + long(form, kind), "a0.wav", seconds=4.0
+        )
+        for form, kind in (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("CAF", "PCM_16"))
+    ),
     refused("a FLAC that promises twice its samples", flac(2 * 3200), "promises", seconds=0.4),
     refused("a wav with a foreign end", long() + bytes(range(1, 256)) * 40, "10,200 bytes follow", "ffmpeg"),
     refused("a MAT4 file that counts other samples", long("MAT4").replace(b"\0\x7d\0\0", b"\0\x3e\0\0", 1), "sox"),
@@ -146,5 +172,10 @@ CASES: tuple[Case, ...] = (
     *measured("a wav cut, to be measured", both(MEASURED, put("a0.wav", cut("WAV", "PCM_16"))), "a0.wav", "promises"),
     *measured("an empty cell of a dataset", cell(None), "row 0", "holds no audio"),
     *measured("a broken cell of a dataset", cell(b"no audio"), "row 0", "cannot be read as audio"),
+    *measured("a cell of a dataset without bytes", cell(b""), "row 0", "cannot be read as audio"),
+    *measured("a cell of a dataset that was cut", cell(cut("FLAC", "PCM_16")), "row 0", "truncated"),
+    *measured("a folder with a file that was cut", folder(cut("AIFF", "PCM_16")), "a0.wav", "promises"),
+    *measured("a folder with a file without samples", folder(wav(b"")), "a0.wav", "holds no samples"),
+    *measured("a folder with a Git LFS stub", folder(b"version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"),
     *measured("Kaldi without utt2dur, cut", both(kaldi, put("a0.wav", cut("WAV", "PCM_16"))), "a0.wav", "promises"),
 )

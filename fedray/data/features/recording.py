@@ -191,7 +191,7 @@ class _Sound(soundfile.SoundFile):
 @functools.lru_cache(maxsize=64)
 def _streams(path: str, size: int, changed: int, thorough: bool) -> list[Stream]:
     with open(path, "rb") as file:
-        return streams_of(file, size, thorough)
+        return streams_of(file, size, thorough, path)
 
 
 def _sound(path: str | Path, content: bytes | None) -> _Sound:

@@ -103,10 +103,11 @@ def _side(kind: int, last: int) -> int:
 
 
 def _counted(data: bytes, place: int, kind: int) -> int | None:
-    tag = place + 4 + _side(kind, data[place + 3])
-    if data[tag : tag + 4] not in (b"Xing", b"Info"):
-        return None
-    return int.from_bytes(data[tag + 8 : tag + 12], "big") if data[tag + 7] & 1 else 0
+    after = place + 4 + _side(kind, data[place + 3])
+    for tag in (after, after + 2 * (not data[place + 1] & 1)):  # a checksum may follow the head
+        if data[tag : tag + 4] in (b"Xing", b"Info") and tag + 12 <= len(data):
+            return int.from_bytes(data[tag + 8 : tag + 12], "big") if data[tag + 7] & 1 else 0
+    return None
 
 
 def _xing(data: bytes, first: Frame, count: int) -> bytes:
