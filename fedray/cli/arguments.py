@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 import fedray
 from fedray.cli import attached, caches, completion, device_options, starting
-from fedray.cli.parsing import Commands, add_config, command
+from fedray.cli.parsing import Commands, add_config, at_home, command
 
 # Options of `fedray data`, each with the options of which it needs one.
 NEEDED = {"clients": ("study",), "embeddings": ("study",), "utterances": ("study", "show"), "only": ("show",)}
@@ -16,7 +17,7 @@ NEEDED = {"clients": ("study",), "embeddings": ("study",), "utterances": ("study
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed arguments; ends the process with status 2 and a usage line if they are wrong."""
     parser = command_line()
-    options, rest = parser.parse_known_args(arguments)
+    options, rest = parser.parse_known_args(list(map(at_home, sys.argv[1:] if arguments is None else arguments)))
     _check(parser, options, rest)
     return options
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray import experiment
+from fedray.cli import cleaning
 from fedray.cli.auditing import audit, look
 from fedray.cli.counts import histogram, spread
 from fedray.cli.learning import unlearnable
@@ -19,12 +20,14 @@ from fedray.config.source import ConfigError, Source
 from fedray.core.texts import rich_text
 from fedray.core.types import OWN
 from fedray.data.analysis import inspection
+from fedray.data.analysis.cleaning import Cleanings, odd_texts
 from fedray.data.analysis.inspection import Population, Problem
 from fedray.data.corpora.official.layout import collected
 from fedray.data.corruption import corrupt_labels, noisy_rows
 from fedray.data.federation.dealing import deal
 from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
+from fedray.data.text.normalisation import watched
 from fedray.engine import session
 from fedray.experiment import Config
 from fedray.training.tasks import TASKS
@@ -42,11 +45,12 @@ def show(
     overrides = list(overrides)
     config, source = experiment.load(config_path, overrides)
     problems: list[Problem] = []
+    cleanings = Cleanings()
     clients: dict[str, np.ndarray] = {}
     parts: dict[str, Manifest] = {}
     labelled: np.ndarray | None = None
     try:
-        with collected() as left_out:
+        with collected() as left_out, watched(cleanings.add):
             splits = experiment.read_corpus(config.data, source)
         problems += map(Problem, left_out)
         parts = splits  # shown undivided if dividing them fails
@@ -70,6 +74,8 @@ def show(
         console.print(split_table(parts))
         if (words := vocabulary_table(parts)).row_count:
             console.print(words)
+    for changes in cleaning.tables(cleanings):
+        console.print(changes)
     if clients:
         held = inspection.population(parts["clients"], clients)
         console.print(client_table(config, parts, clients, held, labelled))
@@ -244,6 +250,7 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
     if tokens is not None and token_source(parts) in parts:
         task = config.task.settings
         left_out, column = task.unknown == "leave_out", TASKS[config.task.kind].column(task)
+        problems += odd_texts(parts, column)
         problems += inspection.texts(parts, token_source(parts), tokens == "characters", left_out, column)
     broken, looked, paths = inspection.broken_audio(
         parts, session.parallel, config.data.seed, not config.data.skip_broken, config.features.sample_rate

@@ -37,7 +37,7 @@ def find(kind: str, name: str | os.PathLike[str]) -> Path | None:
 
 def locate(kind: str, given: str | os.PathLike[str]) -> Path:
     """The file at a path, or else the shipped file of that name. ValueError: there is neither."""
-    path = Path(given)
+    path = Path(given).expanduser()
     found = path if path.is_file() else find(kind, given)
     if found is None:
         raise ValueError(unknown(kind, given))

@@ -228,7 +228,7 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, st
 
 def _extended(path: Path, parent: str, where: str) -> Path:
     """The file that `extends: parent` names in `path`: a file near it, or a shipped configuration."""
-    near = path.parent / parent
+    near = path.parent / Path(parent).expanduser()
     if near.is_file():
         return near
     found = shipped.find("configs", parent)

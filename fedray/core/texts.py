@@ -16,6 +16,22 @@ from typing import Any, TextIO
 from rich.markup import escape
 
 MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # byte order marks, the first bytes of a file
+# The first bytes of files that are taken for text -> what they are, and what to do.
+KINDS = {
+    b"PK\x03\x04": ("a zip archive or a spreadsheet", "unpack it, or export it as text"),
+    b"\x1f\x8b": ("compressed with gzip", "unpack it with `gunzip`"),
+    b"BZh": ("compressed with bzip2", "unpack it with `bunzip2`"),
+    b"\xfd7zXZ": ("compressed with xz", "unpack it with `unxz`"),
+    b"(\xb5/\xfd": ("compressed with zstd", "unpack it with `unzstd`"),
+    b"7z\xbc\xaf": ("a 7z archive", "unpack it"),
+    b"Rar!": ("a rar archive", "unpack it"),
+    b"PAR1": ("Parquet", "read it with data.corpus=huggingface"),
+    b"SQLite": ("a database of SQLite", "export the table as text"),
+    b"\xd0\xcf\x11\xe0": ("a document of old Office versions", "export it as text"),
+    b"%PDF": ("a PDF", "export it as text"),
+    **dict.fromkeys((b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb"), ("audio", "name the list of the audio instead")),
+}
+LFS = b"version https://git-lfs"
 NOT_FILES = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -41,16 +57,25 @@ def no_file(path: str | os.PathLike[str]) -> str | None:
 def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """Open a text file to read, as UTF-8 with or without a byte order mark.
 
-    ValueError: the path is not a file (reading a named pipe would wait for ever), or the file is not UTF-8; the message
-    names it. FileNotFoundError: it is missing.
+    ValueError: the path is not a file (reading a named pipe would wait for ever), or the file is a Git LFS stub or not
+    UTF-8; the message names it. FileNotFoundError: it is missing.
     """
     if (found := no_file(path)) not in (None, "missing"):
         raise ValueError(f"{path} is {found}, not a file: name a text file")
+    if found is None:
+        _check_fetched(path)
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
     except UnicodeDecodeError as error:
         raise _not_utf8(path, path.read_bytes(), error) from error
+
+
+def _check_fetched(path: Path) -> None:
+    """Raise ValueError for a Git LFS stub: the few lines that a clone without Git LFS holds in place of a file."""
+    with path.open("rb") as file:
+        if file.read(len(LFS)) == LFS:
+            raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
 
 
 def read_text(path: Path) -> str:
@@ -68,6 +93,8 @@ def decoded(data: bytes, name: object) -> str:
 
 
 def _not_utf8(name: object, data: bytes, error: UnicodeDecodeError) -> ValueError:
+    if kind := next((KINDS[start] for start in KINDS if data.startswith(start)), None):
+        return ValueError(f"{name}: is not UTF-8 text but {kind[0]}: {kind[1]}")
     encoding = MARKS.get(data[:2])
     line = next((number for number, text in enumerate(io.BytesIO(data), 1) if not _is_utf8(text)), 1)
     where, reason = (name, "it begins as UTF-16 does") if encoding else (f"{name}:{line}", error.reason)

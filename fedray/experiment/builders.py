@@ -24,6 +24,7 @@ from fedray.data.federation.dealing import deal
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest, Rows
+from fedray.data.text.normalisation import watched
 from fedray.engine import session
 from fedray.engine.work import Program
 from fedray.experiment.audits import with_canaries
@@ -76,9 +77,12 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
     parallel = parallel or session.parallel
     check = functools.partial(check_population, config, source)
     target = TASKS[config.task.kind].column(config.task.settings)  # `data.corruption` puts wrong labels in it
-    splits = read_corpus(config.data, source, parallel)
+    rules: dict[str, None] = {}
+    with watched(lambda by, before, after: rules.update({by.name: None})):
+        splits = read_corpus(config.data, source, parallel)
     splits, divided = with_canaries(splits, config, cache_root() / "corpora", parallel)
     data, broken = federate(splits, divided, config.features, cache_root() / "features", parallel, check, target)
+    data.rules = list(rules)
     if isinstance(config.audit, Canaries | Speakers):
         data = audited(data, config.audit, divided.seed)
         check(len(data.client_ids()))

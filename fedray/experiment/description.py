@@ -34,6 +34,7 @@ SAID = {  # what is compared, in words
     "code": "fedray's code",
     "algorithm": "the file of the algorithm",
     "devices": "a file of devices",
+    "texts": "the normalisation of texts",
     "together": "clients trained side by side (engine.vectorise, engine.placement)",
 }
 HASHES = ("code", "algorithm", "devices")  # whose values mean nothing to people
@@ -41,6 +42,9 @@ MOVED = "the corpus: its files are in another folder or have other modification 
 NODES = ("nodes", "mixed")  # which the driver writes: see fedray.engine.mixed
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied", *NODES)
 APART = ("data", "imports", "files", "settings")  # not compared as a whole
+
+# What run.json does not say where an earlier fedray wrote it.
+UNKNOWN_RULES = ["fedray's rules 1, which split words at joiners and other marks (docs/corpora.md)"]
 
 Description = dict[str, Any]
 
@@ -60,6 +64,7 @@ def description(config: Config, source: Source, program: Program, shares: Share)
         "processor": environment.processor(),
         "device": session.device(shares.gpus),
         "data": program.data.fingerprint(),
+        "texts": list(program.data.rules),
         "data_copied": program.data.fingerprint(copied=True),
         **fingerprint(config.devices),
         "together": config.engine.together(shares.gpus > 0),
@@ -107,10 +112,7 @@ def carried_on(
     if "data" not in before or not isinstance(before.get("changes", []), list):
         raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")
     if before["data"] != now["data"] and before.get("data_copied") != now["data_copied"]:
-        raise ValueError(
-            f"{folder.place}: the data differ from those the run began with (other rows or file sizes), so "
-            "it cannot be resumed"
-        )
+        raise ValueError(f"{folder.place}: {_other_data(before, now)}, so it cannot be resumed: begin a new run")
     found, done = differences(before, now), max(folder.saved_rounds(), default=None)
     if done is None and folder.exists(METRICS) and folder.read_text(METRICS).strip():  # a checkpoint is before any row
         raise ValueError(
@@ -138,6 +140,16 @@ def carried_on(
         )
     kept = {name: before[name] for name in NODES if name in before}
     return now | kept | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
+
+
+def _other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """How the data differ from those that a run began with, in words."""
+    rules = now.get("texts") or []
+    was = before.get("texts", UNKNOWN_RULES if rules else [])
+    if was == rules:
+        return "the data differ from those the run began with (other rows or file sizes)"
+    shown = (", ".join(each) or "as the corpus has them" for each in (was, rules))
+    return "the data differ from those the run began with: texts were normalised by {}, and now by {}".format(*shown)
 
 
 def _private(described: Mapping[str, Any]) -> bool:

@@ -38,7 +38,7 @@ _used: dict[Path, int] = {}  # entries that this process uses -> their lock file
 
 def cache_root() -> Path:
     """`$FEDRAY_CACHE`, or the user's cache folder."""
-    return Path(os.environ.get("FEDRAY_CACHE") or platformdirs.user_cache_dir("fedray"))
+    return Path(os.environ.get("FEDRAY_CACHE") or platformdirs.user_cache_dir("fedray")).expanduser()
 
 
 def own_root() -> Path:

@@ -19,7 +19,7 @@ def on_disk(place: str | os.PathLike[str]) -> Path:
     if "://" in os.fspath(place):
         shown = "".join(without_secrets(os.fspath(place)))
         raise ValueError(f"{shown} is not a folder on this machine: name one, and copy it there afterwards")
-    return Path(place)
+    return Path(place).expanduser()
 
 
 @final

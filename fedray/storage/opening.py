@@ -22,6 +22,6 @@ def open_storage(place: str | os.PathLike[str]) -> Storage:
             raise ValueError(
                 f"{text}: a URI has two slashes after the colon; give it as text, since a Path merges them into one"
             )
-        return LocalStorage(Path(place))
+        return LocalStorage(Path(place).expanduser())
     files, base = opened(text)
     return LocalStorage(Path(base)) if files.type_name == "local" else ObjectStorage(text)

@@ -16,7 +16,7 @@ from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs.folder import RunFolder
 from fedray.runs.strangers import check_own
 from fedray.sweep import tuning
-from fedray.sweep.space import grid_values, shown
+from fedray.sweep.space import grid_values, is_conditional, shown
 from fedray.sweep.study import Sweep, check_space, read_bases
 
 DRAWS, SMOKE_DRAWS = 8, 2  # trials of a random or optuna search by default; those of Optuna with --smoke
@@ -100,7 +100,8 @@ def resumed(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Cho
 
 def _present(sweep: Sweep, options: argparse.Namespace) -> Choices:
     """The choices of the sweep's file and of the command line."""
-    grid = all(grid_values(domain) is not None for domain in sweep.space.values()) and options.scheduler != "pbt"
+    lists = all(grid_values(domain) is not None or is_conditional(domain) for domain in sweep.space.values())
+    grid = lists and options.scheduler != "pbt"
     search = options.search or ("grid" if grid else "random")
     samples = options.num_samples or (sweep.samples if search == "grid" else max(sweep.samples, DRAWS))
     if options.smoke:

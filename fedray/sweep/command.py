@@ -32,7 +32,7 @@ from fedray.sweep import choices, tuning
 from fedray.sweep.choices import DRAWS, Choices
 from fedray.sweep.prepare import prepare, pretrained, transcripts
 from fedray.sweep.reserve import reserve
-from fedray.sweep.space import Space, combinations, for_search, grid_values, shown, smoke
+from fedray.sweep.space import Space, combinations, for_search, grid_values, is_conditional, shown, smoke
 from fedray.sweep.study import Study, Sweep, find, with_files
 
 FAILED, INTERRUPTED = 1, 130
@@ -114,6 +114,7 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
         chosen.folder,
         sweep.metric,
         tuning.KEEP,
+        conditional=[key for key, domain in sweep.space.items() if is_conditional(domain)],
         fixed=["engine.checkpoint_every=1"],  # Tune may come back to the checkpoint of any round
         accept_changes=options.accept_changes,
     )
@@ -126,6 +127,11 @@ def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:
     uri = str(first.tracker.uri) if isinstance(first.tracker, MLflow) else ""
     if uri:  # found in the environment of this process, which trials do not see
         study = replace(study, fixed=[*study.fixed, f"tracker.uri={as_value(uri)}"])
+    if chosen.scheduler == "pbt" and study.conditional:
+        raise ValueError(
+            f"--scheduler pbt changes keys during a trial, and {study.conditional[0]} is a tune.sample_from, computed "
+            "before it: choose fifo or asha"
+        )
     session.connect()
     if uri.startswith("sqlite:") and len(session.resources()) > 1:
         raise ValueError(f"tracker.uri={uri} is a file, and trials run on several machines: name an MLflow server")

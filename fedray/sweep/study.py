@@ -11,13 +11,13 @@ from pathlib import Path
 from fedray import experiment
 from fedray.config import shipped
 from fedray.config import source as configuration
-from fedray.config.source import ConfigError, Source, as_value
+from fedray.config.source import ConfigError, Source, as_value, dotted
 from fedray.engine.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure
 from fedray.report.sweep_description import MODES
 from fedray.report.words import direction
-from fedray.sweep.space import Space, Values, combinations, options
+from fedray.sweep.space import Space, Values, combinations, is_conditional, options
 
 RESERVED = ("engine.placement", "engine.actors", "engine.cpus_per_client", "engine.gpus_per_client")
 TOP = {field.name for field in fields(Config)}
@@ -93,14 +93,17 @@ class Study:
     fixed: Sequence[str] = ()  # overrides that a sweep needs; they come last
     share: Share = Share(1, 0, 0)  # reserved for the client actors of a trial
     parent: str | None = None  # the sweep's id in the trials' tracker
+    conditional: Sequence[str] = ()  # keys of a tune.sample_from: None leaves them out of the configuration
     accept_changes: bool = False  # trials continue even if something that bits depend on has changed
 
     def config(self, values: Values) -> tuple[Config, Source]:
         """The checked configuration of the trial with these swept values."""
-        swept = [f"{key}={_text(value)}" for key, value in values.items() if is_key(key)]
+        given = {key: value for key, value in values.items() if value is not None or key not in self.conditional}
+        swept = [f"{key}={_text(value)}" for key, value in given.items() if is_key(key)]
         settings = [fill(text, values, self.names) for text in self.settings]
         base = self.bases[fill(self.base, values, self.names)]
-        overrides = [*settings, *self.overrides, *swept, *self.fixed]
+        kept = _known(base, str(given["algorithm.kind"])) if "algorithm.kind" in given else []
+        overrides = [*kept, *settings, *self.overrides, *swept, *self.fixed]
         config, source = experiment.load(base, overrides, Path(self.folder))
         return experiment.check(config, source, Path(self.folder)), source
 
@@ -108,6 +111,27 @@ class Study:
         """Check the configurations of the first `CHECKED` trials; returns that of the first."""
         lists = [key for key, domain in space.items() if options(domain) is not None]
         return [self.config(values)[0] for values in itertools.islice(combinations(space, lists), CHECKED)][0]
+
+
+def _known(base: Mapping[str, object], kind: str) -> list[str]:
+    """Overrides that give the keys of the section `algorithm` again which another kind knows too.
+
+    Another kind replaces the whole section. The trials of a sweep over kinds would then differ in more than the kind.
+    """
+    section = base.get("algorithm")
+    if not isinstance(section, Mapping) or section.get("kind") in (None, kind):
+        return []
+    kept = []
+    for key, value in dotted(section, "algorithm.").items():
+        again = f"{key}={as_value(value) if isinstance(value, str) else json.dumps(value)}"
+        try:
+            experiment.load(base, [f"algorithm.kind={kind}", again])
+        except ConfigError as error:
+            if key in str(error):  # an error about another key is no error about this one
+                continue
+        if key != "algorithm.kind":
+            kept.append(again)
+    return kept
 
 
 def is_key(name: str) -> bool:
@@ -133,6 +157,8 @@ def read_bases(sweep: Sweep, near: Path) -> dict[str, dict[str, object]]:
     configurations that come with fedray (`ray submit` copies only the sweep's file). Raises ValueError for any other.
     """
     used = [key for key in sweep.space if f"{{{key}}}" in sweep.base]
+    if any(is_conditional(sweep.space[key]) for key in used):
+        used = [key for key, domain in sweep.space.items() if options(domain) is not None]
     files = {fill(sweep.base, values, sweep.names) for values in combinations(sweep.space, used)}
     return {file: configuration.read(find(file, near)).given for file in sorted(files)}
 
@@ -158,7 +184,8 @@ def with_files(sweep: Sweep, files: Mapping[str, str]) -> Sweep:
 
 
 def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:
-    """Raise ValueError for a key that cannot be swept, and for an override of a swept key."""
+    """Raise ValueError for a key that cannot be swept or computed, and for an override of a swept key."""
+    next(combinations(sweep.space, []))
     for key, domain in sweep.space.items():
         if key in RESERVED:
             raise ValueError(f"{sweep.name}: {key} cannot be swept: all trials reserve the same resources")

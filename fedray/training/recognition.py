@@ -44,7 +44,7 @@ class RecognitionSettings:
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
     label_smoothing: Part = 0.0  # share of a label that the decoder's loss spreads evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
-    # fillers and tags do not count)
+    # fillers and tags do not count) | characters (Chinese, Japanese, Thai, ... characters count as words)
     scoring: str = "plain"
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # language model of beam search, trained on the server's transcripts
@@ -88,6 +88,7 @@ class Recognition(SpeechToText):
     ) -> None:
         """Train the tokeniser and the language model on the federation's transcripts (`SpeechData.transcripts`)."""
         super().__init__(settings, model, features, data)
+        self.rules = "; ".join(data.rules) or "texts as the corpus has them"
         self.smoothing = settings.label_smoothing
         for word in settings.decode.lexicon or ():
             try:
@@ -110,6 +111,10 @@ class Recognition(SpeechToText):
     def check_setup(cls, settings: RecognitionSettings, model: Choice, features: FeatureSettings) -> None:
         super().check_setup(settings, model, features)
         check_model(MODELS[model.kind], model.settings, settings.tokens, settings.ctc_weight, settings.decode)
+
+    @property
+    def signatures(self) -> Mapping[str, str]:
+        return {"wer": f"{self.rules}, task.scoring={self.settings.scoring}"}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "language_model": None}

@@ -18,6 +18,7 @@ from tests.bad_input import (
     numbers,
     speech,
     tables,
+    texts,
     traces,
 )
 from tests.bad_input.case import ACCEPTED, Answer, Case, answer
@@ -29,6 +30,7 @@ GROUPS = {
     "Numbers": numbers.CASES,
     "Devices and clocks": devices.CASES,
     "Tables and lists": tables.CASES,
+    "Texts, folders of audio, and files of another kind": texts.CASES,
     "Corpora": corpora.CASES,
     "Audio": audio.CASES,
     "Lengths of audio": lengths.CASES,

@@ -132,6 +132,19 @@ def test_a_folder_of_an_older_version_is_compared_by_what_it_says() -> None:
     assert differences({"torch": "2.10.0"}, now) == ["torch: 2.10.0 -> 2.11.0"]
 
 
+@pytest.mark.parametrize(("texts", "was"), [
+    ({}, "by fedray's rules 1, which split words"),
+    ({"texts": ["fedray's rules 3 for uz"]}, "by fedray's rules 3 for uz, and"),
+    ({"texts": []}, "as the corpus has them"),
+])  # fmt: skip
+def test_texts_by_other_rules_are_other_data(tmp_path: Path, texts: dict[str, list[str]], was: str) -> None:
+    before = {"data": "x", "data_copied": "x", "settings": {}, **texts}
+    (tmp_path / "run.json").write_text(json.dumps(before))
+    now = {"data": "y", "data_copied": "y", "settings": {}, "texts": ["fedray's rules 2 for uz"]}
+    with pytest.raises(ValueError, match=f"texts were normalised .*{was}.* now by fedray's rules 2 for uz, so"):
+        carried_on(RunFolder(tmp_path), now, None, accept=True)
+
+
 @pytest.mark.parametrize("name", ["privacy.noise", "cohort.size", "strategy.kind", "seed", "rounds"])
 def test_what_the_account_is_for_stays_in_a_private_run(tmp_path: Path, name: str) -> None:
     before = {"data": "x", "settings": {"privacy.kind": "gaussian", "engine.lanes": 2, name: 1}}

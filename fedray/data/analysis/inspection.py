@@ -136,7 +136,7 @@ def texts(
         if count := pc.sum(empty).as_py():
             told = f"{name}: {count:,} of {len(manifest):,} utterances have no {what}"
             if written.null_count < len(manifest):
-                first = _first(manifest, empty, column)
+                first = first_of(manifest, empty, column)
                 problems.append(Problem(f"{told}, first {first}. Complete or drop them", stops=name == source))
             elif name == source:
                 remedy = f"tokens are made of {what}s. Name their column in data.options"
@@ -275,11 +275,12 @@ def _holding(manifest: Manifest, wanted: Sequence[str], column: str) -> str:
     """The beginning of a sentence: how many texts of the column hold one of these characters, and the first of them."""
     pattern = "[" + "".join(f"\\x{{{ord(c):x}}}" for c in wanted) + "]"
     mask = pc.match_substring_regex(manifest.table[column].fill_null(""), pattern)
-    first = _first(manifest, mask, column)
+    first = first_of(manifest, mask, column)
     return f"{pc.sum(mask).as_py():,} of {len(manifest):,} {TEXTS[column]}s (first {first}) hold"
 
 
-def _first(manifest: Manifest, mask: pa.ChunkedArray, column: str) -> str:
+def first_of(manifest: Manifest, mask: pa.ChunkedArray, column: str) -> str:
+    """The first row that the mask holds, for a message: its id and its text."""
     row = manifest[pc.index(mask, True).as_py()]
     text = getattr(row, column)
     return f"{row.utterance}: {text!r}" if text else row.utterance

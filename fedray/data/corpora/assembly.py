@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,11 @@ from fedray.data.features.audio import UNMEASURED, AudioError, Shape, duration, 
 from fedray.data.features.packed import file_of
 from fedray.data.features.recording import is_lfs_stub
 from fedray.data.manifest import Manifest, place
+
+
+class Told(UserWarning):
+    """What a reader has to tell about a corpus that it reads. `fedray data` shows it as a note."""
+
 
 Column = Sequence[str | float]
 Header = TypeVar("Header", float, Shape)
@@ -64,9 +70,12 @@ def assemble(
     `speaker`, each recording counts as a speaker, named after its first utterance. A division by speakers then keeps
     the pieces of a recording together, and `Manifest.anonymous` is true.
     Raises ValueError with the line of the first row that repeats an id, lacks a value, names audio that is missing or
-    unreadable, or has an impossible time.
+    unreadable, or has an impossible time. With `data.skip_broken`, such rows are left out and told, but not those whose
+    audio is missing.
     """
     given = {name: values for name, values in columns.items() if values is not None}
+    if skips():
+        lines, given = _usable(source, lines, given)
     if not given["utterance"]:
         raise ValueError(f"{source} lists no utterances: add some, or remove the file from data.options")
     for name in ("utterance", "path", "speaker", "text", "label", "translation"):
@@ -108,6 +117,39 @@ def assemble(
         _numbers(seconds, "seconds", LEAST_SECONDS, source, lines)
     ready = given | {"path": paths, "seconds": seconds} | ({} if offset is None else {"offset": offset})
     return Manifest.from_columns(ready, str(source), lines)
+
+
+def _usable(
+    source: Path, lines: Sequence[int | str], columns: Mapping[str, Column]
+) -> tuple[Sequence[int | str], dict[str, Column]]:
+    """The lines and columns without rows that lack a value, hold an impossible one, or repeat an id. Tells which."""
+    reasons: dict[int, str] = {}
+    for name, values in columns.items():
+        least = {"seconds": LEAST_SECONDS, "offset": 0.0}.get(name)
+        for row, value in enumerate(values):
+            if least is not None:
+                if not least <= _number(value) < MOST_SECONDS:
+                    reasons.setdefault(row, f"{name} is {value!r}")
+            elif not value and name != "translation":
+                reasons.setdefault(row, f"the {name} is empty")
+            elif (problem := unusable(str(value))) is not None:
+                reasons.setdefault(row, f"the {name} holds {problem}")
+    seen: set[str] = set()
+    for row, utterance in enumerate(map(str, columns["utterance"])):
+        if row not in reasons and utterance in seen:
+            reasons[row] = f"the id {utterance!r} is in an earlier row"
+        seen.add(utterance)
+    tell_skipped(source, lines, reasons)
+    kept = [row for row in range(len(lines)) if row not in reasons]
+    return [lines[row] for row in kept], {name: [values[row] for row in kept] for name, values in columns.items()}
+
+
+def tell_skipped(source: Path, lines: Sequence[int | str] | Mapping[int, int], reasons: Mapping[int, str]) -> None:
+    """Tell which rows `data.skip_broken` leaves out. `reasons`: row -> why; if there are none, nothing is told."""
+    if reasons:
+        some = "; ".join(f"{source}:{lines[row]}: {why}" for row, why in [*reasons.items()][:3])
+        more = f"; and {len(reasons) - 3:,} more" if len(reasons) > 3 else ""
+        warnings.warn(f"data.skip_broken leaves out {len(reasons):,} rows: {some}{more}", Told, stacklevel=3)
 
 
 def measure(paths: Sequence[str], parallel: Parallel) -> tuple[dict[str, float], dict[str, str]]:
@@ -212,13 +254,18 @@ def scalar(value: object, where: str, key: str) -> str:
 def _numbers(values: Column, name: str, least: float, source: Path, lines: Sequence[int | str]) -> list[float]:
     numbers = []
     for row, value in enumerate(values):
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):  # the last: an integer of hundreds of digits
-            number = math.nan
+        number = _number(value)
         if not least <= number < MOST_SECONDS:
             rule = "below 1e9" if number >= MOST_SECONDS else "that is 0 or more" if least == 0 else "above 0"
             where = place(str(source), lines, row)
             raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it")
         numbers.append(number)
     return numbers
+
+
+def _number(value: str | float) -> float:
+    """The number that a cell holds; NaN if it holds none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):  # the last: an integer of hundreds of digits
+        return math.nan

@@ -53,7 +53,8 @@ class DataSettings:
     # Share of each client's utterances that it holds out, clean, as its test set: the split "own". The shared model is
     # scored on all of them, a personal model on its client's. 0: none.
     own_share: Part = 0.0
-    # Leave out and count damaged audio, instead of ending with an error. A missing file is an error in any case.
+    # Leave out and count damaged audio, and rows of tables that lack a value, instead of ending with an error. A
+    # missing file is an error in any case.
     skip_broken: bool = False
 
     def __post_init__(self) -> None:

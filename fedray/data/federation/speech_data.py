@@ -37,6 +37,8 @@ class SpeechData:
     It holds manifests and feature stores, no audio.
     """
 
+    rules: Sequence[str] = ()  # the names of the normalisations of its texts; none: the corpus' own texts
+
     def __init__(
         self,
         clients: Utterances,

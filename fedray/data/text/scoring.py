@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+
+from fedray.data.text.languages import SPACELESS
 
 # Tags in GigaSpeech's transcripts: for punctuation marks, and for utterances without speech.
 PUNCTUATION = {"<COMMA>": ",", "<PERIOD>": ".", "<QUESTIONMARK>": "?", "<EXCLAMATIONPOINT>": "!"}
@@ -24,4 +27,9 @@ def _gigaspeech(text: str) -> str:
     return " ".join(word for word in text.upper().replace("-", " ").split() if word not in UNSCORED)
 
 
-SCORING: dict[str, Callable[[str], str]] = {"plain": _plain, "gigaspeech": _gigaspeech}
+def _characters(text: str) -> str:
+    """Each character of a script without spaces between words becomes a word; words of other scripts stay."""
+    return " ".join(re.sub(f"([{SPACELESS}])", r" \1 ", text).split())
+
+
+SCORING: dict[str, Callable[[str], str]] = {"plain": _plain, "gigaspeech": _gigaspeech, "characters": _characters}

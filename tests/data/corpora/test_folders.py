@@ -105,3 +105,13 @@ def test_damaged_files_are_counted_by_what_is_wrong(tmp_path: Path) -> None:
         "set data.skip_broken=true to leave it out "
         "(1 more: yes/bob_1.wav; 1 with other problems)"
     )
+
+
+def test_hidden_folders_are_no_classes_and_no_clients(tmp_path: Path) -> None:
+    clips(tmp_path)
+    for hidden in (".thumbnails/x/eve_0.wav", "no/.trash/eve_1.wav", "__MACOSX/no/._ann_0.wav", "no/._eve_2.wav"):
+        tone(tmp_path / "tone.wav").rename(
+            (tmp_path / hidden).parent.mkdir(parents=True, exist_ok=True) or tmp_path / hidden
+        )
+    train = read("folders", tmp_path, speaker=r"([a-z]+)_\d")["train"]
+    assert set(train.column("speaker")) == {"ann", "bob"} and set(train.column("label")) == {"no", "yes"}

@@ -22,6 +22,13 @@ def test_gigaspeech(text: str, scored: str) -> None:
     assert SCORING["gigaspeech"](text) == scored and SCORING["plain"](text) == text
 
 
+def test_characters_count_as_words_where_no_spaces_do() -> None:
+    rule = SCORING["characters"]
+    assert rule("你好iphone手机 pro") == "你 好 iphone 手 机 pro"
+    assert edit_counts([rule("你好世界")], [rule("你号 世界")]) == [EditCounts(1, 4)]
+    assert rule("two words") == "two words"
+
+
 def test_fillers_and_hyphens_are_no_errors() -> None:
     rule = SCORING["gigaspeech"]
     said, heard = "WELL <COMMA> UH THE HOW-TO <PERIOD>", "well the how to um"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import soundfile
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import assemble, corpus_root
 from fedray.data.corpora.formats.listed import USUAL_SPLITS
-from fedray.data.corpora.official.layout import leave_out, names_in
+from fedray.data.corpora.official.layout import leave_out, names_in, shown_folders
 from fedray.data.manifest import Manifest
 
 HOLDS = "the folders of the classes (yes/, no/, ...), or train/, dev/ and test/ with these folders inside"
@@ -118,8 +117,7 @@ class Folders:
         outside = [name for name in names_in(folder) if (folder / name).is_file() and _is_audio(folder / name)]
         found, others = {}, []
         for label in self.classes or known:
-            files = [Path(place, name) for place, _, names in sorted(os.walk(folder / label)) for name in sorted(names)]
-            files = [file for file in files if not file.name.startswith(".")]
+            files = [Path(place, name) for place, names in sorted(shown_folders(folder / label)) for name in names]
             found[label] = [file for file in files if _is_audio(file)]
             others += [file.relative_to(folder).as_posix() for file in files if not _is_audio(file)]
             if not found[label]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedray.core.parallel import Parallel
-from fedray.core.texts import decoded, parsed
-from fedray.data.corpora.assembly import Column, assemble
+from fedray.core.texts import decoded, parsed, read_text
+from fedray.data.corpora.assembly import Column, assemble, check_fetched
+from fedray.data.corpora.formats import audiofolder
 from fedray.data.corpora.formats.listed import USUAL_SPLITS, Listed
+from fedray.data.corpora.official.layout import shown_folders
 from fedray.data.features.packed import packed_path
 from fedray.data.manifest import Manifest
 
@@ -32,7 +34,10 @@ END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 class HuggingFace(Listed):
     """train, dev and test name splits of the dataset, as in `dev: [validation]`. The usual names need no options.
 
-    The root is a folder from save_to_disk, or a folder with the Parquet (or Arrow) files of one configuration.
+    The root is a folder from save_to_disk, a folder with the Parquet (or Arrow) files of one configuration, or an
+    AudioFolder: audio files, and metadata.csv (or .jsonl, .parquet) whose column file_name names them. There the
+    options speaker_column, text_column and label_column may be left out for the usual names (speaker_id, transcription,
+    text, sentence, label, ...).
     """
 
     audio_column: str = "audio"  # datasets' Audio ({bytes, path}), encoded bytes, or paths (relative to the root)
@@ -44,7 +49,7 @@ class HuggingFace(Listed):
 
     def found(self, root: Path) -> dict[str, list[str]]:
         lists: dict[str, list[str]] = {}
-        for name in (splits := _splits(root)):
+        for name in (splits := _names(root)):
             if name.lower() not in USUAL_SPLITS:
                 raise ValueError(
                     f"{root} has the splits {', '.join(splits)}, and {name!r} is none of the usual names: set train, "
@@ -54,7 +59,7 @@ class HuggingFace(Listed):
         return lists
 
     def place(self, root: Path, name: str, split: str) -> Path:
-        if name not in (splits := _splits(root)):
+        if name not in (splits := _names(root)):
             raise ValueError(
                 f"{root} has no split {name!r}: set {split} in data.options to some of {', '.join(splits)}"
             )
@@ -64,9 +69,11 @@ class HuggingFace(Listed):
         return name
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
+        options = {name: getattr(self, f"{name}_column") for name in ("speaker", "text", "label", "translation", "id")}
+        if _is_audiofolder(root):
+            return {split: self._read_audiofolder(root, audiofolder.parts(root)[path.name], options, parallel)}
         files = _splits(root)[path.name]
-        options = ("speaker", "text", "label", "translation", "id")
-        named = {option: name for option in options if (name := getattr(self, f"{option}_column")) is not None}
+        named = {option: name for option, name in options.items() if name is not None}
         shards = list(parallel(partial(_read, audio=self.audio_column, named=named), files, "Reading tables"))
         manifests, number = [], 0
         for file, columns in zip(files, shards, strict=True):
@@ -81,6 +88,31 @@ class HuggingFace(Listed):
             raise ValueError(f"{root}: the split {path.name!r} has no rows: name another in data.options")
         return {split: Manifest.concat(manifests)}
 
+    def _read_audiofolder(
+        self, root: Path, parts: Sequence[audiofolder.Part], options: Mapping[str, str | None], parallel: Parallel
+    ) -> Manifest:
+        manifests = []
+        for part in parts:
+            named = audiofolder.chosen(part, options)
+            given: dict[str, Column | None] = {option: part.columns[name] for option, name in named.items()}
+            given["path"] = names = part.columns[audiofolder.FILE]
+            given["text"] = self.texts(None if "text" not in named else part.columns[named["text"]])
+            inside = part.file.parent.relative_to(root)
+            given["utterance"] = given.pop("id", None) or [(inside / name).as_posix() for name in names]
+            manifests.append(assemble(part.file, part.lines, given, part.file.parent, parallel))
+        return Manifest.concat(manifests)
+
+
+def _is_audiofolder(root: Path) -> bool:
+    return not any((root / name).is_file() for name in ("dataset_dict.json", "state.json")) and bool(
+        audiofolder.metadata_files(root)
+    )
+
+
+def _names(root: Path) -> list[str]:
+    """The names of the splits."""
+    return list(audiofolder.parts(root) if _is_audiofolder(root) else _splits(root))
+
 
 def _splits(root: Path) -> dict[str, list[Path]]:
     """Split -> its files, in the order of their rows."""
@@ -89,19 +121,14 @@ def _splits(root: Path) -> dict[str, list[Path]]:
     if (root / "state.json").is_file():
         return {_json(root / "state.json").get("_split") or "train": _saved(root)}
     splits: dict[str, list[Path]] = {}
-    for folder, _, names in sorted(os.walk(root)):
-        for file in (Path(folder, name) for name in sorted(names) if not name.startswith((".", "cache-"))):
+    for folder, names in sorted(shown_folders(root)):
+        for file in (Path(folder, name) for name in names if not name.startswith("cache-")):
             if file.suffix in (".parquet", ".arrow"):
                 splits.setdefault(_split_of(file), []).append(file)
     if not splits:
-        if (root / "metadata.csv").is_file() or (root / "metadata.jsonl").is_file():
-            raise ValueError(
-                f"{root} is a folder of audio with metadata: write it with datasets.load_dataset('audiofolder', "
-                f"data_dir={str(root)!r}).save_to_disk(FOLDER), and set data.root to FOLDER"
-            )
         raise ValueError(
-            f"{root} holds no dataset_dict.json, state.json, *.parquet or *.arrow: set data.root to a folder of "
-            "save_to_disk, or to one with the Parquet files of a dataset"
+            f"{root} holds no dataset_dict.json, state.json, *.parquet, *.arrow or metadata.csv: set data.root to a "
+            "folder of save_to_disk, to one with the Parquet files of a dataset, or to an AudioFolder"
         )
     for name, files in splits.items():
         if len(folders := {str(file.parent) for file in files}) > 1:
@@ -130,7 +157,7 @@ def _saved(folder: Path) -> list[Path]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: copy the folder of the dataset again") from None
     except (ValueError, RecursionError) as problem:
@@ -152,6 +179,7 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
 
     `named`: option -> column.
     """
+    check_fetched(file)
     try:
         schema, chunks = _open(file, [audio, *named.values()])
     except (pa.ArrowException, OSError) as problem:

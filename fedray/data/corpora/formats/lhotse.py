@@ -14,7 +14,7 @@ from typing import Any
 from fedray.core.parallel import Parallel
 from fedray.core.texts import opened, parsed
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, scalar
-from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed
+from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed, below
 from fedray.data.manifest import Manifest
 
 SUFFIX = re.compile(r"\.jsonl(\.gz)?$")
@@ -77,7 +77,7 @@ class Lhotse(Listed):
             raise ValueError(f"{path} is empty: name another file in data.options")
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
         columns["text"] = self.texts(columns.get("text"))
-        folder = root / (self.audio_root or "")
+        folder = below(root, self.audio_root)
         return {split: assemble(path, lines, columns, folder, parallel)}
 
     def _rows(self, where: str, item: Item, recordings: Mapping[str, tuple[str, Item]]) -> list[dict[str, str | float]]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import corpus_root, unique_ids
 from fedray.data.manifest import Manifest
+from fedray.data.text.languages import is_code
+from fedray.data.text.normalisation import Normaliser
 
 SPLITS = ("server", "clients", "train", "dev", "test")
 USUAL_SPLITS = {
@@ -17,6 +19,11 @@ USUAL_SPLITS = {
     **dict.fromkeys(("dev", "val", "valid", "validation", "development"), "dev"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
+
+
+def below(root: Path, name: str | None) -> Path:
+    """A path that an option gives: relative to the root, absolute, or in the home folder (~/a.tsv). None: the root."""
+    return root / Path(name or "").expanduser()
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,9 @@ class Listed(ABC):
         default_factory=list
     )  # files of the server, for corpora that are already divided between server and clients
     clients: list[str] = field(default_factory=list)  # files of the clients' training data, in place of `train`
-    lower_case: bool = False  # converts the text, not the labels, to lower case
+    lower_case: bool = False  # converts the text, not the labels, to lower case, by the rules of `language`
+    punctuation: bool = True  # false: keep only the words of the text, by the rules of `language` in docs/corpora.md
+    language: str | None = None  # code of the texts' language, such as uz or zh-CN; null: rules for any language
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
         """Read the splits: split -> manifest. Raises ValueError with file and line of the first unusable row."""
@@ -64,9 +73,10 @@ class Listed(ABC):
         """The path of a name in the options. Raises ValueError if nothing is there."""
         if not name:
             raise ValueError(f"data.options.{split} has an empty name: remove it")
-        if not (root / name).exists():
-            raise ValueError(f"{root / name} does not exist: correct data.root, or {name!r} in data.options.{split}")
-        return root / name
+        path = below(root, name)
+        if not path.exists():
+            raise ValueError(f"{path} does not exist: correct data.root, or {name!r} in data.options.{split}")
+        return path
 
     def stem(self, name: str) -> str:
         """The part of a name in the options that names a further test set."""
@@ -77,5 +87,10 @@ class Listed(ABC):
         """The manifest of one file: for `split`, or for the splits that the file's rows name."""
 
     def texts(self, values: list[str] | None) -> list[str] | None:
-        """The texts, in lower case if the settings say so."""
-        return [value.lower() for value in values] if values is not None and self.lower_case else values
+        """The texts as the settings want them. Raises ValueError for a language that is no code."""
+        if self.language is not None and not is_code(self.language):
+            raise ValueError(f"data.options.language must be a code such as uz or zh-CN, not {self.language!r}")
+        if values is None or (self.punctuation and not self.lower_case):
+            return values
+        normalise = Normaliser(self.language or "", self.lower_case, self.punctuation)
+        return [normalise.lower(value) for value in values] if self.punctuation else normalise.texts(values)

@@ -12,7 +12,7 @@ from typing import Any
 from fedray.core.parallel import Parallel
 from fedray.core.texts import opened, parsed
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, scalar
-from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.formats.listed import Listed, below
 from fedray.data.manifest import Manifest, place
 
 
@@ -56,7 +56,7 @@ class Nemo(Listed):
             "label": optional(self.label_key, "label_key"),
             "translation": optional(self.translation_key, "translation_key"),
         }
-        folder = path.parent if self.audio_root is None else root / self.audio_root
+        folder = path.parent if self.audio_root is None else below(root, self.audio_root)
         return {split: assemble(path, lines, columns, folder, parallel)}
 
 

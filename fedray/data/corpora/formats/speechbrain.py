@@ -17,7 +17,7 @@ from typing import Any
 from fedray.core.parallel import Parallel
 from fedray.core.texts import parsed, read_text
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, scalar, shapes
-from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.formats.listed import Listed, below
 from fedray.data.corpora.skipping import settled
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest, place
@@ -58,7 +58,7 @@ class SpeechBrain(Listed):
         speakers = table.optional(self.speaker_column, "speaker_column", WITHOUT_SPEAKERS)
         if speakers is not None and self.speaker_separator is not None:
             speakers = [speaker.split(self.speaker_separator, 1)[0] for speaker in speakers]
-        folder = Path(root, self.data_root or "")
+        folder = below(root, self.data_root)
         variable = VARIABLE[path.suffix]
         paths = [variable.sub(lambda _: str(folder), wav) for wav in table.column(self.wav_column, "wav_column")]
         columns: dict[str, Column | None] = {

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
-from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed
+from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed, below
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
 
 
 @dataclass(frozen=True)
 class Tsv(Listed):
-    """A table with a header and one row for each utterance, without quoting: quotation marks are part of the text."""
+    """A table with a header and one row for each utterance.
+
+    Quotation marks are part of the text, unless the table is written as CSV writes them: a line then says so.
+    """
 
     delimiter: str = "\t"  # between two columns: a tab by default, "," for a comma
     path_column: str = "path"  # absolute paths, or paths relative to `audio_root`
@@ -38,26 +41,30 @@ class Tsv(Listed):
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         table = Table.read(path, self.delimiter, quoted=False)
+        ids = self._ids(table)
         columns = {
             "path": table.column(self.path_column, "path_column"),
             "speaker": table.optional(self.speaker_column, "speaker_column", WITHOUT_SPEAKERS),
             "text": self.texts(table.optional(self.text_column, "text_column")),
             "label": table.optional(self.label_column, "label_column"),
             "translation": table.optional(self.translation_column, "translation_column"),
-            "utterance": self._ids(table),
+            "utterance": ids,
             "seconds": table.optional(self.seconds_column, "seconds_column"),
             "offset": table.optional(self.offset_column, "offset_column"),
         }
-        folder = path.parent if self.audio_root is None else root / self.audio_root
+        folder = path.parent if self.audio_root is None else below(root, self.audio_root)
         manifest = assemble(path, table.lines, columns, folder, parallel)
         names = table.optional(self.split_column, "split_column")
         if names is None:
             return {split: manifest}
         rows: dict[str, list[int]] = {}
         known = {name: name for name in SPLITS} | USUAL_SPLITS | self.split_names
-        for row, name in enumerate(names):
+        places = list(zip(table.lines, names, strict=True))
+        first = dict(reversed(list(zip(ids, places, strict=True))))
+        for row, utterance in enumerate(manifest.column("utterance")):  # data.skip_broken leaves rows out
+            line, name = first[utterance]
             if name not in known:
-                where = f"{path}:{table.lines[row]}"
+                where = f"{path}:{line}"
                 raise ValueError(
                     f"{where}: the split {name!r} is not known: add it to split_names, e.g. {{{name}: train}} (or "
                     "server, clients, dev, test)"

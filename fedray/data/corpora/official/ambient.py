@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import Column, assemble, corpus_root, unique_ids
-from fedray.data.corpora.official.layout import FETCH_LIST, leave_out, lines_of
+from fedray.data.corpora.official.layout import FETCH_LIST, leave_out, lines_of, shown_folders
 from fedray.data.manifest import Manifest
 
 FORM = re.compile(r"((id_.+)_\d+_\d+)_\d+\.wav")  # id_<video>_<begin>_<end>_<second>.wav
@@ -60,10 +60,9 @@ class Ambient:
 def _find_audio(home: Path) -> dict[str, str]:
     """File name -> path of all .wav files below the folder. Raises ValueError if two files have the same name."""
     found: dict[str, str] = {}
-    for folder, inside, names in os.walk(home):
-        inside.sort()
-        for name in sorted(names):
-            if name.endswith(".wav") and not name.startswith("."):
+    for folder, names in shown_folders(home):
+        for name in names:
+            if name.endswith(".wav"):
                 path = os.path.join(folder, name)
                 if found.setdefault(name, path) != path:
                     raise ValueError(f"{path} and {found[name]} have the same name: remove one of the two")

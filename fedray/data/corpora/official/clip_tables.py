@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -13,7 +14,10 @@ import pyarrow.csv as pacsv
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import check_fetched, measure
+from fedray.data.corpora.official.layout import names_in
 from fedray.data.manifest import Manifest
+from fedray.data.text.languages import is_code
+from fedray.data.text.normalisation import Normaliser
 
 SPEAKER = 16  # of the 128 hexadecimal digits of client_id
 NO_AUDIO = "without audio in clips/"
@@ -115,20 +119,16 @@ def with_suffix(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("path"), "path", names)
 
 
-def cleaned(sentences: pa.ChunkedArray, lower_case: bool, punctuation: bool) -> pa.ChunkedArray:
-    """Sentences in Unicode NFC with single spaces. Without `punctuation`, only apostrophes inside words are kept."""
-    texts = pc.utf8_normalize(sentences, form="NFC")
-    if lower_case:
-        texts = pc.utf8_lower(texts)
-    if not punctuation:
-        for pattern, becomes in (
-            ("[’ʼ´`]", "'"),
-            (r"[^\p{L}\p{M}\p{N}']+", " "),
-            (r"'+( |$)", r"\1"),
-            (r"(^| )'+", r"\1"),
-        ):
-            texts = pc.replace_substring_regex(texts, pattern, becomes)
-    return pc.utf8_trim(pc.replace_substring_regex(texts, r"[\s\p{Z}]+", " "), " ")
+def spoken(home: Path, language: str | None) -> str:
+    """The code of the language: that of data.options, of the clips' names, or of the folder; "" if none is one."""
+    named = re.match(r"common_voice_([^_]+)_", next(iter(names_in(home / "clips")), ""))
+    codes = (language, named[1] if named else None, home.name)
+    return next((code for code in codes if code is not None and is_code(code)), "")
+
+
+def cleaned(sentences: pa.ChunkedArray, lower_case: bool, punctuation: bool, language: str = "") -> pa.ChunkedArray:
+    """Sentences as `Normaliser` leaves them. `language`: a code such as uz or zh-CN; "": not known."""
+    return Normaliser(language, lower_case, punctuation).column(sentences)
 
 
 def begins(values: pa.ChunkedArray, beginnings: Collection[str]) -> pa.ChunkedArray:

@@ -14,10 +14,10 @@ from fedray.data.corpora.assembly import corpus_root, unique_ids
 from fedray.data.corpora.official.clip_tables import (
     NO_AUDIO,
     Reasons,
-    cleaned,
     find_language,
     manifest,
     read_rows,
+    spoken,
     with_accents,
     with_seconds,
     with_suffix,
@@ -25,6 +25,7 @@ from fedray.data.corpora.official.clip_tables import (
 )
 from fedray.data.corpora.official.layout import leave_out, names_in
 from fedray.data.manifest import Manifest
+from fedray.data.text.normalisation import Normaliser
 
 COLUMNS = ("client_id", "path", "sentence")  # the columns that all versions have
 
@@ -47,9 +48,10 @@ class CommonVoice:
     train: list[str] = field(default_factory=lambda: ["train"])
     dev: str | None = "dev"  # table of the development set; null: none
     test: str | None = "test"  # table of the test set; null: none
-    punctuation: bool = False  # false: keep only letters, digits and the apostrophes inside words
-    lower_case: bool = True  # converts the text to lower case
-    min_words: Natural = 1  # words of the shortest sentence that is kept
+    punctuation: bool = False  # false: keep only words, by the rules of the language in docs/corpora.md
+    lower_case: bool = True  # converts the text to lower case, by the rules of the language
+    # words of the shortest sentence that is kept; characters in languages that write no spaces between words
+    min_words: Natural = 1
     min_seconds: Amount = 0.0  # shorter clips are left out
     max_seconds: Positive | None = None  # longer clips of `train` are left out (Gao et al.: 8); null: none
     # Keep speakers whose accent begins with one of these, ignoring case; the label is the beginning. For the English
@@ -86,12 +88,14 @@ class CommonVoice:
         table, reasons = self._rows(path, split)
         total = len(table) + sum(map(len, reasons.values()))
         table = with_suffix(table)
-        table = table.append_column("text", cleaned(table["sentence"], self.lower_case, self.punctuation))
+        normalise = Normaliser(spoken(home, self.language), self.lower_case, self.punctuation)
+        table = table.append_column("text", normalise.column(table["sentence"]))
         for column in ("client_id", "path"):
             table = without(table, pc.equal(table[column], ""), f"without {column}", reasons)
         table = without(table, pc.invert(pc.is_in(table["path"], value_set=clips)), NO_AUDIO, reasons)
         table = without(table, pc.equal(table["text"], ""), "without a letter", reasons)
-        words = pc.add(pc.count_substring(table["text"], " "), 1)
+        in_characters = normalise.in_characters
+        words = pc.utf8_length(table["text"]) if in_characters else pc.add(pc.count_substring(table["text"], " "), 1)
         table = without(table, pc.less(words, self.min_words), f"shorter than {self.min_words} words", reasons)
         if self.accents:
             table = with_accents(table, self.accents, reasons)

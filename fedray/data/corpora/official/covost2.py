@@ -63,7 +63,7 @@ class CoVoST2:
     # Their speakers may train too, on other sentences. null: the official splits
     held_out: Count | None = None
     lower_case: bool = False  # converts the text, not the translation, to lower case
-    punctuation: bool = True  # false: keep only letters, digits and the apostrophes inside words of the text
+    punctuation: bool = True  # false: keep only the words of the text, by the rules of the language in docs/corpora.md
     max_seconds: Positive | None = None  # longer clips of train (with `held_out`: of all) are left out; null: none
 
     def __post_init__(self) -> None:
@@ -136,7 +136,8 @@ class CoVoST2:
 
     def _usable(self, table: pa.Table, home: Path, parallel: Parallel, reasons: Reasons) -> pa.Table:
         clips = pa.array(names_in(home / "clips"), pa.large_string())
-        table = table.append_column("text", cleaned(table["sentence"], self.lower_case, self.punctuation))
+        texts = cleaned(table["sentence"], self.lower_case, self.punctuation, self.source)
+        table = table.append_column("text", texts)
         bad = pa.array(BAD_CLIPS, pa.large_string())
         table = without(table, pc.is_in(table["path"], value_set=bad), "known to be bad", reasons)
         table = without(table, pc.equal(table["client_id"], ""), "without client_id", reasons)

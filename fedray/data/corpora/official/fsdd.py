@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import assemble, corpus_root
+from fedray.data.corpora.official.layout import is_hidden
 from fedray.data.manifest import Manifest
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -55,7 +56,7 @@ def recordings(root: Path | None) -> dict[str, Takes]:
     folder = folder / "recordings" if (folder / "recordings").is_dir() else folder
     found: dict[tuple[str, int], dict[int, str]] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix not in (".wav", ".flac"):
+        if path.suffix not in (".wav", ".flac") or is_hidden(path.name):
             continue
         name = re.fullmatch(r"(\d)_([^_]+)_(\d+)", path.stem)
         if name is None:

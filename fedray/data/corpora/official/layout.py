@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from fedray.data.corpora.assembly import check_fetched, corpus_root
+from fedray.data.corpora.assembly import Told, check_fetched, corpus_root
 from fedray.data.corpora.table import Table
 
 FETCH_LIST = "fetch FedSTAR's list (data_splits/ of Flower's baseline fedstar)"
 
 
-class LeftOut(UserWarning):
-    """Recordings that a reader leaves out, counted and named. `fedray data` shows them as notes."""
+class LeftOut(Told):
+    """Recordings that a reader leaves out, counted and named."""
 
 
 def leave_out(where: Path, total: int, reasons: Mapping[str, Collection[str]]) -> None:
@@ -37,10 +37,10 @@ def leave_out(where: Path, total: int, reasons: Mapping[str, Collection[str]]) -
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Collect the texts of `LeftOut` warnings within the context instead of showing them. Other warnings are shown."""
+    """Collect the texts of `Told` warnings within the context instead of showing them. Other warnings are shown."""
     told: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("always", LeftOut)
+        warnings.simplefilter("always", Told)
         usual = warnings.showwarning
 
         def show(
@@ -51,7 +51,7 @@ def collected() -> Iterator[list[str]]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if issubclass(category, LeftOut):
+            if issubclass(category, Told):
                 told.append(str(message))
             else:
                 usual(message, category, filename, lineno, file, line)
@@ -121,5 +121,17 @@ def split_lines(folder: Path) -> Iterator[tuple[str, Path, int, str]]:
 
 
 def names_in(folder: str | Path) -> list[str]:
-    """The names in a folder, sorted, without dot-files."""
-    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    """The names in a folder, sorted, without hidden ones."""
+    return sorted(name for name in os.listdir(folder) if not is_hidden(name))
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is hidden: .cache, ._clip.wav, and the folder of such names in archives from a Mac."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def shown_folders(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder from `root` down, with the names of its files, sorted, without hidden folders and files."""
+    for folder, inside, names in os.walk(root):
+        inside[:] = sorted(name for name in inside if not is_hidden(name))
+        yield folder, sorted(name for name in names if not is_hidden(name))

@@ -9,6 +9,7 @@ from pathlib import Path
 from fedray.core.parallel import Parallel
 from fedray.core.texts import opened
 from fedray.data.corpora.assembly import corpus_root, length_or_reason, unique_ids
+from fedray.data.corpora.official.layout import names_in
 from fedray.data.corpora.skipping import settled
 from fedray.data.manifest import Manifest
 
@@ -50,7 +51,8 @@ class LibriSpeech:
             there = ", ".join(sorted(entry.name for entry in home.iterdir() if entry.is_dir())) or "no folders"
             remedy = f"unpack {subset}.tar.gz there, or choose other subsets in data.options (found: {there})"
             raise ValueError(f"{folder} is missing: {remedy}")
-        names = sorted((entry.name for entry in folder.iterdir() if entry.is_dir()), key=lambda name: (len(name), name))
+        folders = (name for name in names_in(folder) if (folder / name).is_dir())
+        names = sorted(folders, key=lambda name: (len(name), name))
         if not names:
             raise ValueError(f"{folder} holds no readers: unpack {subset}.tar.gz again")
         for name in names:
@@ -105,7 +107,7 @@ def _read_reader(folder: str) -> Rows:
     """All utterances of a reader, by chapter and number."""
     reader = os.path.basename(folder)
     rows: Rows = []
-    for chapter in sorted(os.listdir(folder), key=lambda name: (len(name), name)):
+    for chapter in sorted(names_in(folder), key=lambda name: (len(name), name)):
         home = os.path.join(folder, chapter)
         if not os.path.isdir(home):
             continue
@@ -113,7 +115,7 @@ def _read_reader(folder: str) -> Rows:
         transcripts = os.path.join(home, f"{stem}.trans.txt")
         if not os.path.isfile(transcripts):
             raise ValueError(f"{transcripts} is missing: unpack the archive again")
-        audio = {name.removesuffix(".flac") for name in os.listdir(home) if name.endswith(".flac")}
+        audio = {name.removesuffix(".flac") for name in names_in(home) if name.endswith(".flac")}
         with opened(Path(transcripts)) as file:
             for line, text in enumerate(file, start=1):
                 utterance, _, words = text.strip().partition(" ")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fedray.data.corpora.official.clip_tables import cleaned
+from fedray.data.corpora.official.clip_tables import cleaned, spoken
 from fedray.data.corpora.official.layout import LeftOut
 from fedray.data.federation.settings import DataSettings, ServerDataSettings
 from fedray.data.federation.speech_data import divide
@@ -68,6 +68,16 @@ def test_texts_as_they_are(made: Path) -> None:
 def test_all_apostrophes_and_the_marks_of_letters_stay() -> None:
     said = pa.chunked_array([["Lʼété d´Ève, rock `n' roll", "हिन्दी में!"]], pa.large_string())
     assert cleaned(said, True, False).to_pylist() == ["l'été d'ève rock n roll", "हिन्दी में"]
+
+
+def test_the_language_comes_from_the_option_the_clips_or_the_folder(tmp_path: Path) -> None:
+    home = corpus(tmp_path / "uz")
+    assert spoken(home, "tr") == "tr" and spoken(home, None) == "fr", "the clips are common_voice_fr_..."
+    (tmp_path / "uz" / "clips").rename(tmp_path / "away")
+    (tmp_path / "uz" / "clips").mkdir()
+    assert spoken(home, None) == "uz"
+    assert spoken(home.rename(tmp_path / "release"), None) == ""
+    assert cleaned(pa.chunked_array([["Tog‘ I"]], pa.large_string()), True, False, "uz").to_pylist() == ["togʻ i"]
 
 
 def test_half_of_the_clips_warm_up(made: Path) -> None:

@@ -53,6 +53,10 @@ def test_a_recogniser_can_be_trained_on_it(corpus: str, tmp_path: Path) -> None:
     model = Choice("conformer", ConformerSettings())
     decode = DecodeSettings(search="greedy")
     task = Recognition(RecognitionSettings(scoring="gigaspeech", decode=decode), model, features, data)
+    assert task.signatures == {"wer": "texts as the corpus has them, task.scoring=gigaspeech"}
+    data.rules = ["fedray's rules 2 for en"]
+    named = Recognition(RecognitionSettings(decode=decode), model, features, data).signatures
+    assert named == {"wer": "fedray's rules 2 for en, task.scoring=plain"}
     client = data.load(names[0])
     assert all(task.targets(client)) and all(client.translations) == (corpus != "gigaspeech")
     result = task.evaluate(task.initial(), client, task.assets(), "cpu", final=True)
@@ -62,5 +66,5 @@ def test_a_recogniser_can_be_trained_on_it(corpus: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_rule_for_scores() -> None:
-    with pytest.raises(ValueError, match="scoring must be plain or gigaspeech, not 'sclite'"):
+    with pytest.raises(ValueError, match="scoring must be plain or gigaspeech or characters, not 'sclite'"):
         RecognitionSettings(scoring="sclite")
