@@ -51,21 +51,22 @@ def _counts(numbers: Any) -> Rows:
 class Capacity:
     """How many encoder frames a model leaves of an utterance, and the most frames and tokens that it takes.
 
-    The model says it: by its static methods `output_lengths(settings, lengths)` and `limits(settings)`, if it has them.
-    A model without the first is asked by encoding silence (`ask`). A longer utterance never leaves fewer frames.
+    The model says it: by its static methods `output_lengths(settings, lengths)` and `limits(settings)`, if its class
+    defines them; those of a base class may be wrong for it. A model without the first is asked by encoding silence
+    (`ask`). A longer utterance never leaves fewer frames.
     """
 
     def __init__(self, model_class: Any, settings: Any) -> None:
         self._class, self._settings = model_class, settings
         self.most_frames: int | None = None
         self.most_tokens: int | None = None
-        if hasattr(model_class, "limits"):
+        if "limits" in vars(model_class):
             self.most_frames, self.most_tokens = model_class.limits(settings)
         self._asked: list[tuple[int, int]] = []  # (feature frames, encoder frames), ascending
 
     def ask(self, build: Callable[[], nn.Module], bins: int, demand: Demand) -> None:
         """Learn from the model what decides this demand, unless the model's class says it."""
-        if hasattr(self._class, "output_lengths") or not demand.aligned.any():
+        if "output_lengths" in vars(self._class) or not demand.aligned.any():
             return
         pairs = sorted(set(zip(demand.frames.tolist(), demand.aligned.tolist(), strict=True)))
         with torch.random.fork_rng(devices=[]):  # no bit of the run depends on this
@@ -80,8 +81,8 @@ class Capacity:
 
     def left(self, frames: Rows) -> Rows:
         """Encoder frames of utterances with these numbers of frames; at most so many if the model was not asked."""
-        if hasattr(self._class, "output_lengths"):
-            found: Rows = self._class.output_lengths(self._settings, torch.from_numpy(frames)).numpy()
+        if "output_lengths" in vars(self._class):
+            found: Rows = self._class.output_lengths(self._settings, torch.tensor(frames)).numpy()
             return found
         return np.array([self._between(count)[1] for count in frames.tolist()], np.int64)
 

@@ -65,7 +65,7 @@ def test_names_in_reports_and_terminals(tmp_path: Path, names: tuple[str, str]) 
 def test_ids_and_texts_in_the_tables_of_the_data(tmp_path: Path) -> None:
     corpus.write(tmp_path)
     head, *rows = corpus.CLIENTS.splitlines()
-    rows = [row.replace("ann", "a\x1b]0;title\x07[/red]").replace("one", "o\x1b[2Jne [bold]") for row in rows]
+    rows = [row.replace("ann", "a\x1b]0;title\x07[/red]").replace("one", "o\x1b[2J[b]") for row in rows]
     (tmp_path / "clients.tsv").write_text("\n".join([head, *rows, rows[0]]) + "\n")
     found = answer(tmp_path, "data config.yaml", {})
     assert not found.error and "\x1b" not in found.text and "\x07" not in found.text

@@ -92,7 +92,7 @@ CASES: tuple[Case, ...] = (
     heard("a character lost in a wrong encoding", "caf\ufffd", "U+FFFD", "Write the table again"),
     heard("UTF-8 read as Latin-1", "cafÃ©", "read as Latin-1", "cp1252"),
     heard("Cyrillic read as Latin-1", "Ð´Ð°", "read as Latin-1"),
-    heard("an entity of HTML", "one &amp; two", "HTML", "html.unescape"),
+    heard("an entity of HTML", "a &amp; b", "HTML", "html.unescape"),
     heard("a numbered entity of HTML", "it&#39;s", "HTML"),
     heard("a tag of HTML", "one<br>two", "HTML"),
     heard("an escaped letter", "caf\\u00e9", "escaped characters"),

@@ -118,7 +118,7 @@ def test_how_trials_ended(
     results: list[Any], status: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "my study"
-    assert _ended(SWEEP, RunFolder(place), Results(results), 2) == status  # type: ignore[arg-type]
+    assert _ended(SWEEP, RunFolder(place), Results(results), 2, None) == status  # type: ignore[arg-type]
     said = capsys.readouterr()
     assert said.out == f"curves: tensorboard --logdir '{place}'\nexperiment: {place}\n"
     assert said.err == words
