@@ -36,7 +36,8 @@ from fedray.core.types import (
 )
 from fedray.data.features.dataset import Utterances
 from fedray.training import together
-from fedray.training.local import ClientSettings, LocalModel, PretrainSettings
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import ClientSettings, PretrainSettings
 from fedray.training.seed_model import Gradient, Shard, seed_model, shard_gradient
 from fedray.training.task import Task
 

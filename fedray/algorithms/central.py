@@ -30,7 +30,8 @@ from fedray.core.metrics import Metrics
 from fedray.core.seeds import numpy_generator
 from fedray.core.settings import positive
 from fedray.core.types import Client, Received, State
-from fedray.training.local import AdamW, AdamWSettings, LocalModel
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import AdamW, AdamWSettings
 from fedray.training.pseudo_labels import check_labels, label, quality
 from fedray.training.speech_to_text import SpeechToText
 from fedray.training.task import Targets

@@ -59,9 +59,7 @@ class Ditto(FederatedSGD):
         losses = w.fit(client.data, targets, settings, client.seed)
         done = trained(w, client.data, losses)
         start = received.params if client.state is None else client.state["v"]
-        v = LocalModel(  # overwrites w: a process holds one model for each task and device
-            self.task, start, received.device, self.settings.buffers == "frozen", received.work
-        )
+        v = LocalModel(self.task, start, received.device, self.settings.buffers == "frozen", received.work)
         theta_t = torch.tensor(received.params[: self.task.layout.trainable], device=received.device)
 
         def pulled(gradient: Tensor, weights: Tensor) -> None:

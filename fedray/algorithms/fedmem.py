@@ -43,7 +43,8 @@ from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory, fingerprint
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
 from fedray.training.knn.selection import best_by_search, setting_costs
-from fedray.training.local import LocalModel, PretrainSettings
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import PretrainSettings
 from fedray.training.speech_to_text import SpeechToText
 from fedray.training.translation import Translation
 

@@ -25,11 +25,9 @@ layerwise_pruning has one shared model instead of two.
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,10 +42,12 @@ from fedray.core.ranges import Amount, Positive
 from fedray.core.seeds import derive
 from fedray.core.settings import positive
 from fedray.core.types import Client, Evaluation, FederatedData, Received, State
-from fedray.data.features.dataset import batches
+from fedray.data.features.dataset import Batch
 from fedray.training.classification import Classification
-from fedray.training.local import ClientOptimizer, ClientSettings, LocalModel, PretrainSettings
+from fedray.training.local import LocalModel
 from fedray.training.means import Mean
+from fedray.training.optimizers import ClientOptimizer, ClientSettings, PretrainSettings
+from fedray.training.task import Targets
 
 SCORES = ("plugin", "both")
 ORDERS = ("together", "personal_first")
@@ -153,22 +153,21 @@ class FedMLAC(FederatedSGD):
         )
         w = LocalModel(self.personal[size], client.state["params"], received.device)
         v = self.local_model(received)
-        steps_w, steps_v = ClientOptimizer(w.flat, local), ClientOptimizer(v.flat, local)
-        y, generator = self.task.targets(data), np.random.default_rng(client.seed)
-        loss_w, loss_v, steps = Mean(), Mean(), local.epochs * math.ceil(len(data) / local.batch)
-        with w.training(), v.training():
-            for _ in range(local.epochs):
-                for batch in islice(batches(data, local.batch, generator), v.time_left(steps)):
-                    x = v.augmented(batch)
-                    classes = self.task.classes_of(x, y)
-                    z_v, z_w = v.logits(x), w.logits(x)
-                    loss = mutual_loss(z_w, z_v, classes, mutual.personal, mutual.temperature)
-                    loss_w.add(w.descend(loss, steps_w), len(batch))
-                    if mutual.order == "personal_first":
-                        z_w = w.logits(x)
-                    loss = mutual_loss(z_v, z_w, classes, mutual.plugin, mutual.temperature)
-                    loss_v.add(v.descend(loss, steps_v), len(batch))
-        losses = Metrics(loss=loss_v.pair(), personal_loss=loss_w.pair())
+        steps_w, loss_w = ClientOptimizer(w.flat, local), Mean()
+
+        def mutual_step(v: LocalModel, x: Batch, y: Targets) -> Tensor:
+            """The loss of v, after a step of w."""
+            classes = torch.from_numpy(y).to(v.device)
+            z_v, z_w = v.logits(x), w.logits(x)
+            loss = mutual_loss(z_w, z_v, classes, mutual.personal, mutual.temperature)
+            loss_w.add(w.descend(loss, steps_w), len(x))
+            if mutual.order == "personal_first":
+                z_w = w.logits(x)
+            return mutual_loss(z_v, z_w, classes, mutual.plugin, mutual.temperature)
+
+        with w.training():
+            losses = v.fit(data, self.task.targets(data), local, client.seed, loss=mutual_step)
+        losses += Metrics(personal_loss=loss_w.pair())
         return trained(v, data, losses, state={"size": size, "params": w.params()})
 
     def evaluate_personal(

@@ -44,8 +44,8 @@ from fedray.core.types import Broadcast, Client, FederatedData, Received, Server
 from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
 from fedray.training.labelled import check_labelled
-from fedray.training.local import ClientOptimizer, ClientSettings, PretrainSettings
 from fedray.training.means import Mean
+from fedray.training.optimizers import ClientOptimizer, ClientSettings, PretrainSettings
 
 WEIGHTS = ("paper", "authors")
 Positions = npt.NDArray[np.int64]

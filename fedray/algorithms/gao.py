@@ -44,7 +44,8 @@ from fedray.core.ranges import Count, SomeShare
 from fedray.core.settings import positive
 from fedray.core.strategies import ByWer
 from fedray.core.types import Client, FederatedData, Received, Server, ServerState
-from fedray.training.local import Anneal, ClientSettings
+from fedray.training.local import Anneal
+from fedray.training.optimizers import ClientSettings
 from fedray.training.recognition import Recognition
 
 

@@ -38,7 +38,7 @@ from fedray.runs.client_states import folder_name
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
 from fedray.storage.cache import fetch
-from fedray.training.local import PretrainSettings
+from fedray.training.optimizers import PretrainSettings
 
 
 @dataclass(frozen=True)

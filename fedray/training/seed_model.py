@@ -16,7 +16,8 @@ from fedray.core.seeds import numpy_generator, seed_all
 from fedray.core.types import Server, ServerState, Vector
 from fedray.data.features.dataset import Utterances, collate, shuffled_groups
 from fedray.data.manifest import Rows
-from fedray.training.local import AdamW, LocalModel, PretrainSettings, finite
+from fedray.training.local import LocalModel, finite
+from fedray.training.optimizers import AdamW, PretrainSettings
 from fedray.training.task import Targets, Task, targets_at
 
 

@@ -173,8 +173,9 @@ class Answer:
 class Stack:
     """The models of a group's clients for one task. Frozen parameters, the same for all, are stored once."""
 
-    def __init__(self, task: Task, device: str, size: int) -> None:
-        self.template = task.flat(device, spare=True)
+    def __init__(self, task: Task, device: str, size: int, number: int = 0) -> None:
+        """`number`: of each client's models, from 0."""
+        self.template = task.numbered(device, -1 - number)
         layout = self.template.layout
         self.clients_together = getattr(self.template.model, "clients_together", None)
         self.values = torch.empty(size, layout.moving, device=device)

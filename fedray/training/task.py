@@ -27,6 +27,7 @@ from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.norms import running_statistics
 from fedray.models.weights import load_weights
+from fedray.training.loans import Loans
 
 Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each utterance, or its class number
 
@@ -78,7 +79,8 @@ class Task(ABC):
         # The class, not its name: actors receive a user's model class by value, and their registry lacks its name.
         self.model_class = MODELS[model.kind]
         self.adapters: LoRASettings | None = None
-        self._flats: dict[tuple[str, bool], FlatModel] = {}
+        self._flats: dict[tuple[str, int], FlatModel] = {}  # by device and number
+        self._loans = Loans()  # of their numbers, by device
         self._layout: Layout | None = None
 
     @classmethod
@@ -102,7 +104,7 @@ class Task(ABC):
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_flats": {}}
+        return {**self.__dict__, "_flats": {}, "_loans": Loans()}
 
     def model(self) -> nn.Module:
         """Build a model with random weights from torch's global generator."""
@@ -110,8 +112,8 @@ class Task(ABC):
 
     def with_model(self, settings: Any) -> Self:
         """The same task with other model settings, for the same model class."""
-        other = copy.copy(self)
-        other.model_settings, other._flats, other._layout = settings, {}, None
+        other = self._copy()
+        other.model_settings = settings
         return other
 
     def with_adapters(self, settings: LoRASettings) -> Self:
@@ -119,8 +121,13 @@ class Task(ABC):
 
         Its vector of parameters holds the adapters first, then the model's parameters.
         """
+        other = self._copy()
+        other.adapters = settings
+        return other
+
+    def _copy(self) -> Self:
         other = copy.copy(self)
-        other.adapters, other._flats, other._layout = settings, {}, None
+        other._flats, other._loans, other._layout = {}, Loans(), None
         return other
 
     def initial(self) -> Vector:
@@ -144,13 +151,20 @@ class Task(ABC):
                 print(f"model.init {init} lacks {', '.join(missing)}: these start from random weights", file=sys.stderr)
         return self.layout.join(model.state_dict())
 
-    def flat(self, device: str, spare: bool = False) -> FlatModel:
-        """This process' model on a device, or with `spare` a second one; load parameters before each use."""
-        key = (device, spare)
-        if key not in self._flats:
+    def flat(self, device: str) -> FlatModel:
+        """A model of this process on a device that nothing else uses now; load parameters before each use."""
+        return self.numbered(device, self._loans.free(device))
+
+    def lend(self, device: str, holder: object) -> FlatModel:
+        """A model of this process that is `holder`'s alone, for as long as something refers to `holder`."""
+        return self.numbered(device, self._loans.lend(device, holder))
+
+    def numbered(self, device: str, number: int) -> FlatModel:
+        """This process' model of a number, on a device; numbers below 0 are never lent."""
+        if (device, number) not in self._flats:
             model, kept = self._built()
-            self._flats[key] = FlatModel(model.to(device), keep=kept.__contains__)
-        return self._flats[key]
+            self._flats[device, number] = FlatModel(model.to(device), keep=kept.__contains__)
+        return self._flats[device, number]
 
     @property
     def layout(self) -> Layout:

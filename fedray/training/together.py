@@ -21,19 +21,21 @@ from fedray.core.exhaustion import exhausted
 from fedray.core.parameters import FlatModel
 from fedray.core.seeds import seed_all
 from fedray.core.types import Client, Update
+from fedray.training.loans import Loans
 from fedray.training.stack import Answer, Call, Gradients, Row, Stack
 from fedray.training.task import Task
 
 _THREAD = threading.local()
 
 
-def flat_model(task: Task, device: str, frozen: bool) -> FlatModel:
-    """The model of a client in training: a row of its group's stack, or this process' model if it trains alone.
+def flat_model(task: Task, device: str, frozen: bool, holder: object) -> FlatModel:
+    """A model of a client in training, which is `holder`'s alone.
 
-    `frozen`: running statistics of batch norm stay as they are.
+    It is a row of its group's stack, or a model of this process if the client trains alone. `frozen`: running
+    statistics of batch norm stay as they are.
     """
     member: Member | None = getattr(_THREAD, "member", None)
-    return task.flat(device) if member is None else member.row(task, device, frozen)
+    return task.lend(device, holder) if member is None else member.row(task, device, frozen, holder)
 
 
 def train(clients: Iterator[Client], size: int, update: Callable[[Client], Update]) -> Iterator[Update | Exception]:
@@ -67,6 +69,7 @@ class Member(threading.Thread):
         self.result: Update | BaseException | None = None
         self.call: Call | Gradients | None = None  # the call that it waits for
         self._generators = generators()
+        self._loans = Loans()  # of the numbers of its models
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
 
     def run(self) -> None:
@@ -96,9 +99,10 @@ class Member(threading.Thread):
         if call.error is not None:
             raise call.error
 
-    def row(self, task: Task, device: str, frozen: bool) -> Row:
-        """The client's model for a task."""
-        return Row(self.group.stack(task, device), self.place, frozen, self.wait)
+    def row(self, task: Task, device: str, frozen: bool, holder: object) -> Row:
+        """A model of the client for a task, which is `holder`'s alone."""
+        number = self._loans.lend((id(task), device), holder)
+        return Row(self.group.stack(task, device, number), self.place, frozen, self.wait)
 
 
 class Group:
@@ -109,7 +113,7 @@ class Group:
         self.members: deque[Member] = deque()  # in the clients' order
         self._seed: int | None = None  # of the group's own generators, which draw the dropout masks of its calls
         self._generators: tuple[Any, ...] | None = None
-        self._stacks: dict[tuple[int, str], Stack] = {}
+        self._stacks: dict[tuple[int, str, int], Stack] = {}
 
     def has_room(self) -> bool:
         """Whether one more client can start."""
@@ -161,11 +165,11 @@ class Group:
                 raise result
             yield result
 
-    def stack(self, task: Task, device: str) -> Stack:
-        """The models of all clients for a task."""
-        key = (id(task), device)
+    def stack(self, task: Task, device: str, number: int = 0) -> Stack:
+        """The models of all clients for a task: each client's first, second, ... model."""
+        key = (id(task), device, number)
         if key not in self._stacks:
-            self._stacks[key] = Stack(task, device, self.size)
+            self._stacks[key] = Stack(task, device, self.size, number)
         return self._stacks[key]
 
     def abandon(self) -> None:

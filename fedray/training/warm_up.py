@@ -12,7 +12,7 @@ from fedray.core.parameters import FlatModel
 from fedray.core.ranges import Amount, Count, Natural, Positive
 from fedray.core.settings import positive
 from fedray.core.types import State
-from fedray.training.local import AdamW, AdamWSettings
+from fedray.training.optimizers import AdamW, AdamWSettings
 
 DECAYS = ("none", "inverse_sqrt", "cosine")
 

@@ -18,7 +18,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Client, ServerState
 from fedray.data.features.dataset import Utterances, batches, collate
 from fedray.data.federation.speech_data import SpeechData
-from fedray.training.local import ClientSettings
+from fedray.training.optimizers import ClientSettings
 from tests import keywords, speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client

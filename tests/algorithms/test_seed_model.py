@@ -14,7 +14,8 @@ from fedray.core.seeds import numpy_generator
 from fedray.core.types import Server, Vector
 from fedray.data.features.dataset import collate
 from fedray.training import seed_model as seeds
-from fedray.training.local import LocalModel, PretrainSettings
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import PretrainSettings
 from fedray.training.seed_model import Gradient, Shard
 from tests import keywords, speech
 from tests.algorithms import by_hand

@@ -16,7 +16,8 @@ from fedray.core.seeds import seed_all
 from fedray.core.types import Client, Update
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.training import together
-from fedray.training.local import ClientSettings, LocalModel
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import ClientSettings
 from fedray.training.task import Targets, Task
 from tests.gpu.federation import sections, task_of
 from tests.gpu.record import Where

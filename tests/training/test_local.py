@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedray.core.parameters import FlatModel
-from fedray.training.local import ClientOptimizer, ClientSettings
+from fedray.training.optimizers import ClientOptimizer, ClientSettings
 
 
 def given(convolution: bool = False) -> FlatModel:

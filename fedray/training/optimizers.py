@@ -1,0 +1,166 @@
+"""The optimisers of local training: SGD, Adam and AdamW steps of a flat model, and their settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.modules.conv import _ConvNd
+
+from fedray.core.parameters import FlatModel
+from fedray.core.ranges import Amount, Count, Natural, Positive
+from fedray.core.settings import positive
+from fedray.core.types import State
+
+OPTIMIZERS = ("sgd", "adam")
+Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
+
+    lr: Positive = 0.1  # eta, the learning rate in the first round; `schedule` changes it
+    batch: Count = 6  # utterances in a step
+    epochs: Count = 1  # passes over the client's data in a round
+    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+    optimizer: str = "sgd"  # sgd, without momentum | adam
+    l2: Amount = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
+
+    def __post_init__(self) -> None:
+        positive(lr=self.lr, batch=self.batch, epochs=self.epochs, clip=self.clip)
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
+        if self.l2 < 0:
+            raise ValueError(f"l2 must not be below 0, not {self.l2}")
+
+
+@dataclass(frozen=True)
+class AdamWSettings:
+    """AdamW with a linear warm-up, then half a cosine down to zero."""
+
+    lr: Positive = 3e-3  # the highest learning rate, reached after the warm-up
+    warmup: Natural = 100  # steps of the linear rise from near 0
+    batch: Count = 8  # utterances in a step
+    weight_decay: Amount = 0.01  # decoupled from the gradient, as in AdamW
+    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+
+    def __post_init__(self) -> None:
+        positive(lr=self.lr, batch=self.batch, clip=self.clip)
+        if min(self.warmup, self.weight_decay) < 0:
+            raise ValueError(f"warmup and weight_decay must not be below 0, not {self.warmup} and {self.weight_decay}")
+
+    def rate(self, done: int, steps: int) -> float:
+        """The learning rate of the next step, after `done` of `steps` steps."""
+        warm = min(1.0, (done + 1) / max(1, self.warmup))
+        decay = max(0, done - self.warmup) / max(1, steps - self.warmup)
+        return self.lr * warm * 0.5 * (1 + math.cos(math.pi * decay))
+
+
+@dataclass(frozen=True)
+class PretrainSettings(AdamWSettings):
+    """Training of the seed model."""
+
+    steps: Natural = 2600  # 0: no training, the initial weights are the seed model
+    # Parts of a batch, of at least two utterances each, that different client actors compute. Worthwhile above a
+    # million parameters.
+    shards: Count = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(shards=self.shards)
+        if self.steps < 0:
+            raise ValueError(f"steps must not be below 0, not {self.steps}")
+
+
+class Optimizer(Protocol):
+    """Changes the weights of a flat model in place."""
+
+    def step(self) -> None:
+        """Take one step with the gradient in `flat.gradient`, where `loss.backward()` leaves it."""
+        ...
+
+
+class ClientOptimizer:
+    """SGD or a new Adam. A step adds the gradient of the L2 term, clips, calls `adjust`, and applies the result."""
+
+    def __init__(self, flat: FlatModel, settings: ClientSettings, adjust: Adjust | None = None) -> None:
+        self._flat, self._settings, self._adjust, self._lr = flat, settings, adjust, settings.lr
+        self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr) if settings.optimizer == "adam" else None
+        self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
+
+    def set_rate(self, lr: float) -> None:
+        """Set the learning rate of the following steps."""
+        self._lr = lr
+        if self._adam is not None:
+            self._adam.param_groups[0]["lr"] = lr
+
+    def step(self) -> None:
+        """Take one step down the gradient; the rate is constant except for `set_rate`."""
+        weights, gradient = self._flat.weights, self._flat.gradient
+        if self._l2 is not None:
+            gradient.addcmul_(weights, self._l2)
+        clip_gradient(self._flat, self._settings.clip)
+        if self._adjust is not None:
+            new = self._adjust(gradient, weights)
+            if isinstance(new, Tensor) and new.untyped_storage().data_ptr() != gradient.untyped_storage().data_ptr():
+                raise TypeError("adjust returned a new tensor: change the gradient in place, as in gradient.add_(...)")
+        if self._adam is not None:
+            self._adam.step()
+        else:
+            weights.add_(gradient, alpha=-self._lr)
+
+
+class AdamW:
+    """AdamW that can continue from an earlier pass."""
+
+    def __init__(self, flat: FlatModel, settings: AdamWSettings, steps: int, moments: State) -> None:
+        """`steps`: of all passes together. `moments`: from `moments()` of the earlier pass, {} in the first one."""
+        self._flat, self._settings, self._steps, self._done = flat, settings, steps, int(moments.get("step", 0))
+        self._adamw = torch.optim.AdamW([_parameter(flat)], lr=settings.lr, weight_decay=settings.weight_decay)
+        if moments:
+            # Copies, since torch changes its state in place.
+            copies = {name: torch.as_tensor(value).clone() for name, value in moments.items()}
+            groups = self._adamw.state_dict()["param_groups"]
+            self._adamw.load_state_dict({"state": {0: copies}, "param_groups": groups})
+
+    def step(self) -> None:
+        """Take one step down the gradient, at the rate for the step's number."""
+        clip_gradient(self._flat, self._settings.clip)
+        self._adamw.param_groups[0]["lr"] = self._settings.rate(self._done, self._steps)
+        self._adamw.step()
+        self._done += 1
+
+    def moments(self) -> dict[str, Tensor]:
+        """Both moments and the number of steps, as a client's state."""
+        state: dict[str, Tensor] = self._adamw.state_dict()["state"][0]
+        return state
+
+
+def clip_gradient(flat: FlatModel, largest: float | None) -> None:
+    """Scale `flat.gradient` down to the Euclidean norm `largest` if its norm is larger."""
+    if largest is not None:
+        norm = float(torch.linalg.vector_norm(flat.gradient))
+        if norm > largest:
+            flat.gradient.mul_(largest / norm)
+
+
+def _parameter(flat: FlatModel) -> torch.nn.Parameter:
+    """All trainable weights as one parameter, for torch's optimisers."""
+    parameter = torch.nn.Parameter(flat.weights)
+    parameter.grad = flat.gradient
+    return parameter
+
+
+def _l2_slope(flat: FlatModel, l2: float) -> Tensor:
+    """The factor of each weight in the gradient of the L2 term, [trainable]: 2 l2 in convolutions, else 0."""
+    slope = torch.zeros_like(flat.gradient)
+    convolutions = {f"{name}.weight" for name, module in flat.model.named_modules() if isinstance(module, _ConvNd)}
+    for entry in flat.layout.entries:
+        if entry.name in convolutions:
+            slope[entry.start : entry.stop] = 2 * l2
+    return slope
