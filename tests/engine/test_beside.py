@@ -109,6 +109,7 @@ def test_a_run_waits_until_another_has_ended(
     gone()
 
 
+@pytest.mark.long
 def test_an_automatic_number_of_actors_is_what_finds_room(
     tmp_path: Path, alone: Path, told: Callable[[str, Callable[[], object]], list[str]]
 ) -> None:
