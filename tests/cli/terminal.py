@@ -78,8 +78,8 @@ def second_round(folder: Path) -> None:
 
 
 def gone(family: list[psutil.Process]) -> None:
-    """Check that all processes of the family end within 10 s."""
-    psutil.wait_procs(family, timeout=10)
+    """Check that all processes of the family end within 30 s: a machine with other work is slow."""
+    psutil.wait_procs(family, timeout=30)
     assert not [
         process.cmdline() for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     ]
