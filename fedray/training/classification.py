@@ -126,10 +126,6 @@ class Classification(Task):
         logits = model(batch.features, batch.lengths)
         return cross_entropy(logits, torch.from_numpy(targets).to(batch.features.device))
 
-    def classes_of(self, batch: Batch, targets: ClassNumbers) -> Tensor:
-        """The class numbers of a batch, int64 [batch], on its device. `targets`: those of all utterances."""
-        return torch.from_numpy(targets[batch.positions]).to(batch.features.device)
-
     def logits(self, params: Vector, data: Utterances, device: str) -> npt.NDArray[np.float32]:
         """The logits of each clip, [len(data), classes], in the order of `data`."""
         flat = self.flat(device)
