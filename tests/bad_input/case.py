@@ -17,8 +17,8 @@ from unittest import mock
 from fedray import cli
 from fedray.core.parallel import serial
 from fedray.core.types import RunError
-from fedray.engine import session
-from fedray.engine.resources import Node
+from fedray.engine.cluster.resources import Node
+from fedray.engine.driver import session
 from fedray.report.canvas import Drawing
 
 RUN = "run config.yaml --out run"

@@ -19,8 +19,8 @@ from fedray import doctor
 from fedray.core.machine import Allowed
 from fedray.doctor import speed
 from fedray.doctor.checks import Findings
-from fedray.engine import session
-from fedray.engine.resources import Node, Share
+from fedray.engine.cluster.resources import Node, Share
+from fedray.engine.driver import session
 from fedray.engine.settings import EngineSettings
 
 

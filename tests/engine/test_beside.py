@@ -16,9 +16,9 @@ import ray
 from ray.util import placement_group_table
 
 from fedray.core.types import RunError
-from fedray.engine import attach, session
-from fedray.engine.attach import Standing
-from fedray.engine.interrupts import Terminated
+from fedray.engine.driver import attach, session
+from fedray.engine.driver.attach import Standing
+from fedray.engine.driver.interrupts import Terminated
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 from tests.engine import toys, waiting

@@ -18,12 +18,13 @@ import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError
 
 from fedray.core.types import RunError
-from fedray.engine import nodes, session
-from fedray.engine import pool as pools
-from fedray.engine.deaths import Cause, Death, Doomed
-from fedray.engine.hangs import Hangs
-from fedray.engine.jobs import Job, Workplace
-from fedray.engine.pool import Lost, Pool
+from fedray.engine.actors import pool as pools
+from fedray.engine.actors.hangs import Hangs
+from fedray.engine.actors.pool import Lost, Pool
+from fedray.engine.cluster import nodes
+from fedray.engine.driver import session
+from fedray.engine.jobs.deaths import Cause, Death, Doomed
+from fedray.engine.jobs.job import Job, Workplace
 from fedray.engine.settings import DeadlineSettings
 
 
@@ -157,7 +158,7 @@ def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
 def test_the_kernel_kills_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     with pool(1, said) as mine:
-        monkeypatch.setattr("fedray.engine.crew.read_on", lambda node, path: f"oom_kill {10**9}")
+        monkeypatch.setattr("fedray.engine.actors.crew.read_on", lambda node, path: f"oom_kill {10**9}")
         (actor,) = mine.crew.actors.values()
         os.kill(actor.pid, signal.SIGKILL)
         assert mine.run({0: Errand(0, str(tmp_path))}) == {0: 0}

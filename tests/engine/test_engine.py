@@ -16,7 +16,7 @@ import torch
 
 from fedray.core.strategies import ByLoss
 from fedray.core.types import Client, Received, RunError, State
-from fedray.engine.actors import ClientActor
+from fedray.engine.actors.actor import ClientActor
 from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
 from tests.engine import toys

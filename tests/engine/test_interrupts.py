@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fedray.engine import session
-from fedray.engine.interrupts import Terminated, terminable
+from fedray.engine.driver import session
+from fedray.engine.driver.interrupts import Terminated, terminable
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 from tests.engine import toys, waiting

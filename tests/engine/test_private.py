@@ -11,7 +11,7 @@ import pytest
 from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.privacy.settings import ClipSettings, Gaussian, Skellam
 from fedray.core.types import RunError
-from fedray.engine.cohort import drops_out
+from fedray.engine.round.cohort import drops_out
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine.privately import private

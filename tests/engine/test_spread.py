@@ -14,11 +14,12 @@ import ray
 
 from fedray.core.seeds import seed_all
 from fedray.core.types import RunError, Server, ServerState, Vector
-from fedray.engine import session, spread
-from fedray.engine.deaths import Cause, Death
-from fedray.engine.driver import Assignment
-from fedray.engine.jobs import InitPart
-from fedray.engine.spread import Spread
+from fedray.engine.actors import spread
+from fedray.engine.actors.spread import Spread
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.deaths import Cause, Death
+from fedray.engine.jobs.job import InitPart
 from tests.engine import toys
 
 STEPS, PARTS = 8, 3

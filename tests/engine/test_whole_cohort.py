@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedray.core.strategies import STRATEGIES, ByExamples, Strategy, Uniform
-from fedray.engine import held
+from fedray.engine.lane import held
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import bits, first_round, same
