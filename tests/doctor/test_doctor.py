@@ -65,6 +65,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
+@pytest.mark.long
 def test_a_sound_machine(cluster: None, cache: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "START_SECONDS", 240.0)  # actors start slowly next to other tests
     monkeypatch.setattr(speed, "EngineSettings", lambda: EngineSettings(actors=2))
