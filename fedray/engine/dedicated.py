@@ -8,16 +8,15 @@ from pathlib import Path
 
 from fedray.core.types import Update
 from fedray.engine.aggregation import common_packing
-from fedray.engine.jobs import Job, Reference
+from fedray.engine.jobs import Job, Reference, Workers
 from fedray.engine.lane_training import GatherLane, TrainClient, TrainLane
 from fedray.engine.lanes import LaneResult
-from fedray.engine.pool import Pool
 
 RoundJobResult = LaneResult | Update | None
 
 
 def train_dedicated(
-    pool: Pool,
+    pool: Workers,
     jobs: Mapping[Hashable, Job[RoundJobResult]],
     slots: Mapping[str, int],
     cost: Callable[[str], float],

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError
@@ -16,7 +16,7 @@ from fedray.core.types import RunError
 from fedray.engine.crew import READY_SECONDS, Actor, Crew, Start
 from fedray.engine.deaths import Cause, Death
 from fedray.engine.hangs import Hangs
-from fedray.engine.jobs import Job, Reference
+from fedray.engine.jobs import Job, Key, Reference, Result
 from fedray.engine.ray_deaths import DEATHS, death_of
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
@@ -44,10 +44,6 @@ class Lost(RunError):
             "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
             "checkpoint"
         )
-
-
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
