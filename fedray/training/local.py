@@ -23,7 +23,7 @@ from fedray.training.stack import Function, Row, answer
 from fedray.training.task import Targets, Task, targets_at
 from fedray.training.together import flat_model
 
-NAMED = 12  # utterances of a batch that an error names
+NAMED = 6  # utterances of a batch that an error names
 Anneal = Callable[[float], float]  # the mean loss of an epoch -> the learning rate of the next one
 Loss = Callable[["LocalModel", Batch, Targets], Tensor]  # (model, augmented batch, its targets) -> the mean loss
 

@@ -28,12 +28,7 @@ MUTUAL = {"kind": "fedmlac", "sizes": ["tiny", "lite"], "client": {"lr": 0.1, "b
 PHONE = {"seconds": 0.5, "down": 1e6, "up": 1e6, "watts": 2, "radio": 1, "lost": 0.2}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def as_before() -> Any:
-    """`open` has torch use deterministic kernels, and other tests choose for themselves."""
-    before = torch.are_deterministic_algorithms_enabled()
-    yield
-    torch.use_deterministic_algorithms(before)
+pytestmark = pytest.mark.usefixtures("workbench")
 
 
 @pytest.fixture(scope="module")
