@@ -22,8 +22,8 @@ from fedray.config import shipped
 from fedray.config.source import as_value
 from fedray.core.types import RunError
 from fedray.core.words import words
-from fedray.engine.interrupts import Terminated, terminable
-from fedray.engine.ray_auth import show_token
+from fedray.engine.cluster.ray_auth import show_token
+from fedray.engine.driver.interrupts import Terminated, terminable
 
 TERMINATED = 143  # exit status
 KEPT = "interrupted; caches are kept"
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from fedray import experiment
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from fedray.runs import places
 
     overrides = [*options.overrides, *([f"seed={options.seed}"] if options.seed is not None else [])]
@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _resume(options: argparse.Namespace) -> int:
     from fedray import experiment
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from fedray.runs import places
     from fedray.runs.folder import RunFolder
 

@@ -16,7 +16,7 @@ from fedray.runs.scores import first_model_in, scores, with_unit
 
 if TYPE_CHECKING:
     from fedray import Result
-    from fedray.engine.attach import Standing
+    from fedray.engine.driver.attach import Standing
     from fedray.runs.folder import RunFolder
 
 INTERRUPTED = 130  # exit status

@@ -23,11 +23,12 @@ from fedray.doctor.checks import size
 from fedray.doctor.forecast import Cohort, by_clock, by_draw
 from fedray.doctor.measure import STEPS, Measured, measure
 from fedray.doctor.speed import duration, three, words
-from fedray.engine import cohort as cohorts
-from fedray.engine import session, work
-from fedray.engine.downlink import deliver
-from fedray.engine.resources import Share, share
-from fedray.engine.work import Program
+from fedray.engine.cluster.resources import Share, share
+from fedray.engine.driver import session
+from fedray.engine.jobs import work
+from fedray.engine.jobs.work import Program
+from fedray.engine.round import cohort as cohorts
+from fedray.engine.round.downlink import deliver
 from fedray.experiment import Config, build_data, build_program
 from fedray.experiment.builders import build_plan
 from fedray.experiment.learnable import check_learnable

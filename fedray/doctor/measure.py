@@ -18,15 +18,15 @@ from ray.exceptions import GetTimeoutError
 from fedray.core.seeds import derive
 from fedray.core.types import Change, FederatedData, RunError, ServerState, Update
 from fedray.data.features.dataset import Utterances
-from fedray.engine import cohort as cohorts
-from fedray.engine.actors import ClientActor
-from fedray.engine.downlink import Posted
-from fedray.engine.jobs import Evaluate, Init, Job, ServerFinish, ServerTrain
-from fedray.engine.lane_training import TrainLane
-from fedray.engine.lanes import Lane, LaneResult
-from fedray.engine.plan import Plan
-from fedray.engine.resources import Share
-from fedray.engine.work import Program, asset_bytes
+from fedray.engine.actors.actor import ClientActor
+from fedray.engine.cluster.resources import Share
+from fedray.engine.jobs.job import Evaluate, Init, Job, ServerFinish, ServerTrain
+from fedray.engine.jobs.work import Program, asset_bytes
+from fedray.engine.lane.lane import Lane, LaneResult
+from fedray.engine.lane.training import TrainLane
+from fedray.engine.round import cohort as cohorts
+from fedray.engine.round.downlink import Posted
+from fedray.engine.round.plan import Plan
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 
 MOST = 64  # measured utterances of a client, of the server and of a split

@@ -25,9 +25,9 @@ from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest, Rows
 from fedray.data.text.normalisation import watched
-from fedray.engine import session
-from fedray.engine.plan import Plan
-from fedray.engine.work import Program, StateStore
+from fedray.engine.driver import session
+from fedray.engine.jobs.work import Program, StateStore
+from fedray.engine.round.plan import Plan
 from fedray.experiment.audits import with_canaries
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader

@@ -18,11 +18,11 @@ from fedray.config.written import as_yaml, recorded
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel
 from fedray.core.texts import json_text
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.resources import Share, share
+from fedray.engine.cluster.resources import Share, share
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
 from fedray.engine.telemetry.trackers import Card
-from fedray.engine.work import Program
 from fedray.experiment.builders import build_data, build_plan, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced

@@ -17,8 +17,8 @@ from fedray.core.devices.state import Step
 from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import Load
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.downlink import deliver
-from fedray.engine.work import asset_bytes
+from fedray.engine.jobs.work import asset_bytes
+from fedray.engine.round.downlink import deliver
 from fedray.experiment.builders import build_data
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock

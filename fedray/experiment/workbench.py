@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,20 +17,24 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Item, Result
 from fedray.core.types import Change, Client, Evaluation, Received, ServerState, Update, Vector
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine import devices, personal
-from fedray.engine.jobs import Init
-from fedray.engine.lane_training import LaneBook
-from fedray.engine.plan import Plan
-from fedray.engine.records import row_of, store_prepared
-from fedray.engine.rounds import Rounds
-from fedray.engine.serial import SerialPool, StatesInMemory
-from fedray.engine.soundness import sizes
+from fedray.engine.actors import gpu
+from fedray.engine.actors.serial import SerialPool, StatesInMemory
+from fedray.engine.jobs.job import Init
+from fedray.engine.jobs.soundness import sizes
+from fedray.engine.jobs.work import Program, asset_bytes
+from fedray.engine.lane import personal
+from fedray.engine.lane.training import LaneBook
+from fedray.engine.round.plan import Plan
+from fedray.engine.round.records import row_of, store_prepared
+from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.progress import Display
-from fedray.engine.work import Program, asset_bytes
 from fedray.experiment.builders import build_data, build_plan, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.learnable import tell_unlearnable
+from fedray.runs import places
+from fedray.runs.client_states import ClientStore
+from fedray.runs.folder import RunFolder
 from fedray.runs.progress import Progress
 
 
@@ -46,15 +51,16 @@ def open(
     loaded, source = load(config, overrides)
     checked = check(loaded, source)
     tell_replaced(loaded, source)
-    # Dedicated actors train the same clients in the same order; here there are no actors.
-    checked = replace(checked, engine=replace(checked.engine, placement="pooled"))
     gpus = float(torch.cuda.is_available() and checked.engine.gpus_per_client != 0)
-    devices.set_up(gpus)
+    gpu.set_up(gpus)
     data, _ = build_data(checked, source, _one_by_one)
     states = StatesInMemory()
     program = build_program(checked, data, states, gpus)
     tell_unlearnable(checked, program.algorithm, data)
-    return Workbench(checked, program, build_plan(checked, program, gpus), "cuda" if gpus else "cpu")
+    plan = build_plan(checked, program, gpus)
+    # Dedicated actors train the same clients in the same order; here there are no actors.
+    plan = replace(plan, engine=replace(plan.engine, placement="pooled"))
+    return Workbench(checked, program, plan, "cuda" if gpus else "cpu")
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class RunState:
 
     progress: Progress = field(repr=False)
     initial: ServerState = field(repr=False)  # before round 1
-    states: Mapping[str, bytes] = field(repr=False)  # the clients' states, by hash
+    states: Mapping[str | None, bytes] = field(repr=False)  # the clients' states, by hash
+    store: ClientStore | None = field(default=None, repr=False)  # of the run folder that it began from, with others
 
     @property
     def round(self) -> int:
@@ -101,7 +108,7 @@ class Workbench:
 
     def start(self) -> RunState:
         """The state before the first round: the seed model comes from the cache, or is trained."""
-        self._states.restore({})
+        self._states.restore({}, None)
         with Display.for_terminal() as display:
             self._say = display.progress
             initial, _ = self._pool.run({0: Init()})[0]
@@ -110,7 +117,21 @@ class Workbench:
         rounds.start(initial)
         if self.plan.engine.prepare == "all" and self.algorithm.overrides("client_prepare"):
             store_prepared(progress, *rounds.prepare(self.data.client_ids()))
-        return self._kept(progress, initial)
+        return RunState(progress, initial, self._states.taken(progress.files()))
+
+    def load(self, folder: str | os.PathLike[str], round: int | None = None) -> RunState:
+        """The state in a run's checkpoint (None: the newest), to step on from there. The run folder is not changed.
+
+        ValueError: there is no such checkpoint.
+        """
+        run = RunFolder(places.place(folder))
+        run.check_is_run()
+        saved = run.saved_rounds()
+        if not saved or round not in (None, *saved):
+            which = "" if round is None else f" of round {round}"
+            raise ValueError(f"{run.place} has no checkpoint{which}: it has those of rounds {saved} (engine.keep)")
+        progress = run.load(saved[-1] if round is None else round)
+        return RunState(progress, run.load(0).state, {}, run.states)
 
     def step(self, state: RunState) -> tuple[RunState, dict[str, Any]]:
         """Run a round: the state after it, and its row as in metrics.jsonl, without times."""
@@ -120,7 +141,8 @@ class Workbench:
         after, _ = rounds.record(before, outcome, server)
         due = "dev" in self.data.splits() and self.plan.scores(after.round)
         scored = rounds.evaluate(server, after.round, ["dev"], final=False)["dev"] if due else None
-        return self._kept(after, state.initial), row_of(self.algorithm, before, after, outcome, scored)
+        following = replace(state, progress=after, states=self._states.taken(after.files()))
+        return following, row_of(self.algorithm, before, after, outcome, scored)
 
     def cohort(self, state: RunState) -> Sequence[str]:
         """The clients of the next round."""
@@ -188,7 +210,7 @@ class Workbench:
 
     def _rounds(self, state: RunState) -> tuple[Rounds, Progress]:
         """Rounds that go on from a state, and a copy of its progress, which they may change."""
-        self._states.restore(state.states)
+        self._states.restore(state.states, state.store)
         progress = replace(state.progress, clients=dict(state.progress.clients), totals=dict(state.progress.totals))
         progress.state = copy.deepcopy(state.server)
         rounds = self._new_rounds()
@@ -197,9 +219,6 @@ class Workbench:
 
     def _new_rounds(self) -> Rounds:
         return Rounds(self._program, self.plan, self._pool, Path(), asset_bytes(self._assets), _tell)
-
-    def _kept(self, progress: Progress, initial: ServerState) -> RunState:
-        return RunState(progress, initial, self._states.taken(progress.files()))
 
 
 def _tell(kind: str, data: Mapping[str, Any]) -> None:

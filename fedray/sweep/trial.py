@@ -23,9 +23,9 @@ from ray.exceptions import RayTaskError
 from fedray import experiment
 from fedray.core.parallel import serial
 from fedray.core.types import RunError
-from fedray.engine import driver as drivers
-from fedray.engine import session
-from fedray.engine.ray_deaths import DEATHS, eviction
+from fedray.engine.actors.ray_deaths import DEATHS, eviction
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver import session
 from fedray.engine.telemetry.trackers import Card
 from fedray.runs import places
 from fedray.runs.folder import METRICS, RunFolder

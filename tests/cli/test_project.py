@@ -34,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in ("fednst/embedded", *KINDS) else pytest.mark.long) for name in RUNS],
+    [pytest.param(name, marks=[] if name in ("fednst/embedded", *KINDS) else pytest.mark.nightly) for name in RUNS],
 )
 def test_a_project_has_the_settings_of_its_configuration(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

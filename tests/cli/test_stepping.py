@@ -47,7 +47,7 @@ def test_it_stops_where_a_client_fails(
     config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("bad_client.py").write_text(BAD)
-    asked = ["run", "--debug", config, "imports=[bad_client]", "algorithm.kind=bad"]
+    asked = ["run", "--debug", config, "imports=[bad_client]", "algorithm.kind=bad", "algorithm.pretrain.steps=0"]
     assert cli.main(asked) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.endswith("AssertionError: no luck\nclient s02 in round 1\n")

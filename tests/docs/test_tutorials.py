@@ -11,7 +11,7 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 
@@ -19,8 +19,8 @@ from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
 # These take half a minute or more.
-NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy")
-LONG = ("your-data", "your-recogniser")
+NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy", "your-recogniser")
+LONG = ("your-data",)
 IN_ONE_PROCESS = ("debug-a-client", "distillation", "write-an-algorithm")  # around `fedray.open`, without Ray
 MARKS = dict.fromkeys(LONG, [pytest.mark.long]) | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 FILES = [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "docs" / "write-an-algorithm.md"]
@@ -50,12 +50,13 @@ def follow(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    names: dict[str, Any] = {"__name__": page.stem}
+    module = ModuleType(page.stem.replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for language, title, text in BLOCK.findall(page.read_text(encoding="utf-8")):
         if title:
             Path(title).write_text(text, encoding="utf-8")
         elif language == "python":
-            exec(compile(text, page.name, "exec"), names)
+            exec(compile(text, page.name, "exec"), module.__dict__)
         elif language == "sh":
             for command in text.splitlines():
                 assert play(command, monkeypatch) == 0, command

@@ -34,12 +34,12 @@ from fedray.core.types import (
     Update,
     Vector,
 )
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import Share
+from fedray.engine.cluster.resources import Share
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
+from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.work import Program
 from fedray.runs.folder import RunFolder
 from tests.engine import in_process
 

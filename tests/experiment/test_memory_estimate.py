@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedray.core.devices.settings import BufferedClock
-from fedray.engine.resources import ACTOR_BYTES, Node, Share
+from fedray.engine.cluster.resources import ACTOR_BYTES, Node, Share
 from fedray.experiment import builders, launch
 from fedray.experiment.memory import actor_bytes, check_models
 from fedray.runs.folder import RunFolder
