@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError
@@ -17,7 +17,7 @@ from fedray.engine.actors.crew import READY_SECONDS, Actor, Crew, Start
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.ray_deaths import DEATHS, death_of
 from fedray.engine.jobs.deaths import Cause, Death
-from fedray.engine.jobs.job import Job, Reference
+from fedray.engine.jobs.job import Job, Key, Reference, Result
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
 STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
@@ -44,10 +44,6 @@ class Lost(RunError):
             "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
             "checkpoint"
         )
-
-
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
