@@ -19,6 +19,7 @@ from fedray.core.seeds import derive
 from fedray.core.types import Change, FederatedData, RunError, ServerState, Update
 from fedray.data.features.dataset import Utterances
 from fedray.engine import cohort as cohorts
+from fedray.engine import reservation
 from fedray.engine.actors import ClientActor
 from fedray.engine.downlink import Posted
 from fedray.engine.jobs import Evaluate, Init, Job, ServerFinish, ServerTrain
@@ -180,8 +181,7 @@ def _get(references: Sequence[ObjectRef]) -> list[Any]:
     try:
         return list(ray.get(list(references), timeout=SECONDS))
     except GetTimeoutError as error:
-        cause = "other work holds the cores or GPUs (see `ray status`)"
-        raise RunError(f"no answer within {SECONDS:.0f} s: {cause}") from error
+        raise RunError(f"no answer within {SECONDS:.0f} s: {reservation.standing()}") from error
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from fedray.engine.deaths import Cause, Death
 from fedray.engine.hangs import Hangs
 from fedray.engine.jobs import Job, Reference
 from fedray.engine.ray_deaths import DEATHS, death_of
+from fedray.engine.reservation import standing
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
 STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
@@ -239,7 +240,7 @@ class Pool:
         if self.crew.late():
             raise RunError(
                 f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks what they reserve (see `ray status`); `fedray resume` continues from the last checkpoint"
+                f"lacks what they reserve ({standing()}); `fedray resume` continues from the last checkpoint"
             )
         return list(ready)
 
