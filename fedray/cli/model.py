@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedray import experiment
 from fedray.cli.parsing import Commands, add_config, command
 from fedray.core.texts import rich_text
 
@@ -28,6 +27,7 @@ def add_to(commands: Commands) -> None:
 
 def show(options: argparse.Namespace, console: Console) -> int:
     """Print the tensors, and sums by module and by when they travel; returns the exit status."""
+    from fedray import experiment
     from fedray.experiment.tensors import TensorRow, first_broadcast, modules, tensor_rows
 
     config, source = experiment.load(options.config, options.overrides)
