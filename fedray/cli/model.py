@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from fedray.cli.parsing import Commands, add_config, command
 from fedray.core.texts import rich_text
-
-if TYPE_CHECKING:
-    from fedray.experiment.tensors import TensorRow
 
 
 def add_to(commands: Commands) -> None:
@@ -32,7 +28,7 @@ def add_to(commands: Commands) -> None:
 def show(options: argparse.Namespace, console: Console) -> int:
     """Print the tensors, and sums by module and by when they travel; returns the exit status."""
     from fedray import experiment
-    from fedray.experiment.tensors import first_broadcast, modules, tensor_rows
+    from fedray.experiment.tensors import TensorRow, first_broadcast, modules, tensor_rows
 
     config, source = experiment.load(options.config, options.overrides)
     config = experiment.check(config, source)

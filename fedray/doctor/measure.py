@@ -19,6 +19,7 @@ from fedray.core.seeds import derive
 from fedray.core.types import Change, FederatedData, RunError, ServerState, Update
 from fedray.data.features.dataset import Utterances
 from fedray.engine.actors.actor import ClientActor
+from fedray.engine.cluster import reservation
 from fedray.engine.cluster.resources import Share
 from fedray.engine.jobs.job import Evaluate, Init, Job, ServerFinish, ServerTrain
 from fedray.engine.jobs.work import Program, asset_bytes
@@ -179,8 +180,7 @@ def _get(references: Sequence[ObjectRef]) -> list[Any]:
     try:
         return list(ray.get(list(references), timeout=SECONDS))
     except GetTimeoutError as error:
-        cause = "other work holds the cores or GPUs (see `ray status`)"
-        raise RunError(f"no answer within {SECONDS:.0f} s: {cause}") from error
+        raise RunError(f"no answer within {SECONDS:.0f} s: {reservation.standing()}") from error
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fedray.core.types import RunError
 from fedray.engine.actors.crew import READY_SECONDS, Actor, Crew, Start
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.ray_deaths import DEATHS, death_of
+from fedray.engine.cluster.reservation import standing
 from fedray.engine.jobs.deaths import Cause, Death
 from fedray.engine.jobs.job import Job, Key, Reference, Result
 
@@ -235,7 +236,7 @@ class Pool:
         if self.crew.late():
             raise RunError(
                 f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks what they reserve (see `ray status`); `fedray resume` continues from the last checkpoint"
+                f"lacks what they reserve ({standing()}); `fedray resume` continues from the last checkpoint"
             )
         return list(ready)
 
