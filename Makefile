@@ -48,7 +48,7 @@ test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail
 .venv-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/$(PIP) uv
-	.venv-$*/bin/uv pip install --quiet --python .venv-$* $(RESOLUTION) --upgrade --editable ".[synth,dev]"
+	.venv-$*/bin/uv pip install --quiet --compile-bytecode --python .venv-$* $(RESOLUTION) --upgrade --editable ".[synth,dev]"
 	touch $@
 
 .venv-oldest/.installed: RESOLUTION := --resolution lowest-direct
