@@ -34,10 +34,10 @@ $(BIN)/.installed: $(BIN)/.demo
 demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest (6 to 9 minutes on two cores)
+test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longer tests (about 9 minutes on two cores)
+test-long: $(BIN)/.installed  ## the longer tests (about 8 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m "long and not nightly"
 
 test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about half an hour)
@@ -53,8 +53,11 @@ test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail
 
 .venv-oldest/.installed: RESOLUTION := --resolution lowest-direct
 
-test-oldest test-newest: test-%: .venv-%/.installed  ## the core with the oldest (newest) packages; all tests: TESTS=tests
-	.venv-$*/bin/python -m pytest $(PARALLEL) $(TESTS)
+test-oldest: .venv-oldest/.installed  ## the core with the oldest packages that pyproject.toml allows; TESTS=tests: all tests
+	.venv-oldest/bin/python -m pytest $(PARALLEL) $(TESTS)
+
+test-newest: .venv-newest/.installed  ## the core with the newest packages that the index has; TESTS=tests: all tests
+	.venv-newest/bin/python -m pytest $(PARALLEL) $(TESTS)
 
 constraints: .venv-newest/.installed  ## constraints.txt anew, from those newest packages, once their tests pass
 	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/uv pip freeze --quiet --python .venv-newest --exclude-editable | grep -v ^uv==) > constraints.new

@@ -20,8 +20,9 @@ from torch import nn
 
 from fedray.core.machine import Allowed, allowed
 from fedray.doctor.checks import Findings, size
-from fedray.engine import reservation, session
-from fedray.engine.resources import Node, Share, share
+from fedray.engine.cluster import reservation
+from fedray.engine.cluster.resources import Node, Share, share
+from fedray.engine.driver import session
 from fedray.engine.settings import EngineSettings
 
 # A client of the standard workload trains one epoch over 20 clips of a second.

@@ -19,8 +19,8 @@ from fedray import doctor
 from fedray.core.machine import Allowed
 from fedray.doctor import speed
 from fedray.doctor.checks import Findings
-from fedray.engine import session
-from fedray.engine.resources import Node, Share
+from fedray.engine.cluster.resources import Node, Share
+from fedray.engine.driver import session
 from fedray.engine.settings import EngineSettings
 
 
@@ -65,6 +65,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
+@pytest.mark.long
 def test_a_sound_machine(cluster: None, cache: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "START_SECONDS", 240.0)  # actors start slowly next to other tests
     monkeypatch.setattr(speed, "EngineSettings", lambda: EngineSettings(actors=2))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import ray
 
-from fedray.engine import reservation
-from fedray.engine.reservation import Reserved, reserve
-from fedray.engine.resources import Share
+from fedray.engine.cluster import reservation
+from fedray.engine.cluster.reservation import Reserved, reserve
+from fedray.engine.cluster.resources import Share
 from fedray.engine.settings import EngineSettings
 
 
