@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError
@@ -16,8 +16,9 @@ from fedray.core.types import RunError
 from fedray.engine.actors.crew import READY_SECONDS, Actor, Crew, Start
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.ray_deaths import DEATHS, death_of
+from fedray.engine.cluster.reservation import standing
 from fedray.engine.jobs.deaths import Cause, Death
-from fedray.engine.jobs.job import Job, Reference
+from fedray.engine.jobs.job import Job, Key, Reference, Result
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
 STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
@@ -44,10 +45,6 @@ class Lost(RunError):
             "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
             "checkpoint"
         )
-
-
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ class Pool:
         if self.crew.late():
             raise RunError(
                 f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks what they reserve (see `ray status`); `fedray resume` continues from the last checkpoint"
+                f"lacks what they reserve ({standing()}); `fedray resume` continues from the last checkpoint"
             )
         return list(ready)
 

@@ -132,6 +132,7 @@ class LaneBook:
     ) -> None:
         """`sizes`: the allowed lengths of a client's delta."""
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
+        self._raises = place.raises
         self.aggregation = aggregation_of(place.program.algorithm.strategy)
         self.sizes = sizes
         self.result = LaneResult()
@@ -207,6 +208,9 @@ class LaneBook:
                 raise doomed from error
             blamed = [training.id for training, _ in self._out] if client is None else [client]
             if not blamed:
+                raise
+            if self._raises:
+                error.add_note(f"client {', '.join(blamed)} in round {self.lane.round + 1}")
                 raise
             self.result.failures += [Failure.of(name, error) for name in blamed]
 

@@ -15,8 +15,8 @@ from fedray.core.metrics import Metrics
 from fedray.core.privacy.audits import Directions
 from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
-from fedray.engine.actors.pool import Lost, Pool
-from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain
+from fedray.engine.actors.pool import Lost
+from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain, Workers
 from fedray.engine.jobs.soundness import check_state, written
 from fedray.engine.jobs.work import Program
 from fedray.engine.lane.aggregation import Aggregate, TrainedLanes, aggregation_of
@@ -47,7 +47,7 @@ class Rounds:
         self,
         program: Program,
         plan: Plan,
-        pool: Pool,
+        pool: Workers,
         markers: Path,
         asset_bytes: int,
         note: Callable[[str, dict[str, Any]], None],
@@ -60,7 +60,7 @@ class Rounds:
         self.private = None if plan.privacy is None else PrivateRounds(plan.privacy, self.layers, program.seed)
         self.canaries = dict.fromkeys(plan.audit.inside(program.seed) if isinstance(plan.audit, Directions) else ())
         self.virtual = VirtualRounds(plan.clock, program) if plan.clock is not None else None
-        self.earlier = EarlierModels(program.states, self.algorithm, program.download)
+        self.earlier = EarlierModels(program.states, self.algorithm, program.download, pool.put)
         self.first: Reference = None  # the broadcast of round 0, in the object store
         self._initial: ServerState | None = None
         self._first_bytes = 0
@@ -103,17 +103,17 @@ class Rounds:
         if self._put is None or self._put[0] is not state or self._put[1] != round:
             with self.phases("broadcast"):
                 broadcast = self.algorithm.broadcast(state, round)
-                self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm))
+                self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm, self.pool.put))
         return self._put[2]
 
     def train(self, progress: Progress) -> Outcome:
         """Train one round from `progress.state`, without changing it."""
-        t, draw = progress.round, self._draw(progress)
+        t, draw = progress.round, self.draw(progress)
         results, holders = dict[Hashable, RoundJobResult](), dict[Hashable, int]()
 
         def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
             posted = self.put(progress.state, t)
-            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self._job(lane, posted) for lane in draw.lanes}
+            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self.job(lane, posted) for lane in draw.lanes}
             if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
@@ -127,19 +127,17 @@ class Rounds:
             return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
 
         lanes, partial, aggregate = self.again(work)
-        posted = self.put(progress.state, t)
-        server = results.get(SERVER)
+        posted, server = self.put(progress.state, t), results.get(SERVER)
         assert server is None or isinstance(server, Update)
-        answered = sum(len(lane.clients) for lane in draw.lanes) + len(draw.canaries)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
         simulated, ended = draw.simulated, len(draw.chosen)
         if self.virtual is not None and simulated is not None:
             simulated = self.virtual.done(simulated, progress, lanes)
             ended = len(simulated.trips)
-        dropped = ended - answered
+        dropped = ended - sum(len(lane.clients) for lane in draw.lanes) - len(draw.canaries)
         return Outcome(partial, aggregate, lanes, server, ended, dropped, down, settings, draw.canaries, simulated)
 
-    def _draw(self, progress: Progress) -> Draw:
+    def draw(self, progress: Progress) -> Draw:
         """The cohort of a round, and the lanes of the clients that answer."""
         t, data, settings = progress.round, self.program.data, self.plan.cohort
         if self.virtual is not None:
@@ -151,7 +149,7 @@ class Rounds:
         guard = None
         if self.private is not None:
             guard = self.private.guard(progress, self.put(progress.state, t).broadcast, len(chosen))
-        lanes = self._lanes(progress, [client for client in answering if client not in self.canaries])
+        lanes = self.lanes(progress, [client for client in answering if client not in self.canaries])
         return Draw(chosen, [replace(lane, guard=guard) for lane in lanes], canaries)
 
     def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
@@ -161,11 +159,11 @@ class Rounds:
         simulated = virtual.simulate(progress, posted.broadcast, posted.bytes, first)
         lanes: list[Lane] = []
         for group in virtual.groups(simulated.step):
-            cut = self._lanes(progress, group.clients, len(lanes))
+            cut = self.lanes(progress, group.clients, len(lanes))
             lanes += [replace(lane, model=group.model, factor=group.factor, work=group.work) for lane in cut]
         return Draw([virtual.ids[trip.client] for trip in simulated.step.begun], lanes, simulated=simulated)
 
-    def _lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
+    def lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
         """Cut these clients into lanes. `number`: of the first lane."""
         t, cost = progress.round, self.program.data.cost
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
@@ -176,7 +174,8 @@ class Rounds:
             lanes.append(Lane(place, t, states, personal=personal, marker=marker, together=self.plan.together))
         return lanes
 
-    def _job(self, lane: Lane, newest: Posted) -> TrainLane:
+    def job(self, lane: Lane, newest: Posted) -> TrainLane:
+        """The job that trains a lane. `newest`: the broadcast of its round."""
         cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
         posted = newest if lane.trains_from == lane.round else self.earlier.posted(lane.trains_from)
         return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
@@ -226,10 +225,8 @@ class Rounds:
         sent = self._first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
-    def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
-        """The state theta_{t+1}, after the server update and `server_finish`. A lost round changes nothing."""
-        if outcome.lost:
-            return progress.state
+    def change(self, progress: Progress, outcome: Outcome) -> Change:
+        """What the server update gets from a round. In a private round, the outcome gets its noise here."""
         if self.private is not None:
             broadcast = self.put(progress.state, progress.round).broadcast
             self.private.insert(progress, outcome, broadcast, self.aggregation.log_weight)
@@ -237,7 +234,13 @@ class Rounds:
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
         counted = sum(lane.counted for lane in outcome.lanes)
-        change = Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
+        return Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
+
+    def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
+        """The state theta_{t+1}, after the server update and `server_finish`. A lost round changes nothing."""
+        if outcome.lost:
+            return progress.state
+        change = self.change(progress, outcome)
         if change.server is not None and not np.isfinite(change.server).all():
             raise RunError(
                 "the server's update holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients"
