@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedray.engine.crew import Actor
-from fedray.engine.hangs import Hangs
-from fedray.engine.pool import Flight, Pool
+from fedray.engine.actors.crew import Actor
+from fedray.engine.actors.hangs import Hangs
+from fedray.engine.actors.pool import Flight, Pool
 from fedray.engine.telemetry import signs
 from tests.engine.test_pool import Double
 
