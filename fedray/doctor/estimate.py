@@ -32,7 +32,7 @@ from fedray.engine.work import Program
 from fedray.experiment import Config, build_data, build_program, mechanism
 from fedray.experiment.devices import build_clock
 from fedray.experiment.learnable import check_learnable
-from fedray.experiment.memory import actor_bytes
+from fedray.experiment.memory import actor_bytes, training_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
 from fedray.runs.folder import RunFolder
@@ -45,7 +45,7 @@ from fedray.training.optimizers import PretrainSettings
 class Estimate:
     """Wall-clock `seconds` by part, working seconds of all actors (`busy`), and `up`, `down` and `disk` in bytes.
 
-    `memory`: bytes of a client actor, a lower bound; None: not known.
+    `memory`: bytes of a client actor; None: not known.
     """
 
     seconds: dict[str, float]
@@ -57,6 +57,7 @@ class Estimate:
         None  # with `devices`, at the end: hours, device hours, energy (Wh), share wasted
     )
     memory: float | None = None
+    step: float = 0.0  # bytes of `memory` that a training step's activations take
     unlearnable: str | None = None  # what the model cannot learn, in words
 
 
@@ -93,7 +94,8 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     began = connected + time.perf_counter() - since
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
     together = config.engine.together(shares.gpus > 0)
-    memory = actor_bytes(program, together)
+    step = training_bytes(program, together)
+    memory = actor_bytes(program, together, step)
     shares = share(config.engine, session.resources(), population, memory)
     privacy = mechanism(config, program.algorithm, data)
     clock = build_clock(config, data)
@@ -111,7 +113,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     finally:
         folder.remove("")
     found.seconds["start"] += began
-    return replace(found, memory=memory, unlearnable=unlearnable), measured, shares, steps
+    return replace(found, memory=memory, step=step, unlearnable=unlearnable), measured, shares, steps
 
 
 def _steps(config: Config) -> int:
@@ -265,8 +267,9 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
         lines.append(f"  {'of all devices':<18}{spent}; {three(virtual['energy'])} Wh")
     if found.memory is not None:
         actors = f"{shares.actors} client actor{'s' * (shares.actors > 1)}"
-        lines.append("[bold]Memory[/bold], at least: activations in training are not known")
-        lines.append(f"  {'client actor':<18}{size(found.memory)}")
+        lines.append("[bold]Memory[/bold]")
+        inside = f"{size(found.step)} of it for a step of the longest utterances, by this machine's kernels"
+        lines.append(f"  {'client actor':<18}{size(found.memory):<12}{inside}")
         lines.append(
             f"  {'in all':<18}{size(found.memory * shares.actors):<12}{actors}, without the driver and Ray itself"
         )

@@ -20,7 +20,7 @@ from fedray import cli
 ROOT = Path(__file__).parent.parent.parent
 # These take half a minute or more.
 NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy")
-LONG = ("your-data", "your-recogniser")
+LONG = ("your-data", "your-recogniser", "pre-trained-encoder")
 MARKS = dict.fromkeys(LONG, [pytest.mark.long]) | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 PAGES = [
     pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, []))
