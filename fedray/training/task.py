@@ -30,6 +30,7 @@ from fedray.models.weights import load_weights
 from fedray.training.loans import Loans
 from fedray.training.personal import check_patterns, matches
 
+SHOWN = 4  # utterances of a shard whose rows a score of dev has between rounds
 Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each utterance, or its class number
 
 
@@ -247,7 +248,10 @@ class Task(ABC):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """Score a data set, which may be empty. `final`: with the slower searches, and one row for each utterance."""
+        """Score a data set, which may be empty. `final`: with the slower searches, and one row for each utterance.
+
+        Without `final` there are rows for `SHOWN` utterances, which `fedray watch --web` shows.
+        """
 
     @abstractmethod
     def export(self, params: Vector, folder: Path) -> None:
