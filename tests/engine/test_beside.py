@@ -16,7 +16,7 @@ import ray
 from ray.util import placement_group_table
 
 from fedray.core.types import RunError
-from fedray.engine.driver import attach, session
+from fedray.engine.driver import session
 from fedray.engine.driver.interrupts import Terminated
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
