@@ -80,6 +80,14 @@ def test_no_file_is_longer_than_300_lines() -> None:
 def test_actors_do_not_load_what_few_runs_need() -> None:
     """Each of thousands of actors would pay at its start: half a second for SciPy's parts, another for plots."""
     heavy = ("scipy.stats", "scipy.optimize", "matplotlib", "pandas", "torchaudio", "speechbrain", "ray.tune")
-    code = f"import sys, fedray.engine.driver; print(*[name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, fedray.engine.driver.driver; print(*[name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_help_loads_neither_torch_nor_ray() -> None:
+    code = (
+        "import sys, fedray.cli; print(*[name for name in ('torch', 'ray', 'pandas', 'scipy') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

@@ -30,13 +30,13 @@ from benchmarks.engine.runs import ray_here
 from fedray.core.algorithm import Parts
 from fedray.core.metrics import Metrics
 from fedray.core.types import Client, Evaluation, Received, Update
-from fedray.engine import driver as drivers
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import share
+from fedray.engine.cluster.resources import share
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
+from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.storage.opening import open_storage

@@ -87,8 +87,8 @@ def _changed(*paths: Path) -> float:
 
 def _state_and_round(folder: RunFolder) -> tuple[str, str]:
     """`running` and `12 of 50`; damage is told in place of the state."""
-    from fedray.engine import attach
-    from fedray.engine.driver import ATTACH
+    from fedray.engine.driver import attach
+    from fedray.engine.driver.driver import ATTACH
     from fedray.runs.strangers import check_files, read_config
 
     try:
@@ -105,7 +105,7 @@ def _state_and_round(folder: RunFolder) -> tuple[str, str]:
 
 def _alive(folder: RunFolder) -> str | None:
     """`running` if the process of the run's driver exists, `on HOST` if it is another machine's; None: it has ended."""
-    from fedray.engine.driver import ATTACH
+    from fedray.engine.driver.driver import ATTACH
 
     if not folder.exists(ATTACH):
         return None
@@ -121,7 +121,7 @@ def _alive(folder: RunFolder) -> str | None:
 
 def leave_running(arguments: list[str], where: Path | str) -> int:
     """Start the command without --detach in the background, with its own Ray."""
-    from fedray.engine import attach
+    from fedray.engine.driver import attach
     from fedray.runs.folder import RunFolder
 
     folder = RunFolder(where)
@@ -138,7 +138,7 @@ def leave_running(arguments: list[str], where: Path | str) -> int:
 
 def watch(options: argparse.Namespace) -> int:
     """Show a run until it ends; returns the exit status."""
-    from fedray.engine import attach
+    from fedray.engine.driver import attach
     from fedray.engine.telemetry.progress import Display
 
     folder = _folder(options)
@@ -158,7 +158,7 @@ def watch(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """End a run; returns the exit status."""
-    from fedray.engine import attach
+    from fedray.engine.driver import attach
     from fedray.engine.telemetry.progress import Display
 
     folder = _folder(options)

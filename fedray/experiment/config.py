@@ -29,7 +29,7 @@ from fedray.core.strategies import STRATEGIES, Strategy
 from fedray.core.texts import printable
 from fedray.data.features.log_mel import FeatureSettings
 from fedray.data.federation.settings import DataSettings
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.telemetry.trackers import TRACKERS, Tracker
 from fedray.models import MODELS

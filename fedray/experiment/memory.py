@@ -7,8 +7,8 @@ from typing import Any
 
 from fedray.core.devices.settings import BufferedClock
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.resources import ACTOR_BYTES, Node
-from fedray.engine.work import Program
+from fedray.engine.cluster.resources import ACTOR_BYTES, Node
+from fedray.engine.jobs.work import Program
 from fedray.training.task import Task
 
 COPIES = 6  # of a parameter in training: model, gradient, two moments of Adam, the update, the lane's sum

@@ -12,7 +12,7 @@ from fedray.config.schema import pick, plain
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Change, Client, Received, Server, ServerState
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine import work
+from fedray.engine.jobs import work
 from fedray.experiment.config import Config
 
 SEED_MODELS: dict[str, ServerState] = {}  # by `seed_name`; clear it to train them again

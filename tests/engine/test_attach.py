@@ -17,10 +17,11 @@ import pytest
 import ray
 from rich.console import Console
 
-from fedray.engine import attach, reservation, session
-from fedray.engine import driver as drivers
-from fedray.engine.attach import Standing
-from fedray.engine.driver import ATTACH
+from fedray.engine.cluster import reservation
+from fedray.engine.driver import attach, session
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver.attach import Standing
+from fedray.engine.driver.driver import ATTACH
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder

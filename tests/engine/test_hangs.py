@@ -21,9 +21,10 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError
 
 from fedray import cli
 from fedray.core.types import Change, Client, Received, RunError, ServerState
-from fedray.engine import attach, reservation, session
-from fedray.engine.attach import Standing
-from fedray.engine.driver import Assignment
+from fedray.engine.cluster import reservation
+from fedray.engine.driver import attach, session
+from fedray.engine.driver.attach import Standing
+from fedray.engine.driver.driver import Assignment
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import same
