@@ -87,13 +87,12 @@ def _changed(*paths: Path) -> float:
 
 def _state_and_round(folder: RunFolder) -> tuple[str, str]:
     """`running` and `12 of 50`; damage is told in place of the state."""
-    from fedray.engine.driver import attach
-    from fedray.engine.driver.driver import ATTACH
+    from fedray.runs.standing import ATTACH, standing
     from fedray.runs.strangers import check_files, read_config
 
     try:
         check_files(folder, ["results.json", "error.txt", ATTACH])
-        ended = attach.standing(folder)
+        ended = standing(folder)
         rounds = read_config(folder).get("rounds")
         if not isinstance(rounds, int):
             raise ValueError(f"{folder.storage.shown('config.yaml')}: rounds is not a number: restore it")
@@ -105,7 +104,7 @@ def _state_and_round(folder: RunFolder) -> tuple[str, str]:
 
 def _alive(folder: RunFolder) -> str | None:
     """`running` if the process of the run's driver exists, `on HOST` if it is another machine's; None: it has ended."""
-    from fedray.engine.driver.driver import ATTACH
+    from fedray.runs.standing import ATTACH
 
     if not folder.exists(ATTACH):
         return None
@@ -140,6 +139,7 @@ def watch(options: argparse.Namespace) -> int:
     """Show a run until it ends; returns the exit status."""
     from fedray.engine.driver import attach
     from fedray.engine.telemetry.progress import Display
+    from fedray.runs.standing import standing
 
     folder = _folder(options)
     try:
@@ -151,15 +151,16 @@ def watch(options: argparse.Namespace) -> int:
             f"fedray: stopped watching; the run continues, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
         )
         return INTERRUPTED
-    standing = attach.standing(folder)
-    outcome.show_standing(folder, standing)
-    return 0 if standing.state == "finished" else 1
+    ended = standing(folder)
+    outcome.show_standing(folder, ended)
+    return 0 if ended.state == "finished" else 1
 
 
 def stop(options: argparse.Namespace) -> int:
     """End a run; returns the exit status."""
     from fedray.engine.driver import attach
     from fedray.engine.telemetry.progress import Display
+    from fedray.runs.standing import standing
 
     folder = _folder(options)
     if (run := attach.find(folder)) is not None:
@@ -173,14 +174,14 @@ def stop(options: argparse.Namespace) -> int:
                 ended = answered and run.watch(display, past=False, seconds=attach.NOW_SECONDS if options.now else None)
             if not ended:
                 print(run.kill(answered), file=sys.stderr)
-                outcome.show_standing(folder, attach.standing(folder))
+                outcome.show_standing(folder, standing(folder))
                 return 0
         except KeyboardInterrupt:
             print("fedray: stopped waiting; the run still ends", file=sys.stderr)
             return INTERRUPTED
-    standing = attach.standing(folder)
-    outcome.show_standing(folder, standing)
-    return 0 if standing.state in ("finished", "stopped") else 1
+    how = standing(folder)
+    outcome.show_standing(folder, how)
+    return 0 if how.state in ("finished", "stopped") else 1
 
 
 def _folder(options: argparse.Namespace) -> RunFolder:

@@ -60,7 +60,8 @@ class Hooks(ABC):
     prepare_reads: ClassVar[bool] = True
     prepare_passes: ClassVar[float] = 0.0  # passes of training that take about as long on a device as client_prepare
     central: ClassVar[bool] = False  # trains in one place, on a population of one client
-    personal_only: ClassVar[bool] = False  # trains no shared model: only personal scores of all clients show its effect
+    sends_updates: ClassVar[bool] = True  # false: a round does nothing but write the states of its clients, all of them
+    judged_personally: ClassVar[bool] = False  # only the clients' personal scores show its effect
     sends_more: ClassVar[bool] = False  # clients send vectors besides their deltas, which `privacy` does not cover
     makes_labels: ClassVar[bool] = False  # clients train on labels that the algorithm makes
     reports_wer: ClassVar[bool] = False  # clients report a word error rate, which strategy by_wer needs

@@ -50,8 +50,12 @@ class LocalModel:
         """theta_i, [size], as a copy."""
         return self.flat.read()
 
+    def own(self) -> Vector:
+        """The personal part of theta_i, as a copy."""
+        return self.params()[self.flat.layout.personal]
+
     def delta(self) -> Vector:
-        """theta_i - theta_t of the trainable parameters, followed by the running statistics unless `frozen`."""
+        """theta_i - theta_t of what travels: trainable parameters, and the running statistics unless `frozen`."""
         return self.flat.difference(self.start, buffers=not self.frozen)
 
     def training(self) -> AbstractContextManager[None]:
@@ -108,14 +112,14 @@ class LocalModel:
         `adjust` changes the gradient of each step after clipping, `anneal` the learning rate after each epoch.
         """
         optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
-        steps = settings.epochs * math.ceil(len(data) / settings.batch)
+        before, steps = self.steps, settings.epochs * math.ceil(len(data) / settings.batch)
         unlearnable = self.task.unlearnable(data, targets)
         total = MeanLoss(unlearnable)
         with self.training():
             for _ in range(settings.epochs):
                 epoch = MeanLoss(unlearnable)
                 losses = self.losses(data, targets, settings.batch, generator, loss)
-                for batch, of_batch in islice(losses, self.time_left(steps)):
+                for batch, of_batch in islice(losses, before + self.time_left(steps)):
                     value = self.descend(of_batch, optimizer)
                     total.add_batch(value, batch.positions)
                     epoch.add_batch(value, batch.positions)

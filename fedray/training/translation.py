@@ -37,7 +37,9 @@ class TranslationSearchSettings:
 
     search: ClassVar[str] = "attention"
     beam: Count = 5  # hypotheses that the search keeps; 1: greedy search alone
-    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens per encoder frame (beams count the end)
+    # Longest translation, in tokens per encoder frame of speech. null: 1; for Whisper, 10 tokens a second of speech and
+    # 10 more.
+    max_tokens_per_frame: Positive | None = None
 
 
 @dataclass(frozen=True)
