@@ -189,9 +189,9 @@ def stop(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print("fedray: stopped waiting; the run still ends", file=sys.stderr)
             return INTERRUPTED
-    ended = standing(folder)
-    outcome.show_standing(folder, ended)
-    return 0 if ended.state in ("finished", "stopped") else 1
+    how = standing(folder)
+    outcome.show_standing(folder, how)
+    return 0 if how.state in ("finished", "stopped") else 1
 
 
 def _folder(name: str) -> RunFolder:
