@@ -94,11 +94,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def no_ray(cache: Path) -> Iterator[None]:
     """Do parallel work in this process."""
     from fedray.core.parallel import serial
-    from fedray.engine import session
+    from fedray.engine.driver import session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "parallel", serial)
         yield
+
+
+@pytest.fixture(scope="module")
+def workbench(cache: Path) -> Iterator[None]:
+    """For tests that use `fedray.open`: it has torch use deterministic kernels, which other tests choose themselves."""
+    import torch
+
+    before = torch.are_deterministic_algorithms_enabled()
+    yield
+    torch.use_deterministic_algorithms(before)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +122,7 @@ def bucket() -> Iterator[Callable[[], str]]:
 def cluster(cache: Path) -> Iterator[None]:
     import ray
 
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from tests.engine import toys
 
     session.ship(toys)
@@ -124,7 +134,7 @@ def cluster(cache: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def in_process(cluster: None, no_ray: None) -> Iterator[Callable[..., Any]]:
     """Play runs, and do the work before them, without processes of Ray: see `engine.in_process`."""
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from tests.engine import in_process
 
     on_ray = session.run
@@ -137,6 +147,6 @@ def in_process(cluster: None, no_ray: None) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def on_ray(in_process: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Play a test's runs on Ray actors, in a module whose other runs are in this process."""
-    from fedray.engine import session
+    from fedray.engine.driver import session
 
     monkeypatch.setattr(session, "run", in_process)

@@ -70,7 +70,7 @@ def play(folder: Path) -> None:
     from fedray.core.devices.clock import Clock
     from fedray.core.devices.settings import ClassDevices, DeviceClass, RoundsClock
     from fedray.core.devices.table import of_classes
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from tests.engine import toys
 
     session.connect()

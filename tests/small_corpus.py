@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from fedray.core.parallel import serial
-from fedray.engine import session
+from fedray.engine.driver import session
 
 RATE = 16000
 Row = tuple[str, str, str]  # utterance (its file is <utterance>.wav), speaker, text

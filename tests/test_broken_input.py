@@ -13,11 +13,11 @@ from fedray import cli, experiment
 from fedray.config.source import ConfigError
 from fedray.core.types import Server
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.holding import Holder
-from fedray.engine.jobs import Workplace
-from fedray.engine.lane_training import TrainLane
-from fedray.engine.lanes import Lane, LaneResult
-from fedray.engine.work import Program
+from fedray.engine.jobs.holding import Holder
+from fedray.engine.jobs.job import Workplace
+from fedray.engine.jobs.work import Program
+from fedray.engine.lane.lane import Lane, LaneResult
+from fedray.engine.lane.training import TrainLane
 from fedray.runs.client_states import ClientStore
 from tests import small_corpus
 from tests.small_corpus import without_ray  # noqa: F401 (a fixture)

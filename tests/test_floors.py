@@ -27,9 +27,10 @@ BELOW = {
     "engine": {"core", "config", "storage", "runs"},
     "experiment": LEARNING | {"config", "runs", "algorithms", "engine"},
     "report": LEARNING | {"config", "runs", "engine", "experiment"},
+    "live": {"core", "config", "storage", "runs", "report"},
     "sweep": LEARNING | {"config", "runs", "engine", "experiment", "report"},
     "doctor": LEARNING | {"config", "runs", "engine", "experiment"},
-    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "sweep", "doctor"},
+    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "live", "sweep", "doctor"},
 }
 RAY = {"engine", "experiment", "sweep", "doctor", "cli"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
@@ -80,6 +81,14 @@ def test_no_file_is_longer_than_300_lines() -> None:
 def test_actors_do_not_load_what_few_runs_need() -> None:
     """Each of thousands of actors would pay at its start: half a second for SciPy's parts, another for plots."""
     heavy = ("scipy.stats", "scipy.optimize", "matplotlib", "pandas", "torchaudio", "speechbrain", "ray.tune")
-    code = f"import sys, fedray.engine.driver; print(*[name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, fedray.engine.driver.driver; print(*[name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_help_loads_neither_torch_nor_ray() -> None:
+    code = (
+        "import sys, fedray.cli; print(*[name for name in ('torch', 'ray', 'pandas', 'scipy') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

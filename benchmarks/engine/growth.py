@@ -30,15 +30,16 @@ from benchmarks.engine.runs import ray_here
 from fedray.core.algorithm import Parts
 from fedray.core.metrics import Metrics
 from fedray.core.types import Client, Evaluation, Received, Update
-from fedray.engine import driver as drivers
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import share
+from fedray.engine.cluster.resources import share
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
+from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
+from fedray.runs.standing import ATTACH
 from fedray.storage.opening import open_storage
 
 Json = dict[str, Any]
@@ -112,7 +113,7 @@ def play(given: Assignment, written: Callable[[psutil.Process], Json]) -> list[J
                 if event.kind != "round":
                     continue
                 if process is None:
-                    process = psutil.Process(json.loads(RunFolder(given.folder).read_text(drivers.ATTACH))["pid"])
+                    process = psutil.Process(json.loads(RunFolder(given.folder).read_text(ATTACH))["pid"])
                 row = event.data["row"]
                 samples.append(
                     {

@@ -19,11 +19,12 @@ from benchmarks.engine import floor
 from benchmarks.engine.workloads import Keywords
 from fedray.core.parameters import FlatModel
 from fedray.core.sums import WeightedSum
-from fedray.engine import lane_training, work
-from fedray.engine.holding import Holder
-from fedray.engine.jobs import Workplace
-from fedray.engine.lanes import Lane
-from fedray.engine.work import Program
+from fedray.engine.jobs import work
+from fedray.engine.jobs.holding import Holder
+from fedray.engine.jobs.job import Workplace
+from fedray.engine.jobs.work import Program
+from fedray.engine.lane import training as lane_training
+from fedray.engine.lane.lane import Lane
 from fedray.training import local
 from fedray.training.classification import Classification
 

@@ -23,12 +23,12 @@ from benchmarks.engine.workloads import Workload
 from fedray import experiment
 from fedray.config.schema import plain
 from fedray.data.features.dataset import Utterances
-from fedray.engine import driver as drivers
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import share
-from fedray.engine.work import Program
+from fedray.engine.cluster.resources import share
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
+from fedray.engine.round.plan import Plan
 from fedray.models import MODELS
 from fedray.runs.client_states import ClientStore
 

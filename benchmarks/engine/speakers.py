@@ -8,10 +8,10 @@ from benchmarks import study
 from benchmarks.engine import runs
 from benchmarks.engine.runs import Played
 from fedray import experiment
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import share
+from fedray.engine.cluster.resources import share
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.round.plan import Plan
 from fedray.runs.folder import RunFolder
 
 CONFIG = study.ROOT / "configs" / "fednst" / "baselines" / "sfl.yaml"

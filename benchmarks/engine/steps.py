@@ -26,7 +26,7 @@ from benchmarks import study
 from benchmarks.engine import runs, stores, workloads
 from benchmarks.engine.workloads import WORKLOADS, Keywords, Workload
 from fedray.core.types import Client, Received
-from fedray.engine import work
+from fedray.engine.jobs import work
 
 MODELS = [name for name in WORKLOADS if name != "wide"]  # fedray has no such model
 CLOCKS = {"wall": time.perf_counter, "CPU": time.process_time}

@@ -17,12 +17,12 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
 from fedray.core.parameters import FlatModel
 from fedray.core.types import Broadcast, Change, Client, Received, Server, ServerState, Update
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import share
+from fedray.engine.cluster.resources import share
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
+from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.work import Program
 from fedray.runs.client_states import ClientStore
 
 LAYERS = 10  # of the toy's model

@@ -16,7 +16,7 @@ import ray
 from benchmarks import study
 from benchmarks.engine import runs as engine_runs
 from fedray import experiment
-from fedray.engine import session
+from fedray.engine.driver import session
 
 CONFIG = "configs/fedmem/ablations/clients_4k.yaml"
 

@@ -27,7 +27,7 @@ from benchmarks import study
 from fedray import experiment
 from fedray.core.parallel import serial
 from fedray.core.types import Received, Vector
-from fedray.engine import work
+from fedray.engine.jobs import work
 from fedray.models.memory import Memory, MemorySettings
 from fedray.runs.folder import RunFolder
 from fedray.training import speech_to_text

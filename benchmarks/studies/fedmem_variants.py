@@ -35,7 +35,7 @@ from fedray.config.source import Source
 from fedray.core.parallel import serial
 from fedray.core.types import Received
 from fedray.data.text.error_rates import edit_counts
-from fedray.engine import work
+from fedray.engine.jobs import work
 from fedray.report.bootstrap import Counts, change, rate
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import write_atomically

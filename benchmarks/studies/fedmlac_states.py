@@ -23,10 +23,10 @@ import psutil
 from benchmarks import study
 from benchmarks.engine import runs as engine_runs
 from fedray import experiment
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import share
+from fedray.engine.cluster.resources import share
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.round.plan import Plan
 from fedray.runs.folder import RunFolder
 
 CONFIG = "configs/fedmlac/embedded.yaml"

@@ -23,7 +23,8 @@ from benchmarks.engine import runs as engine_runs
 from fedray import experiment
 from fedray.core.strategies import ByExamples, ByWer
 from fedray.core.types import Client, Received, Server
-from fedray.engine import session, work
+from fedray.engine.driver import session
+from fedray.engine.jobs import work
 
 CONFIG = "configs/gao/ablations/clients_4k.yaml"
 WEIGHTS = {"examples": "by_examples", "loss": "by_loss", "WER": "by_wer"}

@@ -13,7 +13,7 @@ from fedray.core.words import words
 from fedray.data.analysis.audit import Audit
 from fedray.data.analysis.inspection import Parts, Problem
 from fedray.data.manifest import Rows
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.experiment import Config
 from fedray.report import audit_picture
 from fedray.storage.claims import claim

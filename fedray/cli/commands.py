@@ -15,15 +15,15 @@ from shlex import quote
 
 from rich.console import Console
 
-from fedray.cli import attached, completion, outcome, starting
+from fedray.cli import attached, completion, outcome, starting, stepping
 from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
 from fedray.config import shipped
 from fedray.config.source import as_value
 from fedray.core.types import RunError
 from fedray.core.words import words
-from fedray.engine.interrupts import Terminated, terminable
-from fedray.engine.ray_auth import show_token
+from fedray.engine.cluster.ray_auth import show_token
+from fedray.engine.driver.interrupts import Terminated, terminable
 
 TERMINATED = 143  # exit status
 KEPT = "interrupted; caches are kept"
@@ -56,10 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from fedray import experiment
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from fedray.runs import places
 
     overrides = [*options.overrides, *([f"seed={options.seed}"] if options.seed is not None else [])]
+    if options.debug:
+        return stepping.debug(options.config, overrides)
     if options.dry_run:
         from fedray.config.schema import plain
         from fedray.config.written import as_yaml
@@ -82,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _resume(options: argparse.Namespace) -> int:
     from fedray import experiment
-    from fedray.engine import session
+    from fedray.engine.driver import session
     from fedray.runs import places
     from fedray.runs.folder import RunFolder
 
@@ -149,6 +151,12 @@ def _data(options: argparse.Namespace) -> int:
     from fedray.cli import corpus
 
     return corpus.show(options)
+
+
+def _model(options: argparse.Namespace) -> int:
+    from fedray.cli import model
+
+    return model.show(options, _console())
 
 
 def _privacy(options: argparse.Namespace) -> int:
@@ -228,6 +236,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "data": _data,
+    "model": _model,
     "privacy": _privacy,
     "devices": _devices,
     "doctor": _doctor,

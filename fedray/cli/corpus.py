@@ -11,7 +11,7 @@ from rich.console import Console
 from fedray import experiment
 from fedray.cli import population
 from fedray.data.corpora.formats.lhotse_writer import write_lhotse
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.report import data_study, utterances
 from fedray.storage.claims import claim
 from fedray.storage.local import LocalStorage, on_disk

@@ -28,7 +28,7 @@ from fedray.data.federation.dealing import deal
 from fedray.data.federation.speech_data import NoSpeakers, divide
 from fedray.data.manifest import Manifest
 from fedray.data.text.normalisation import watched
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.experiment import Config
 from fedray.training.tasks import TASKS
 

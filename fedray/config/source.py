@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -175,11 +176,20 @@ def as_value(text: str) -> str:
 
 def _resolved(values: Values, origins: dict[str, str], replaced: tuple[Replaced, ...]) -> Source:
     """Replace interpolations (`${seed}`) by the values they name."""
+    if not _interpolated(values):  # most configurations: a grid reads thousands of them
+        return Source(copy.deepcopy(values), origins, replaced, values)
     try:
         return Source(_plain(OmegaConf.create(values), resolve=True), origins, replaced, values)
     except OmegaConfBaseException as error:
         key = error.full_key or ""
         raise ConfigError(f"{Source({}, origins).where(key)}: {key}: {_problem(error)}") from error
+
+
+def _interpolated(value: object) -> bool:
+    """Whether a text in these values or in sections below has an interpolation."""
+    if isinstance(value, dict):
+        return any(map(_interpolated, value.values()))
+    return any(map(_interpolated, value)) if isinstance(value, list) else isinstance(value, str) and "${" in value
 
 
 def _plain(config: DictConfig, resolve: bool = False) -> Values:

@@ -124,7 +124,7 @@ def try_device(found: Findings, device: str, seconds: float = 120.0) -> None:
 
     They run in a separate process, so that this one leaves the device free for client actors.
     """
-    command = [sys.executable, "-m", "fedray.engine.device_trials", device]
+    command = [sys.executable, "-m", "fedray.engine.actors.gpu_trials", device]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -11,7 +11,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.devices.clock import Clock
 from fedray.core.devices.trips import SECOND
 from fedray.core.types import FederatedData
-from fedray.engine import cohort as cohorts
+from fedray.engine.round import cohort as cohorts
 from fedray.engine.settings import CohortSettings
 from fedray.experiment.rehearsal import Work, simulated
 

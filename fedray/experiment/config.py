@@ -30,7 +30,7 @@ from fedray.core.texts import printable
 from fedray.data.features.kinds import FEATURES
 from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.settings import DataSettings
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.telemetry.trackers import TRACKERS, Tracker
 from fedray.experiment.derived import with_derived

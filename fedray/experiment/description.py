@@ -15,9 +15,9 @@ from fedray.config.source import Source, dotted
 from fedray.config.written import recorded
 from fedray.core import environment
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine import session
-from fedray.engine.resources import Share
-from fedray.engine.work import Program
+from fedray.engine.cluster.resources import Share
+from fedray.engine.driver import session
+from fedray.engine.jobs.work import Program
 from fedray.experiment.cache_keys import model_files, source_of
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
@@ -41,7 +41,7 @@ SAID = {  # what is compared, in words
 }
 HASHES = ("code", "algorithm", "devices", "checkpoint")  # whose values mean nothing to people
 MOVED = "the corpus: its files are in another folder or have other modification times, with the same names and sizes"
-NODES = ("nodes", "mixed")  # which the driver writes: see fedray.engine.mixed
+NODES = ("nodes", "mixed")  # which the driver writes: see fedray.engine.cluster.mixed
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied", *NODES)
 APART = ("data", "imports", "files", "settings")  # not compared as a whole
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fedray.core.devices.settings import BufferedClock
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.resources import ACTOR_BYTES, Node
-from fedray.engine.work import Program
+from fedray.engine.cluster.resources import ACTOR_BYTES, Node
+from fedray.engine.jobs.work import Program
 from fedray.training.step_memory import step_bytes
 from fedray.training.task import Task
 
@@ -25,7 +25,7 @@ def actor_bytes(program: Program, together: int = 1, step: float = 0.0) -> float
     needed = ACTOR_BYTES + step
     task, data = program.algorithm.task, program.data
     if isinstance(task, Task):
-        needed += 4 * (task.layout.size + together * (COPIES - 1) * task.layout.trainable)
+        needed += 4 * (task.layout.size + together * (COPIES - 1) * task.layout.training.trainable)
     if isinstance(data, SpeechData):
         largest = data.load(max(data.client_ids(), key=data.cost))
         needed += 2 * int(largest.lengths.sum()) * largest.features.bins

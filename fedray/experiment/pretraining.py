@@ -29,7 +29,7 @@ from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import federate
-from fedray.engine.devices import deterministic
+from fedray.engine.actors.gpu import deterministic
 from fedray.experiment.builders import read_corpus
 from fedray.experiment.checks import checked_root, corpus_reader
 from fedray.experiment.config import Given, check_name, load_as

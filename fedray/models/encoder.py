@@ -44,6 +44,8 @@ class EncoderClassifier(PretrainedEncoder):
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Features [B, T, bins] and lengths [B] in frames -> logits [B, classes]."""
         hidden, lengths = self.states(features, lengths)
+        if self.whisper:
+            lengths = torch.full_like(lengths, hidden.shape[1])
         inside = ~padding(lengths, hidden.shape[1])[..., None]
         pooled = self.projector(hidden[..., : self.width]).where(inside, 0.0).sum(1) / lengths[:, None]
         logits: Tensor = self.classifier(pooled)
@@ -102,7 +104,7 @@ class Encoder(PretrainedEncoder):
         """Encoder frames [B] of utterances with these numbers [B] of feature frames."""
         found = checkpoint_of(settings)
         if found.family.features == "whisper":
-            return torch.full_like(lengths, window_of(settings, found) // 2)
+            return ((lengths + 1) // 2).clamp(max=window_of(settings, found) // 2)
         return found.levels(lengths)["hidden"]
 
     @staticmethod

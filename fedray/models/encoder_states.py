@@ -176,7 +176,7 @@ class PretrainedEncoder(nn.Module):
             return self._run(inputs, attention_mask=mask), levels["hidden"]
 
     def _states_of_window(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """`states` of Whisper's encoder, which encodes the silence after an utterance too."""
+        """`states` of Whisper's encoder. The lengths count the speech; the silence after it is encoded too."""
         window = 2 * self.encoder.max_source_positions
         if not several_clients() and (longest := int(lengths.max())) > window + OVERHANG:
             raise ValueError(
@@ -184,7 +184,7 @@ class PretrainedEncoder(nn.Module):
                 f"{window / FRAMES_A_SECOND:g} s"
             )
         hidden = self._run(in_window(features, lengths, window).transpose(1, 2))
-        return hidden, torch.full_like(lengths, hidden.shape[1])
+        return hidden, ((lengths + 1) // 2).clamp(max=hidden.shape[1])
 
     def _run(self, inputs: Tensor, **arguments: Any) -> Tensor:
         """The output of the last layer, or the mean over all layers' with the learnt weights; `keys` follow it."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fedray.models.checkpoint import CONFIG, check_weights, located, read_object
 from fedray.models.padding import padding
+from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
 
 SAMPLE_RATE, FRAMES_A_SECOND = 16_000, 100
 ENGLISH = 51_864  # tokens of the checkpoints for English alone; those of many languages have more
@@ -86,6 +87,8 @@ class Whisper(nn.Module):
 
     Settings: ClassVar[type] = WhisperSettings
     features_kind: ClassVar[str] = "whisper"  # the features.kind that it needs
+    # The longest text of a search: tokens per encoder frame of speech, of which a second has 50, and how many more.
+    text_limit: ClassVar[tuple[float, int]] = (0.2, 10)
 
     def __init__(self, settings: WhisperSettings, bins: int, vocabulary: int) -> None:
         super().__init__()
@@ -151,8 +154,8 @@ class Whisper(nn.Module):
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features [B, T, bins] and lengths [B] in frames -> hidden states [B, window / 2, D] and their lengths.
 
-        All lengths are window / 2, since Whisper encodes the silence after an utterance too. ValueError for an
-        utterance that does not fit the window.
+        The lengths count the speech; the decoder attends to the silence after it too. ValueError for an utterance that
+        does not fit the window.
         """
         longest = int(lengths.max())
         if longest > self.window + OVERHANG:
@@ -162,7 +165,7 @@ class Whisper(nn.Module):
             )
         heard = in_window(features, lengths, self.window)
         hidden: Tensor = self.whisper.model.encoder(heard.transpose(1, 2)).last_hidden_state
-        return hidden, torch.full_like(lengths, hidden.shape[1])
+        return hidden, ((lengths + 1) // 2).clamp(max=hidden.shape[1])
 
     def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """Log-probabilities [B, L, tokens] of the token after each prefix of tokens_bos [B, L].
@@ -186,15 +189,25 @@ class Whisper(nn.Module):
         ).last_hidden_state
         return states[:, before.shape[1] :]
 
-    @property
-    def attention_head(self) -> nn.Module:
-        """The output layer, as SpeechBrain's searchers need it."""
-        return _Head(self.whisper.proj_out)
+    def steps(self, hidden: Tensor, lengths: Tensor, beam: int) -> Steps:
+        """The decoder, after the prompt, for a search with `beam` hypotheses for each utterance."""
+        decoder = self.whisper.model.decoder
+
+        def embed(tokens: Tensor, position: int) -> Tensor:
+            states: Tensor = decoder.embed_tokens(tokens) + decoder.embed_positions.weight[position]
+            return states
+
+        layers = [decoder_layer(layer) for layer in decoder.layers]
+        steps = TransformerSteps(layers, embed, decoder.layer_norm, hidden, None, beam)
+        for token in self.prompt[:-1]:
+            steps(torch.full((len(hidden) * beam,), token, device=hidden.device))
+        return steps
 
     @property
-    def transformer(self) -> _Decoder:
-        """The decoder, as SpeechBrain's searchers need it."""
-        return _Decoder(self)
+    def attention_head(self) -> nn.Module:
+        """The output layer."""
+        head: nn.Module = self.whisper.proj_out
+        return head
 
     def save_pretrained(self, folder: Path) -> None:
         """Write a folder for transformers' `from_pretrained`, with the checkpoint's further files and this window.
@@ -234,26 +247,14 @@ def in_window(features: Tensor, lengths: Tensor, window: int) -> Tensor:
     return torch.cat([heard, silence.expand(-1, window - longest, features.shape[2])], 1)
 
 
-class _Head(nn.Module):
-    """A wrapper that holds a linear layer in `w`, as SpeechBrain's searchers need it."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.w = linear
-
-    def forward(self, states: Tensor) -> Tensor:
-        logits: Tensor = self.w(states)
-        return logits
-
-
-class _Decoder:
-    """The decoder as SpeechBrain's transformer searchers need it."""
-
-    def __init__(self, model: Whisper) -> None:
-        self._model = model
-
-    def decode(self, tokens: Tensor, hidden: Tensor, lengths: Tensor) -> tuple[Tensor, None]:
-        return self._model.decode(hidden, lengths, tokens.long()), None
+def decoder_layer(layer: Any) -> Layer:
+    """A `WhisperDecoderLayer` of transformers for one token at a time."""
+    norms = (layer.self_attn_layer_norm, layer.encoder_attn_layer_norm, layer.final_layer_norm)
+    own, encoder = (
+        Attention(module.q_proj, module.k_proj, module.v_proj, module.out_proj, module.num_heads)
+        for module in (layer.self_attn, layer.encoder_attn)
+    )
+    return Layer(norms, own, encoder, lambda states: layer.fc2(layer.activation_fn(layer.fc1(states))))
 
 
 def limits(settings: WhisperSettings) -> tuple[int, int]:

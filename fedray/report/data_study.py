@@ -14,7 +14,7 @@ import numpy as np
 from fedray import experiment
 from fedray.data.analysis import acoustics, differences
 from fedray.data.analysis.differences import Embed
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.models import speaker
 from fedray.report.data_study_page import DataStudy, Federation, save
 from fedray.storage.claims import claim

@@ -10,7 +10,7 @@ import os
 # A trial's checkpoint is a pointer of a few bytes: writing it after every round is cheap.
 os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
 
-from fedray.engine.ray_auth import show_token
+from fedray.engine.cluster.ray_auth import show_token
 
 show_token()  # before Ray is imported
 

@@ -21,7 +21,7 @@ from fedray.config.source import as_value
 from fedray.core.privacy.settings import Private
 from fedray.core.types import RunError
 from fedray.core.words import words
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.engine.telemetry.trackers import Card, MLflow
 from fedray.engine.telemetry.tracking import Tracking
 from fedray.experiment import Config, build_data

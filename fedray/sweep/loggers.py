@@ -18,7 +18,7 @@ from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallbac
 from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
-from fedray.engine.ray_private import RestoredLog, keep_columns, open_table
+from fedray.engine.cluster.ray_private import RestoredLog, keep_columns, open_table
 
 Row = tuple[str, int, bool]  # run folder, round, whether the trial ends with it: then the row has the run's scores
 

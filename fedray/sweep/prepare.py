@@ -14,11 +14,11 @@ from fedray.config.schema import plain
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import FederatedData, RunError
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine import cohort as cohorts
-from fedray.engine import driver as drivers
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.ray_deaths import DEATHS, eviction
+from fedray.engine.actors.ray_deaths import DEATHS, eviction
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.round import cohort as cohorts
 from fedray.engine.telemetry.progress import Display
 from fedray.experiment import Config, build_data, build_program, read_federation
 from fedray.experiment.pretraining import pretrain
@@ -71,7 +71,7 @@ def prepare(study: Study, space: Space, at_once: int) -> None:
         if described not in federations:
             federations[described], _ = build_data(config, source)
         where = places.place(below(study.place, f"{FOLDER}/{len(work)}"))
-        program = build_program(config, federations[described], RunFolder(where), study.share.gpus)
+        program = build_program(config, federations[described], RunFolder(where).states, study.share.gpus)
         cache = (program.init_cache, program.prepare_cache)
         if cache not in work:
             work[cache] = (experiment.assign(config, source, program, study.share, where, {}), set())

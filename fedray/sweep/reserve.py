@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ray.tune import PlacementGroupFactory
 
-from fedray.engine.driver import CLIENT_BUNDLE
-from fedray.engine.resources import DRIVER_CPUS, Node, Share, share
+from fedray.engine.cluster.resources import DRIVER_CPUS, Node, Share, share
+from fedray.engine.driver.driver import CLIENT_BUNDLE
 from fedray.engine.settings import EngineSettings
 
 HEAD_CPUS = 0.01  # of the trial process, which only waits for its driver
@@ -51,7 +51,7 @@ def _without_heads(nodes: Sequence[Node], trials: int) -> list[Node]:
 
 
 def group(share: Share) -> PlacementGroupFactory:
-    """The bundles in the order in which `fedray.engine.driver` assigns actors to them."""
+    """The bundles in the order in which `fedray.engine.driver.driver` assigns actors to them."""
     client = {"CPU": share.cpus, "GPU": share.gpus} if share.gpus else {"CPU": share.cpus}
     bundles = [{"CPU": HEAD_CPUS}, {"CPU": DRIVER_CPUS}, *[client] * share.actors]
     assert len(bundles) == CLIENT_BUNDLE + share.actors

@@ -12,7 +12,7 @@ from fedray import experiment
 from fedray.config import shipped
 from fedray.config import source as configuration
 from fedray.config.source import ConfigError, Source, as_value, dotted
-from fedray.engine.resources import Share
+from fedray.engine.cluster.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure
 from fedray.report.sweep_description import MODES

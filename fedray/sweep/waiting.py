@@ -10,7 +10,7 @@ from ray.tune import Callback
 from ray.tune.experiment import Trial
 
 from fedray.core.texts import printable
-from fedray.engine import reservation
+from fedray.engine.cluster import reservation
 
 LOOK_SECONDS = 10.0  # between two looks; a trial that Ray is starting waits for less
 

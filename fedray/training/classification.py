@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
 from fedray.core.settings import Choice, positive
 from fedray.core.types import Evaluation, Vector
@@ -31,7 +32,7 @@ from fedray.models import CLASSIFIERS, audio_cnn, crnn, export_encoder
 from fedray.models.encoder import EncoderClassifier
 from fedray.storage.files import write_atomically
 from fedray.storage.serialize import save_tensors
-from fedray.training.task import Targets, Task
+from fedray.training.task import SHOWN, Targets, Task
 from fedray.training.windows import all_windows, random_window
 
 EVALUATION_BATCH = 64
@@ -163,14 +164,14 @@ class Classification(Task):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """Score the model's predictions; `final` adds one row for each utterance."""
+        """Score the model's predictions, with rows of all utterances (`final`) or of some."""
         return self.scored(data, self.logits(params, data, device), final)
 
     def scored(self, data: Utterances, logits: npt.NDArray[np.float32], final: bool) -> Evaluation:
         """Score logits [len(data), classes]: `accuracy` and `macro_f1` in percent, and `loss`, the mean cross-entropy.
 
         Macro-F1 is the unweighted mean over the classes that occur among targets or predictions, each from the counts
-        of all clips, as in scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
+        of all clips, as in scikit-learn. Rows have `errors` 0 or 1: of each utterance (`final`), or of some.
         """
         if not len(data):
             return Evaluation(Metrics())
@@ -184,8 +185,9 @@ class Classification(Task):
         both = np.bincount(targets, minlength=self.outputs) + np.bincount(predictions, minlength=self.outputs)
         f1 = zip(self.classes, true_positives, both, strict=True)
         metrics += Metrics.of({f"macro_f1|{name}": (200.0 * positives, count) for name, positives, count in f1})
-        rows = zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True) if final else ()
-        return Evaluation(metrics, [self._row(*row) for row in rows])
+        rows = list(zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True))
+        chosen = range(len(rows)) if final else spread(len(rows), SHOWN)
+        return Evaluation(metrics, [self._row(*rows[place]) for place in chosen])
 
     def export(self, params: Vector, folder: Path) -> None:
         """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch).

@@ -13,7 +13,10 @@ from torch.nn.functional import nll_loss
 class Recogniser(Protocol):
     """An encoder with CTC, with an attention decoder, or with both.
 
-    A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder.
+    A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder. A decoder may
+    offer `steps(hidden, lengths, beam) -> fedray.models.steps.Steps`, without which a search decodes the whole prefix
+    at each step, `most_tokens` of a text with its end, and `text_limit`: tokens per frame and further ones, the default
+    of the longest text that a search finds.
     """
 
     bos: int

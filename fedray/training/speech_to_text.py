@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import ctc_loss
 
+from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
 from fedray.core.settings import Choice
 from fedray.core.types import Vector
@@ -40,7 +41,7 @@ from fedray.training.learnable import Capacity, Demand
 from fedray.training.recogniser_checks import check_same_tokens, check_seconds, check_tokens
 from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, decoder_losses, teacher_forced
 from fedray.training.stack import answer
-from fedray.training.task import Targets, Task
+from fedray.training.task import SHOWN, Targets, Task
 
 EVALUATION_BATCH = 32
 TOKENS = ("characters", "unigram", "bpe", "pretrained")
@@ -165,6 +166,13 @@ class SpeechToText(Task):
     @abstractmethod
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         """The rows of predictions.tsv: the texts that searches have found for each utterance, greedy search first."""
+
+    def some_rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """The rows of `SHOWN` utterances."""
+        chosen = spread(len(data), SHOWN)
+        return self.rows(
+            data.take(np.array(chosen)), {name: [found[place] for place in chosen] for name, found in texts.items()}
+        )
 
     def transcribe(
         self, params: Vector, data: Utterances, searches: Sequence[Search], device: str

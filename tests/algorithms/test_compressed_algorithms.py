@@ -14,10 +14,10 @@ from fedray.core.compression.codes import Code, Int4, Int8
 from fedray.core.compression.settings import Int4Upload, TopKUpload, Upload
 from fedray.core.types import Broadcast, Change, Client, Received, ServerState
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.downlink import deliver
-from fedray.engine.lanes import Lane
-from fedray.engine.uplink import Sent, Uplink
-from fedray.engine.work import Program, arrive
+from fedray.engine.jobs.work import Program, arrive
+from fedray.engine.lane.lane import Lane
+from fedray.engine.lane.uplink import Sent, Uplink
+from fedray.engine.round.downlink import deliver
 from fedray.runs.client_states import ClientStore
 from tests import keywords
 from tests.algorithms import by_hand

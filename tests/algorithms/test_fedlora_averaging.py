@@ -15,9 +15,9 @@ from fedray.core.compression.codes import Int8
 from fedray.core.compression.settings import Int8Upload
 from fedray.core.types import Change, ServerState
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.lanes import Lane
-from fedray.engine.uplink import LOST, Uplink
-from fedray.engine.work import Program
+from fedray.engine.jobs.work import Program
+from fedray.engine.lane.lane import Lane
+from fedray.engine.lane.uplink import LOST, Uplink
 from fedray.models.adapters import factorised, pairs, products
 from fedray.runs.client_states import ClientStore
 from tests import speech

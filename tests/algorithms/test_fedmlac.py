@@ -16,7 +16,7 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.types import Client, ServerState
 from fedray.data.features.dataset import batches
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine import work
+from fedray.engine.jobs import work
 from tests import keywords, speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client, personal

@@ -17,8 +17,9 @@ from unittest import mock
 from fedray import cli
 from fedray.core.parallel import serial
 from fedray.core.types import RunError
-from fedray.engine import session
-from fedray.engine.resources import Node
+from fedray.engine.cluster.resources import Node
+from fedray.engine.driver import session
+from fedray.report.canvas import Drawing
 
 RUN = "run config.yaml --out run"
 ROOT = Path(__file__).parents[2]
@@ -88,12 +89,17 @@ def answer(folder: Path, command: str, environment: Mapping[str, str]) -> Answer
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Keep all work in this process; a run that would start ends with `ACCEPTED` instead."""
+    """Keep all work in this process, and render no picture; a run that would start ends with `ACCEPTED` instead."""
 
     def start(*_: Any, **__: Any) -> dict[str, Any]:
         raise RunError(ACCEPTED)
 
     parts = {"parallel": serial, "resources": lambda: NODES, "run": start, "device": lambda gpus: "cpu"}
     parts |= {"beside": lambda work: None}  # skip the background work of a run
-    with mock.patch.multiple(session, **parts), mock.patch.object(session.ray, "init"):
+    drawing = staticmethod(lambda canvas: Drawing("", "<svg></svg>", b"\x89PNG"))
+    with (
+        mock.patch.multiple(session, **parts),
+        mock.patch.object(session.ray, "init"),
+        mock.patch.object(Drawing, "of", drawing),
+    ):
         yield

@@ -14,7 +14,7 @@ os.environ["RAY_ADDRESS"] = os.environ["FAKE_RAY"]  # before Ray is imported
 
 from fedray.cli.commands import main
 from fedray.core.parallel import serial
-from fedray.engine import session
+from fedray.engine.driver import session
 from tests.engine import in_process
 
 session.run = in_process.run

@@ -15,7 +15,7 @@ from fedray import cli, experiment
 from fedray.doctor import estimate
 from fedray.doctor.forecast import by_draw
 from fedray.doctor.measure import Measured
-from fedray.engine.resources import Share
+from fedray.engine.cluster.resources import Share
 from tests import speech
 
 MEASURED = Measured(

@@ -20,7 +20,7 @@ from ray.cluster_utils import Cluster
 from fedray.core import environment
 from fedray.core.strategies import STRATEGIES
 from fedray.core.types import Client, Layer, Received, Update
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.engine.settings import DeadlineSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import privately, toys

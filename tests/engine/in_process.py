@@ -18,10 +18,10 @@ import ray
 import torch
 
 from fedray.core.seeds import seed_all
-from fedray.engine import driver as drivers
-from fedray.engine.actors import ClientActor
-from fedray.engine.driver import Assignment
-from fedray.engine.reservation import Reserved
+from fedray.engine.actors.actor import ClientActor
+from fedray.engine.cluster.reservation import Reserved
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver.driver import Assignment
 from fedray.engine.telemetry.progress import Display
 
 

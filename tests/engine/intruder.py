@@ -14,10 +14,10 @@ NOBODY = 65534  # a user without rights
 
 def victim() -> None:
     """Start a Ray as a run does, print its address, and end with stdin."""
-    from fedray.engine.ray_auth import show_token
+    from fedray.engine.cluster.ray_auth import show_token
 
     show_token()
-    from fedray.engine import session
+    from fedray.engine.driver import session
 
     session.connect()
     import ray

@@ -7,9 +7,9 @@ from typing import Any
 
 from fedray.core.seeds import seed_all
 from fedray.core.types import Received, Vector
-from fedray.engine.cohort import cut, sample
-from fedray.engine.driver import Assignment
-from fedray.engine.work import hydrate, prepare, server
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import hydrate, prepare, server
+from fedray.engine.round.cohort import cut, sample
 from fedray.runs.folder import RunFolder
 
 

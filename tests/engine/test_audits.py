@@ -21,11 +21,11 @@ from fedray.core.privacy.skellam import Encoding
 from fedray.core.strategies import ByExamples, Uniform
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, ServerState, Update
-from fedray.engine.aggregation import Aggregate
-from fedray.engine.guard import Guarded
-from fedray.engine.lanes import LaneResult
-from fedray.engine.outcome import Outcome
-from fedray.engine.private import PrivateRounds
+from fedray.engine.lane.aggregation import Aggregate
+from fedray.engine.lane.guard import Guarded
+from fedray.engine.lane.lane import LaneResult
+from fedray.engine.options.private import PrivateRounds
+from fedray.engine.round.outcome import Outcome
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import Progress, RunFolder
 from tests.engine.runs import rows, same

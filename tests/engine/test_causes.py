@@ -13,11 +13,11 @@ import ray
 import torch
 
 from fedray.core.types import RunError
-from fedray.engine import nodes
-from fedray.engine.deaths import Cause, Death, doom
-from fedray.engine.hangs import Hangs
-from fedray.engine.lanes import Failure, Lane
-from fedray.engine.ray_deaths import started_in_time
+from fedray.engine.actors.hangs import Hangs
+from fedray.engine.actors.ray_deaths import started_in_time
+from fedray.engine.cluster import nodes
+from fedray.engine.jobs.deaths import Cause, Death, doom
+from fedray.engine.lane.lane import Failure, Lane
 from fedray.engine.settings import DeadlineSettings
 
 

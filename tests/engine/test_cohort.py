@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fedray.engine.cohort import cut, drops_out, sample
+from fedray.engine.round.cohort import cut, drops_out, sample
 from fedray.engine.settings import CohortSettings
 
 IDS = [f"client-{i:03d}" for i in range(200)]

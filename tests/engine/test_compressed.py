@@ -15,11 +15,11 @@ from fedray.core.compression.links import Link
 from fedray.core.compression.settings import HalfUpload, Int8Upload, TopKUpload, Upload
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Change, Client, Received, RunError, Server, ServerState, State, Update, Vector
-from fedray.engine import session
-from fedray.engine.downlink import deliver
-from fedray.engine.lanes import Lane
-from fedray.engine.uplink import LOST, Before, Sent, Uplink
-from fedray.engine.work import Program, arrive
+from fedray.engine.driver import session
+from fedray.engine.jobs.work import Program, arrive
+from fedray.engine.lane.lane import Lane
+from fedray.engine.lane.uplink import LOST, Before, Sent, Uplink
+from fedray.engine.round.downlink import deliver
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import first_round, rows, same
 from tests.engine.toys import SIZE, Beside, Idle, Toy, ToyData, ToySettings, assignment, play

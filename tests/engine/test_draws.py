@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.types import Client, Received, Server, Update
-from fedray.engine.cohort import drops_out
+from fedray.engine.round.cohort import drops_out
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import toys

@@ -16,8 +16,8 @@ import pytest
 
 from fedray.core.metrics import Metrics
 from fedray.core.types import Change, Client, Evaluation, Layer, Received, RunError, ServerState, Update
-from fedray.engine import session
-from fedray.engine.actors import ClientActor
+from fedray.engine.actors.actor import ClientActor
+from fedray.engine.driver import session
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import StorageError
 from tests.engine import toys

@@ -16,8 +16,8 @@ import yaml
 from ray.dashboard.modules.reporter.reporter_agent import METRICS_GAUGES
 
 from fedray.core.types import ServerState
-from fedray.engine import driver as drivers
-from fedray.engine.lanes import PHASES
+from fedray.engine.driver import driver as drivers
+from fedray.engine.lane.lane import PHASES
 from fedray.engine.telemetry import gauges
 from fedray.engine.telemetry.gauges import GAUGES, PRIVATE, VIRTUAL, Gauges
 from fedray.runs.folder import Progress

@@ -17,7 +17,7 @@ import pytest
 import ray
 
 from fedray.core.types import RunError
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import same

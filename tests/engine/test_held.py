@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedray.core.packing import Packing
-from fedray.engine.aggregation import effective
-from fedray.engine.held import BLOCK_BYTES, HeldUpdates, Job, ReadBlock
+from fedray.engine.lane.aggregation import effective
+from fedray.engine.lane.held import BLOCK_BYTES, HeldUpdates, Job, ReadBlock
 
 
 @dataclass(frozen=True)

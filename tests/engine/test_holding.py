@@ -16,9 +16,9 @@ import pytest
 
 from fedray.core.strategies import LayerwisePruning
 from fedray.core.types import Client, Received, RunError, Update
-from fedray.engine import session
-from fedray.engine.holding import Holder, local_disk
-from fedray.engine.lanes import Lane
+from fedray.engine.driver import session
+from fedray.engine.jobs.holding import Holder, local_disk
+from fedray.engine.lane.lane import Lane
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedray.core.types import Client, Received
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.engine.settings import DeadlineSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import toys

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from fedray.engine import local_ray
+from fedray.engine.cluster import local_ray
 from fedray.storage import temporary
 
 SHOWS = """
 import sys
-from fedray.engine import local_ray
+from fedray.engine.cluster import local_ray
 print(*local_ray.folders().values(), flush=True)
 sys.stdin.read()
 """

@@ -14,12 +14,12 @@ import ray
 from ray.exceptions import ObjectLostError
 
 from fedray.core.types import Server, ServerState
-from fedray.engine import session
-from fedray.engine.actors import ClientActor
-from fedray.engine.jobs import Init
-from fedray.engine.personal import evaluate_all
-from fedray.engine.pool import Pool
-from fedray.engine.rounds import Rounds
+from fedray.engine.actors.actor import ClientActor
+from fedray.engine.actors.pool import Pool
+from fedray.engine.driver import session
+from fedray.engine.jobs.job import Init
+from fedray.engine.lane.personal import evaluate_all
+from fedray.engine.round.rounds import Rounds
 from fedray.runs.folder import Progress
 from tests.engine import toys
 

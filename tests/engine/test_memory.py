@@ -19,7 +19,7 @@ import ray
 from ray._private.utils import get_system_memory, get_used_memory
 
 from fedray.core.types import Client, Received
-from fedray.engine import session
+from fedray.engine.driver import session
 from tests.engine import toys
 from tests.engine.runs import same
 

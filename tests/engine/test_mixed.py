@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fedray.core.types import RunError
-from fedray.engine import mixed
-from fedray.engine.actors import Answer
-from fedray.engine.mixed import Nodes, Setup
+from fedray.engine.actors.actor import Answer
+from fedray.engine.cluster import mixed
+from fedray.engine.cluster.mixed import Nodes, Setup
 from fedray.engine.settings import EngineSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import in_process, toys

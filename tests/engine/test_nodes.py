@@ -74,7 +74,7 @@ def test_a_node_with_another_package_is_refused(tmp_path: Path) -> None:
 FILES = """
 import os, ray
 from ray.cluster_utils import Cluster
-from fedray.engine import session
+from fedray.engine.driver import session
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
 cluster.add_node(num_cpus=4, include_dashboard=False)
 ray.init(address=cluster.address, log_to_driver=False, logging_level="error")

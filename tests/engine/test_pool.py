@@ -18,12 +18,13 @@ import ray
 from ray.exceptions import OutOfMemoryError
 
 from fedray.core.types import RunError
-from fedray.engine import crew, session
-from fedray.engine import pool as pools
-from fedray.engine.deaths import Death
-from fedray.engine.hangs import Hangs
-from fedray.engine.jobs import Job, Workplace
-from fedray.engine.pool import Pool, Stopped, Wish
+from fedray.engine.actors import crew
+from fedray.engine.actors import pool as pools
+from fedray.engine.actors.hangs import Hangs
+from fedray.engine.actors.pool import Pool, Stopped, Wish
+from fedray.engine.driver import session
+from fedray.engine.jobs.deaths import Death
+from fedray.engine.jobs.job import Job, Workplace
 from fedray.engine.settings import EngineSettings
 
 EVICTED = (

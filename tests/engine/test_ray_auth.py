@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedray.engine import ray_auth
+from fedray.engine.cluster import ray_auth
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_without_a_home_the_token_is_in_the_private_temporary_folder(
 def test_other_processes_find_the_token_there(tmp_path: Path, home: Path) -> None:
     (home / ".ray").touch()
     ray_auth.secure_token()
-    code = "import os; from fedray.engine.ray_auth import *; show_token(); print(os.environ[MODE], os.environ[PATH])"
+    code = "from fedray.engine.cluster.ray_auth import *; show_token(); print(os.environ[MODE], os.environ[PATH])"
     environment = {name: value for name, value in os.environ.items() if name not in (ray_auth.PATH, ray_auth.MODE)}
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True

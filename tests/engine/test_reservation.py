@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import ray
 
-from fedray.engine import reservation
-from fedray.engine.reservation import Reserved, reserve
-from fedray.engine.resources import Share
+from fedray.engine.cluster import reservation
+from fedray.engine.cluster.reservation import Reserved, reserve
+from fedray.engine.cluster.resources import Share
 from fedray.engine.settings import EngineSettings
 
 
@@ -199,6 +199,12 @@ def test_a_core_that_runs_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reservation.in_the_way("here", 3.0) == "run /a and run /b"
     assert reservation.in_the_way("here", 3.5) == ""
     assert reservation.in_the_way("there", 1.0) == "run /a"
+
+
+def test_what_is_free_in_words(room: Callable[..., list[Group]]) -> None:
+    room({"CPU": 2.0, "GPU": 0.5}, [held("/a", 2, CPU=2.0)])
+    free = "2 of 8 cores and 0.5 of 2 GPUs are free"
+    assert reservation.standing() == f"{free}; run /a holds 4 cores; others hold 2 cores and 1.5 GPUs"
 
 
 def test_trials_that_wait(room: Callable[..., list[Group]]) -> None:

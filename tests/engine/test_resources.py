@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import ray
 
-from fedray.engine import session
-from fedray.engine.resources import ACTOR_BYTES, DRIVER_CPUS, Node, Share, share
+from fedray.engine.cluster.resources import ACTOR_BYTES, DRIVER_CPUS, Node, Share, share
+from fedray.engine.driver import session
 from fedray.engine.settings import EngineSettings
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedray.core.types import RunError
-from fedray.engine.holding import Holder, scratch
+from fedray.engine.jobs.holding import Holder, scratch
 from fedray.storage import temporary
 
 
@@ -46,7 +46,7 @@ def test_what_somebody_else_put_there_is_refused(root: Path, monkeypatch: pytest
 
 def test_files_of_a_killed_process_go_with_the_next_one(root: Path) -> None:
     """A lock, not the process number, tells that the owner has ended. The files of a live process stay."""
-    hold = "import sys; from pathlib import Path; import numpy as np; from fedray.engine.holding import Holder; "
+    hold = "import sys; from pathlib import Path; import numpy as np; from fedray.engine.jobs.holding import Holder; "
     hold += "h = Holder(Path(sys.argv[1]), 0); h.open(0, 0)('a', np.ones(9, np.float32)); print('held', flush=True); "
     hold += "sys.stdin.read()"
     mine, theirs = Holder(scratch("run") / "held-1", 0), scratch("run") / "held-2"

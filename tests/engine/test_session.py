@@ -9,10 +9,11 @@ import pytest
 import ray
 
 from fedray.core.types import RunError
-from fedray.engine import crew, session
-from fedray.engine import driver as drivers
-from fedray.engine.crew import Crew, Start
-from fedray.engine.pool import Stopped
+from fedray.engine.actors import crew
+from fedray.engine.actors.crew import Crew, Start
+from fedray.engine.actors.pool import Stopped
+from fedray.engine.driver import driver as drivers
+from fedray.engine.driver import session
 
 
 def test_a_driver_that_has_not_started_says_so(

@@ -10,9 +10,9 @@ import pytest
 FAULTS = """
 import resource
 import torch
-from fedray.engine import devices
+from fedray.engine.actors import gpu
 
-devices.set_up(0)
+gpu.set_up(0)
 for step in range(8):
     if step == 3:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

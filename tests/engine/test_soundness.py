@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from fedray.core.types import Broadcast, Change, Client, Layer, Received, RunError, Server, ServerState, Update
-from fedray.engine import session
-from fedray.engine.soundness import check_state, check_update, sizes, written
+from fedray.engine.driver import session
+from fedray.engine.jobs.soundness import check_state, check_update, sizes, written
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 

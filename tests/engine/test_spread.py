@@ -14,11 +14,12 @@ import ray
 
 from fedray.core.seeds import seed_all
 from fedray.core.types import RunError, Server, ServerState, Vector
-from fedray.engine import session, spread
-from fedray.engine.deaths import Cause, Death
-from fedray.engine.driver import Assignment
-from fedray.engine.jobs import InitPart
-from fedray.engine.spread import Spread
+from fedray.engine.actors import spread
+from fedray.engine.actors.spread import Spread
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.deaths import Cause, Death
+from fedray.engine.jobs.job import InitPart
 from tests.engine import toys
 
 STEPS, PARTS = 8, 3
@@ -94,7 +95,7 @@ def test_actors_of_ray_give_the_same_bits(alone: bytes, tmp_path: Path, on_ray: 
     assert len(list(tmp_path.glob("pid-*"))) == PARTS, "an actor had no part"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_killed_actor_is_replaced_and_its_parts_are_computed_again(
     alone: bytes, tmp_path: Path, on_ray: None
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from fedray.core.strategies import STRATEGIES, Strategy
 from fedray.core.types import Received
-from fedray.engine.cohort import sample
-from fedray.engine.work import arrive
+from fedray.engine.jobs.work import arrive
+from fedray.engine.round.cohort import sample
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
 from tests.engine.runs import same

@@ -21,7 +21,7 @@ from fedray.core.devices.trips import SECOND, Load
 from fedray.core.metrics import Metrics
 from fedray.core.strategies import LayerwisePruning
 from fedray.core.types import Broadcast, Change, Client, Received, RunError, Server, ServerState, Update
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.runs.folder import RunFolder
 from tests.engine.runs import bits, rows, same
 from tests.engine.toys import SIZE, Beside, Toy, ToyData, ToySettings, play, run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedray.core.types import Server
-from fedray.engine import work
+from fedray.engine.jobs import work
 from tests.engine import toys
 from tests.storage.test_cache import as_reader
 

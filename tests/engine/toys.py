@@ -34,13 +34,12 @@ from fedray.core.types import (
     Update,
     Vector,
 )
-from fedray.engine import session
-from fedray.engine.driver import Assignment
-from fedray.engine.plan import Plan
-from fedray.engine.resources import Share
+from fedray.engine.cluster.resources import Share
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
+from fedray.engine.jobs.work import Program
+from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.engine.work import Program
-from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
 from tests.engine import in_process
 
@@ -253,7 +252,7 @@ def assignment(
         changes["actors"] = actors
     evaluation = EvaluationSettings(shards=3, **changes.pop("evaluation", {}))
     engine = EngineSettings(**({"lanes": 3} | changes))
-    states = ClientStore(RunFolder(folder).storage.child("states"))
+    states = RunFolder(folder).states
     program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
     plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock, audit=audit)

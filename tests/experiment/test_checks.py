@@ -16,7 +16,7 @@ from fedray import cli, experiment
 from fedray.config.schema import has, plain
 from fedray.config.source import ConfigError
 from fedray.data.corpora import CORPORA
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.experiment.checks import corpus_reader, most_clients
 from fedray.experiment.config import RENAMED
 from fedray.experiment.pretraining import pretrain

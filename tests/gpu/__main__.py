@@ -24,7 +24,7 @@ from typing import TextIO
 
 import torch
 
-from fedray.engine import devices
+from fedray.engine.actors import gpu
 from tests.gpu.checks import CHECKS
 from tests.gpu.machine import described
 from tests.gpu.page import Book
@@ -63,9 +63,9 @@ def child(arguments: argparse.Namespace) -> int:
     """Run one check in this process."""
     where = Where(arguments.device, arguments.tiny)
     check = importlib.import_module(f"tests.gpu.checks.{arguments.child}")
-    devices.set_up(float(where.gpu))
+    gpu.set_up(float(where.gpu))
     if where.gpu and check.OPENS_DEVICE:
-        devices.take(1.0)
+        gpu.take(1.0)
         torch.zeros(1, device="cuda")
     play(check, where, arguments.until)
     return 0

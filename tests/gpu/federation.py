@@ -21,12 +21,12 @@ from fedray.core.strategies import STRATEGIES, Strategy
 from fedray.core.types import Broadcast, Change, Client, ServerState, State, Update
 from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.speech_data import SpeechData
-from fedray.engine.aggregation import TrainedLanes, aggregation_of
-from fedray.engine.holding import Holder
-from fedray.engine.jobs import Evaluate, Init, ServerFinish, ServerTrain, Workplace
-from fedray.engine.lane_training import TrainLane
-from fedray.engine.lanes import Lane
-from fedray.engine.work import Program
+from fedray.engine.jobs.holding import Holder
+from fedray.engine.jobs.job import Evaluate, Init, ServerFinish, ServerTrain, Workplace
+from fedray.engine.jobs.work import Program
+from fedray.engine.lane.aggregation import TrainedLanes, aggregation_of
+from fedray.engine.lane.lane import Lane
+from fedray.engine.lane.training import TrainLane
 from fedray.models import MODELS
 from fedray.runs.client_states import Written
 from fedray.storage import serialize

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedray.engine import device_trials
+from fedray.engine.actors import gpu_trials
 from tests.gpu import record
 from tests.gpu.checks import CHECKS
 from tests.gpu.page import Book
@@ -43,10 +43,13 @@ def without(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
 
 
+LONG = ("algorithms", "lanes", "models", "speed")
+
+
 # Without `sharing`, which starts processes: `test_the_program_without_ray` runs it.
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name == "algorithms")) for name in CHECKS if name != "sharing"],
+    [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CHECKS if name != "sharing"],
 )
 def test_a_check_on_the_processor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDRAY_SPEECH", raising=False)
@@ -117,4 +120,4 @@ def test_the_program_without_ray(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [0.0, 2.0, float("nan")])
 def test_a_wrong_result_of_a_device_is_told(wrong: float) -> None:
     with pytest.raises(RuntimeError, match="differs from the processor's by (100|nan) %"):
-        device_trials.check_same(torch.full((3,), wrong), torch.ones(3))
+        gpu_trials.check_same(torch.full((3,), wrong), torch.ones(3))

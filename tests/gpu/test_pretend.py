@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedray.engine import device_trials
+from fedray.engine.actors import gpu_trials
 from tests.gpu.checks import algorithms
 from tests.gpu.federation import Federation, sections
 from tests.gpu.pretend import DEVICE, pretending
@@ -75,6 +75,6 @@ def test_the_pretended_device_refuses_what_a_gpu_refuses() -> None:
             there.numpy()
         assert (there + torch.tensor(1.0)).cpu().tolist() == [[1, 2, 3], [4, 5, 6]]
         assert there[torch.tensor([1])].tolist() == [[3, 4, 5]] and int(there.max()) == 5
-        for name, trial in device_trials.TRIALS.items():
+        for name, trial in gpu_trials.TRIALS.items():
             if name != "free memory":
                 trial(DEVICE)

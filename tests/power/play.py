@@ -64,7 +64,7 @@ def player(shim: Shim) -> Iterator[Player]:
 def main() -> None:
     import ray
 
-    from fedray.engine import session
+    from fedray.engine.driver import session
 
     session.ship(toys)
     answers = os.fdopen(os.dup(1), "w")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from fedray import cli
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.storage.opening import open_storage

@@ -10,8 +10,8 @@ import yaml
 from ray import tune
 
 from fedray.core.parallel import serial
-from fedray.engine import session
-from fedray.engine.driver import Assignment
+from fedray.engine.driver import session
+from fedray.engine.driver.driver import Assignment
 from fedray.sweep import prepare
 from fedray.sweep.space import combinations
 from fedray.sweep.study import Study

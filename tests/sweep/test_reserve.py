@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedray.engine.resources import Node
+from fedray.engine.cluster.resources import Node
 from fedray.engine.settings import EngineSettings
 from fedray.sweep.reserve import group, reserve
 

@@ -15,7 +15,7 @@ from ray import tune
 
 from fedray import experiment
 from fedray.core.parallel import serial
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.runs import places
 from fedray.sweep import Sweep, main, space, study
 from fedray.sweep.prepare import transcripts

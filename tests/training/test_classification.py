@@ -32,6 +32,7 @@ from fedray.models.conformer import ConformerSettings
 from fedray.models.crnn import CRNNSettings
 from fedray.training.classification import Classification, ClassificationSettings
 from fedray.training.recognition import Recognition, RecognitionSettings
+from fedray.training.task import SHOWN
 
 BINS = 3
 Labels = Sequence[str | None]
@@ -199,7 +200,8 @@ def test_shards_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = built.evaluate(params, data, {}, "cpu", final=False)
     parts = [built.evaluate(params, part, {}, "cpu", final=False) for part in shards(data, 5)]
     total = sum((part.metrics for part in parts), Metrics())
-    assert dict(total) == pytest.approx(dict(whole.metrics)) and not whole.predictions
+    assert dict(total) == pytest.approx(dict(whole.metrics))
+    assert len(whole.predictions) == len(data) == SHOWN and not parts[-1].predictions
     assert not parts[-1].metrics, "the fifth shard of four clips is empty"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedray.core.settings import Choice
-from fedray.engine import session
+from fedray.engine.driver import session
 from fedray.experiment import launch, load
 from fedray.models.conformer import ConformerSettings
 from fedray.models.whisper import WhisperSettings

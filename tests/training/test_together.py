@@ -17,9 +17,9 @@ from fedray.core.parameters import FlatModel
 from fedray.core.types import Client, Received, Update
 from fedray.data.features import dataset
 from fedray.data.features.dataset import Batch
-from fedray.engine.deaths import Doomed
-from fedray.engine.lane_training import TrainLane
-from fedray.engine.lanes import Lane, LaneResult
+from fedray.engine.jobs.deaths import Doomed
+from fedray.engine.lane.lane import Lane, LaneResult
+from fedray.engine.lane.training import TrainLane
 from fedray.training import seed_model, together
 from fedray.training.recognition import Recognition
 from fedray.training.stack import Call, Row, Stack

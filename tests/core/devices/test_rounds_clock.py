@@ -8,7 +8,7 @@ import pytest
 
 from fedray.core.devices.settings import RoundsClock
 from fedray.core.devices.trips import SECOND, Load
-from fedray.engine.cohort import sample
+from fedray.engine.round.cohort import sample
 from fedray.engine.settings import CohortSettings
 from tests.core.devices.worlds import clients, clock, devices, ends, names, played, spread, windows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fedray.engine.device_trials import TRIALS
+from fedray.engine.actors.gpu_trials import TRIALS
 from tests.gpu.record import Item, Values, Where
 
 TITLE = "The device"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from fedray.engine.deaths import Cause, doom
+from fedray.engine.jobs.deaths import Cause, doom
 from tests.gpu.record import Item, Missed, Values, Where
 from tests.gpu.workloads import Trainer
 

@@ -141,10 +141,10 @@ def work(line: Connection, where: Where, share: float) -> None:
     trainers: dict[str, Trainer] = {}
 
     def set_up() -> str:
-        from fedray.engine import devices
+        from fedray.engine.actors import gpu
 
-        devices.set_up(share if where.gpu else 0.0)
-        return devices.take(share) if where.gpu else "cpu"
+        gpu.set_up(share if where.gpu else 0.0)
+        return gpu.take(share) if where.gpu else "cpu"
 
     def train(model: str, seconds: float) -> float:
         if model not in trainers:

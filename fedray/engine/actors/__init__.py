@@ -1,0 +1,1 @@
+"""Client actors, the pool that leases them to jobs, and their deaths."""

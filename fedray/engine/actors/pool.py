@@ -1,0 +1,297 @@
+"""A pool of client actors, and the loop that leases them to jobs. The jobs of a dead actor are run again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Generic, cast
+
+import ray
+from ray.exceptions import ActorUnavailableError, ObjectLostError
+
+from fedray.core.types import RunError
+from fedray.engine.actors.crew import READY_SECONDS, Actor, Crew, Start
+from fedray.engine.actors.hangs import Hangs
+from fedray.engine.actors.ray_deaths import DEATHS, death_of
+from fedray.engine.cluster.reservation import standing
+from fedray.engine.jobs.deaths import Cause, Death
+from fedray.engine.jobs.job import Job, Key, Reference, Result
+
+ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
+STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
+HICCUP_SECONDS = 60.0  # an actor that is unreachable for longer counts as dead
+
+
+class Wish(Enum):
+    """When the user wants the run to end."""
+
+    NOT_YET = "not yet"
+    AFTER_ROUND = "after the round"
+    NOW = "now"
+
+
+class Stopped(Exception):
+    """The user wants the run to end at once."""
+
+
+class Lost(RunError):
+    """Data that a job needs were lost with an actor or a node: updates held there, or an input."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
+            "checkpoint"
+        )
+
+
+@dataclass(frozen=True)
+class Flight(Generic[Key, Result]):
+    """A job that an actor is running."""
+
+    key: Key
+    job: Job[Result]
+    actor: Actor
+    kept: Reference  # the part of the result that stays in the object store; None: no part does
+    since: float
+    attentive: float  # the same on the pool's clock
+    cut_off: float | None = None  # since when the actor has been unreachable: it has been pinged
+
+
+class Pool:
+    """Client actors that run jobs. `wish()`: when the user wants the run to end; for the other arguments see `Crew`."""
+
+    def __init__(
+        self,
+        make: Callable[[int], Any],
+        size: int,
+        replacements: int,
+        wish: Callable[[], Wish] = lambda: Wish.NOT_YET,
+        folder: str | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+        hangs: Hangs | None = None,
+        start: Start | None = None,
+    ) -> None:
+        self._wish, self._warn = wish, warn
+        self.hangs = hangs or Hangs()
+        self.busy_seconds = [0.0] * size  # of each slot's actors
+        self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
+        self._lost: dict[int, Death] = {}  # actors that another actor could not reach
+        self._struck = Counter[Hashable]()  # job -> actors that it has killed, if no client is to blame
+        self._clock, self._looked = 0.0, time.perf_counter()  # seconds of this loop in motion; its last poll
+        self._heard: dict[tuple[str, int], float] = {}  # node and process of an actor -> its last sign of life
+        self.crew = Crew(make, size, replacements, folder, warn, start)
+
+    @property
+    def size(self) -> int:
+        return self.crew.size
+
+    @property
+    def nodes(self) -> set[str]:
+        return {actor.node for actor in self.crew.actors.values()}
+
+    def lend(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
+        """The idle actors by number, those of `node` first. `lost`: unreachable ones. Any thread may call this."""
+        self._lost.update(lost)  # `run` replaces them
+        idle = set(self.crew.idle) - self._lost.keys()
+        actors = sorted([*self.crew.actors.values()], key=lambda actor: (actor.node != node, actor.number))
+        return {actor.number: actor.handle for actor in actors if actor.number in idle}
+
+    def heard(self, node: str, pid: int) -> None:
+        """An actor is at long work. Any thread may call this."""
+        self._heard[node, pid] = self._clock
+
+    def lives(self, number: int | None) -> bool:
+        return number in self.crew.actors
+
+    def put(self, value: Any) -> Reference:
+        """Put a value into the object store, as an input of several jobs."""
+        return ray.put(value)
+
+    def run(
+        self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
+    ) -> dict[Key, Result]:
+        """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far.
+
+        If an actor dies, its job is run again as `Job.after_death` says. Raises Lost if the holder of a job is gone or
+        an input is lost a second time, once none of these jobs is in flight any more.
+        """
+        jobs, results, lost = dict(jobs), dict[Key, Result](), False
+        self.where, self._looked = {}, time.perf_counter()
+        self._struck.clear()
+        waiting = sorted(jobs, key=lambda key: -jobs[key].cost)
+        flying: dict[Reference, Flight[Key, Result]] = {}
+        without: set[Key] = set()  # jobs that have met a lost object
+        while waiting or flying:
+            lost = lost or any(jobs[key].holder is not None and not self.lives(jobs[key].holder) for key in waiting)
+            if lost:
+                waiting = []
+                if not flying:
+                    break
+            for number in self._lost.keys() & set(self.crew.idle):
+                self.crew.idle.remove(number)
+                self.crew.bury(self.crew.actors[number], self._lost[number])
+            self._lease(waiting, jobs, flying)
+            for reference in self._wait([*flying, *self.crew.starting]):
+                if reference in self.crew.starting:
+                    self._arrived(reference)
+                    continue
+                flight = flying.pop(reference)
+                try:
+                    if flight.cut_off is not None:
+                        ray.get(reference)
+                        self.crew.idle.append(flight.actor.number)
+                        waiting.insert(0, flight.key)  # whether it ran or not: a job may run twice
+                        continue
+                    results[flight.key] = self._receive(reference, flight)
+                    on_result(len(results))
+                except ActorUnavailableError as error:
+                    if (again := self._cut_off(flight, error)) is not None:
+                        flying |= again
+                    else:
+                        waiting.insert(0, flight.key)
+                except DEATHS as error:
+                    jobs[flight.key] = self._died(flight, death_of(error))
+                    waiting.insert(0, flight.key)
+                except ObjectLostError:  # a result or an input was on a node that is gone
+                    self.crew.idle.append(flight.actor.number)
+                    lost = lost or flight.key in without
+                    without.add(flight.key)
+                    waiting.insert(0, flight.key)
+            for reference, flight in list(flying.items()):
+                if (silent := self._look_at(flight)) is not None:
+                    del flying[reference]
+                    why = f"it was silent for {silent:,.0f} s, beyond engine.deadline, and was killed"
+                    jobs[flight.key] = self._died(flight, Death(Cause.HANG, why))
+                    waiting.insert(0, flight.key)
+        if lost:
+            raise Lost
+        return {key: results[key] for key in jobs}
+
+    def _lease(
+        self, waiting: list[Key], jobs: Mapping[Key, Job[Result]], flying: dict[Reference, Flight[Key, Result]]
+    ) -> None:
+        """Give idle actors the jobs in line. A job that must run alone waits until no other is in flight."""
+        for number in list(self.crew.idle):
+            if (key := self._next(number, waiting, jobs)) is None:
+                continue
+            if jobs[key].alone and flying or len(flying) == 1 and next(iter(flying.values())).job.alone:
+                continue
+            waiting.remove(key)
+            reference, flight = self._send(number, key, jobs[key])
+            flying[reference] = flight
+
+    def _next(self, number: int, waiting: list[Key], jobs: Mapping[Key, Job[Result]]) -> Key | None:
+        """The first job in line that this actor may run."""
+        slot, slots = self.crew.actors[number].slot, None
+        for key in waiting:
+            job = jobs[key]
+            if job.holder is not None:
+                if job.holder == number:
+                    return key
+            elif job.slot is None or job.slot == slot:
+                return key
+            else:
+                slots = slots or {actor.slot for actor in self.crew.actors.values()}
+                if job.slot not in slots:  # the dedicated actor is gone for now: any actor can train the client
+                    return key
+        return None
+
+    def _send(self, number: int, key: Key, job: Job[Result]) -> tuple[Reference, Flight[Key, Result]]:
+        """Start a job on an idle actor; returns the reference to the driver's result, and the flight."""
+        self.crew.idle.remove(number)
+        actor, bare = self.crew.actors[number], job.with_inputs()  # Ray fetches inputs first, as they are arguments
+        if job.keeps:
+            kept, told = actor.handle.run.options(num_returns=2).remote(bare, *job.inputs)
+        else:
+            kept, told = None, actor.handle.run.remote(bare, *job.inputs)
+        return told, Flight(key, job, actor, kept, time.perf_counter(), self._clock)
+
+    def _receive(self, reference: Reference, flight: Flight[Key, Result]) -> Result:
+        """The result of a finished job, whose actor becomes idle. Raises the job's error if it failed."""
+        actor, seconds = flight.actor, time.perf_counter() - flight.since
+        self.busy_seconds[actor.slot] += seconds
+        told = ray.get(reference)
+        self.hangs.done(actor.number, actor.node, flight.job.kind, flight.job.cost, seconds)
+        self.where[flight.key] = actor.number
+        self.crew.idle.append(actor.number)
+        result: Result = cast(Result, (flight.kept, told)) if flight.job.keeps else told
+        return result
+
+    def _wait(self, references: list[Reference]) -> list[Reference]:
+        if not references:  # no actor is alive or starting
+            raise RunError("all client actors are gone: free memory, cores or GPUs, and `fedray resume` continues")
+        ready, _ = ray.wait(references, num_returns=1, timeout=0.5)
+        now = time.perf_counter()
+        self._clock += min(now - self._looked, ATTENTIVE_SECONDS)
+        self._looked = now
+        wish = self._wish()
+        if wish is not Wish.NOT_YET and self.hangs.marked:
+            self._warn("the run ends now, since a client actor hangs: the round is lost, the last checkpoint stays")
+            raise Stopped
+        if wish is Wish.NOW:
+            raise Stopped
+        if self.crew.late():
+            raise RunError(
+                f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
+                f"lacks what they reserve ({standing()}); `fedray resume` continues from the last checkpoint"
+            )
+        return list(ready)
+
+    def _look_at(self, flight: Flight[Key, Result]) -> float | None:
+        """Warn if an actor has been silent for far too long; returns the seconds if they are beyond the deadline."""
+        actor, job = flight.actor, flight.job
+        silent = self._clock - max(flight.attentive, self._heard.get((actor.node, actor.pid), 0.0))
+        if silent <= self.hangs.earliest:
+            self.hangs.at_work(actor.number)
+            return None
+        if self.hangs.late(actor.number, job.kind, job.cost, silent):
+            nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+            where = f"process {actor.pid} on node {nodes.get(actor.node, actor.node)}"
+            self.hangs.mark(actor.number, job.kind, job.cost, silent, job.at_work(actor.node), where)
+        return silent if self.hangs.overdue(job.kind, job.cost, silent) else None
+
+    def _arrived(self, reference: Reference) -> None:
+        """Admit a replacement that has started, or replace one that died while starting."""
+        actor, _ = self.crew.starting[reference]
+        try:
+            self.crew.admit(reference)
+        except DEATHS as error:
+            self.crew.bury(actor, death_of(error))
+
+    def _died(self, flight: Flight[Key, Result], death: Death) -> Job[Result]:
+        """Replace the actor of a flight; returns the job to run instead."""
+        self.hangs.marked.discard(flight.actor.number)
+        job, node = flight.job, flight.actor.node
+        death = self.crew.bury(flight.actor, replace(death, alone=job.alone or self.size == 1))
+        again = job.after_death(node, death, self._warn)
+        if again is job and death.cause not in (Cause.CRASH, Cause.HANG):  # it would continue for ever
+            self._struck[flight.key] += 1
+            if self._struck[flight.key] == STRIKES:
+                raise RunError(
+                    f"{job.at_work(node)} ended its actor {STRIKES} times, at last: {death.why}; `fedray resume` goes "
+                    "on from the last checkpoint"
+                )
+        return again
+
+    def _cut_off(
+        self, flight: Flight[Key, Result], error: ActorUnavailableError
+    ) -> dict[Reference, Flight[Key, Result]] | None:
+        """Ping an actor that cannot be reached. None: it was unreachable for HICCUP_SECONDS and is replaced."""
+        since = flight.cut_off if flight.cut_off is not None else self._clock
+        if flight.cut_off is None:
+            self._warn(f"a client actor cannot be reached; waiting for it: {' '.join(str(error).split())[:200]}")
+        elif self._clock - since > HICCUP_SECONDS:
+            why = f"it could not be reached for {HICCUP_SECONDS:.0f} s"
+            self.hangs.marked.discard(flight.actor.number)
+            self.crew.bury(flight.actor, Death(Cause.HANG, why))
+            return None
+        else:
+            time.sleep(0.2)
+        return {self.crew.ping(flight.actor): replace(flight, cut_off=since)}
+
+    def close(self) -> None:
+        """See `Crew.close`."""
+        self.crew.close(self.hangs.marked)

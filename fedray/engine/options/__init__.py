@@ -1,0 +1,1 @@
+"""What rounds do besides plain averaging: privacy, device time, earlier models, audits."""

@@ -1,0 +1,126 @@
+"""Private rounds: lanes get bounds, clients send clipped updates, and the driver releases their sum with noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from fedray.core.packing import Packing
+from fedray.core.privacy import audits
+from fedray.core.privacy.clipping import Bounds, Clipping, Flags
+from fedray.core.privacy.guarantee import Guarantee
+from fedray.core.privacy.mechanism import Gathered, Mechanism
+from fedray.core.privacy.settings import Skellam
+from fedray.core.types import Broadcast, Layer, RunError
+from fedray.engine.jobs.soundness import sizes
+from fedray.engine.lane.guard import Guard, Guarded
+from fedray.engine.lane.lane import LaneResult
+from fedray.engine.round.outcome import Outcome
+from fedray.runs.folder import Progress
+
+NOISE, BOUND = "noise", "bound|"  # keys in the progress of a run: z, and the prefix to a group's name for its bound
+
+
+class PrivateRounds:
+    """What the driver adds to the rounds of a private run."""
+
+    def __init__(self, mechanism: Mechanism, layers: Sequence[Layer], seed: int) -> None:
+        self.mechanism, self.layers, self.seed = mechanism, layers, seed
+        self._clipping: Clipping | None = None
+
+    def guard(self, progress: Progress, broadcast: Broadcast, cohort: int) -> Guard:
+        """The privacy settings that lanes of the next round, of `cohort` clients, follow."""
+        clipping, mechanism = self._clipping_for(broadcast), self._mechanism(progress)
+        bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
+        try:
+            mechanism.simulated_noise(len(bounds))
+            encoding = mechanism.encoding(size, cohort)
+        except ValueError as error:
+            raise RunError(str(error)) from error
+        sent = None
+        if encoding is not None and isinstance(settings, Skellam):
+            sent = settings.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
+        return Guard(settings.clip, bounds, size, encoding, sent, self.seed, progress.round)
+
+    def insert(
+        self,
+        progress: Progress,
+        outcome: Outcome,
+        broadcast: Broadcast,
+        log_weight: Callable[[Mapping[str, float]], float],
+    ) -> None:
+        """Add what the round's canaries send to the sum, under the rules for any other client."""
+        if not outcome.canaries:
+            return
+        guard = self.guard(progress, broadcast, outcome.cohort)
+        guarded = Guarded(guard, self.layers)
+        bound, flags = float(np.sqrt(np.square(guard.bounds).sum())), list[Flags]()
+        for name in outcome.canaries:
+            update = audits.sent(name, guard.size, bound, self.seed)
+            delta, clipped = guarded.protect(update, name)
+            outcome.partial.updates.add(delta, log_weight(update.report))
+            flags.append(clipped)
+        outcome.lanes.append(LaneResult(counted=len(flags), clipped=np.sum(flags, axis=0, dtype=np.int64)))
+
+    def size(self, broadcast: Broadcast) -> int:
+        """How many numbers an update has."""
+        return self._clipping_for(broadcast).size
+
+    def claimed(self, progress: Progress) -> float | None:
+        """The epsilon of the run as simulated, whatever `as_if` says; None: there is no account, or it is infinite."""
+        guarantee = self._guarantee(progress)
+        spent = math.inf if guarantee is None else guarantee.simulated.guarantee(progress.round)
+        return spent if math.isfinite(spent) else None
+
+    def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
+        """Replace the plain mean with the noisy mean. Noise is released even if no client answered."""
+        clipping = self._clipping_for(broadcast)
+        bounds = self._bounds(progress, clipping)
+        counts = [lane.clipped for lane in outcome.lanes if lane.clipped is not None]
+        clipped = reduce(add, counts, np.zeros(len(bounds), np.int64))
+        answered = sum(lane.counted for lane in outcome.lanes)
+        mechanism = self._mechanism(progress)
+        gathered = Gathered(outcome.partial.updates.total, clipped, answered, outcome.cohort)
+        released = mechanism.release(gathered, clipping, bounds, self.seed, progress.round)
+        outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
+        outcome.private_row = {**self._spent(progress), **released.row}
+        outcome.private = {NOISE: mechanism.noise} | {
+            f"{BOUND}{name}": float(bound) for name, bound in zip(clipping.names, released.bounds, strict=True)
+        }
+
+    def summary(self, progress: Progress) -> dict[str, Any]:
+        """The privacy that was spent, for results.json."""
+        guarantee = self._guarantee(progress)
+        return {} if guarantee is None else {"privacy": guarantee.summary(progress.round)}
+
+    def _guarantee(self, progress: Progress) -> Guarantee | None:
+        """The account for the noise that the run adds, the noise of its first round."""
+        found = self.mechanism.guarantee
+        return None if found is None else found.of_noise(self._mechanism(progress).noise)
+
+    def _spent(self, progress: Progress) -> dict[str, float]:
+        """Epsilon after this round, as a column of the round's row; {} if it is infinite."""
+        guarantee = self._guarantee(progress)
+        spent = math.inf if guarantee is None else guarantee.claimed.epsilon(progress.round + 1)
+        return {"privacy/epsilon": spent} if math.isfinite(spent) else {}
+
+    def _clipping_for(self, broadcast: Broadcast) -> Clipping:
+        if self._clipping is None:
+            size = min(sizes(self.layers, broadcast))  # without what no round changes
+            self._clipping = Clipping(self.mechanism.settings.clip, self.layers, size)
+        return self._clipping
+
+    def _bounds(self, progress: Progress, clipping: Clipping) -> Bounds:
+        if not progress.private:
+            return clipping.first
+        return np.array([progress.private[f"{BOUND}{name}"] for name in clipping.names])
+
+    def _mechanism(self, progress: Progress) -> Mechanism:
+        """The mechanism with the z of the run's first round: another version of the accountant does not change it."""
+        return replace(self.mechanism, noise=progress.private.get(NOISE, self.mechanism.noise))

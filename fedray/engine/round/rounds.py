@@ -1,0 +1,300 @@
+"""The round: cohort, lanes, broadcast, training, merging, server update, evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedray.core.metrics import Metrics
+from fedray.core.privacy.audits import Directions
+from fedray.core.sums import PartialSum
+from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
+from fedray.engine.actors.pool import Lost
+from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain, Workers
+from fedray.engine.jobs.soundness import check_state, written
+from fedray.engine.jobs.work import Program
+from fedray.engine.lane.aggregation import Aggregate, TrainedLanes, aggregation_of
+from fedray.engine.lane.lane import ClientFailed, Failure, Lane, LaneResult
+from fedray.engine.lane.training import PrepareLane, TrainLane
+from fedray.engine.options.earlier import EarlierModels
+from fedray.engine.options.private import PrivateRounds
+from fedray.engine.options.virtual import VirtualRounds, under_way
+from fedray.engine.round import cohort as cohorts
+from fedray.engine.round.dedicated import RoundJobResult, train_dedicated
+from fedray.engine.round.downlink import Posted
+from fedray.engine.round.outcome import Draw, Outcome
+from fedray.engine.round.plan import Plan
+from fedray.engine.round.records import record
+from fedray.engine.telemetry.watches import Phases
+from fedray.runs.folder import Progress
+
+SERVER = "server"  # the key of the server's job; lanes have their numbers
+PREPARED = 32  # clients in a lane that only prepares
+LOSSES = 10  # repetitions of the same work after lost objects, before the run fails
+T = TypeVar("T")
+
+
+class Rounds:
+    """Runs rounds on a pool of actors. `Progress` goes in and comes out: a checkpoint holds all that a round needs."""
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        pool: Workers,
+        markers: Path,
+        asset_bytes: int,
+        note: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.program, self.plan, self.pool, self.note = program, plan, pool, note
+        self.algorithm, self.named = program.algorithm, type(program.algorithm).__name__
+        self.aggregation = aggregation_of(program.algorithm.strategy)
+        self.markers, self.asset_bytes = markers, asset_bytes
+        self.layers = tuple(self.algorithm.layers())
+        self.private = None if plan.privacy is None else PrivateRounds(plan.privacy, self.layers, program.seed)
+        self.canaries = dict.fromkeys(plan.audit.inside(program.seed) if isinstance(plan.audit, Directions) else ())
+        self.virtual = VirtualRounds(plan.clock, program) if plan.clock is not None else None
+        self.earlier = EarlierModels(program.states, self.algorithm, program.download, pool.put)
+        self.first: Reference = None  # the broadcast of round 0, in the object store
+        self._initial: ServerState | None = None
+        self._first_bytes = 0
+        self.phases = Phases()
+        self._put: tuple[ServerState, int, Posted] | None = None  # the newest broadcast, and where it is
+        dedicated = plan.engine.placement == "dedicated"
+        self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
+
+    def start(self, initial: ServerState) -> None:
+        """Put the broadcast of round 0 into the object store, for clients that take part for the first time.
+
+        RunError: the state cannot be trained.
+        """
+        check_state(initial, f"{self.named}.init")
+        self._initial = initial
+        posted = self.put(initial, 0)
+        self.first, self._first_bytes = posted.clients, posted.bytes
+
+    def go_on(self, initial: ServerState, progress: Progress) -> None:
+        """Start again from a checkpoint. RunError: a model that clients under way train from is lost."""
+        self.start(initial)
+        if progress.models:
+            self.earlier.load(progress.models, self.put(progress.state, progress.round).broadcast)
+
+    def again(self, work: Callable[[], T]) -> T:
+        """The result of `work`. If an actor or a node died with inputs, all are put again and `work` is repeated."""
+        for _ in range(LOSSES):
+            try:
+                return work()
+            except Lost:
+                self.note("warning", {"text": "an actor or node died with data that a job needs; redoing the work"})
+                self._put = None
+                self.earlier.lost()
+                if self._initial is not None:
+                    self.start(self._initial)
+        return work()
+
+    def put(self, state: ServerState, round: int) -> Posted:
+        """The broadcast in the object store, put there once: the model scored after a round is the next round's too."""
+        if self._put is None or self._put[0] is not state or self._put[1] != round:
+            with self.phases("broadcast"):
+                broadcast = self.algorithm.broadcast(state, round)
+                self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm, self.pool.put))
+        return self._put[2]
+
+    def train(self, progress: Progress) -> Outcome:
+        """Train one round from `progress.state`, without changing it."""
+        t, draw = progress.round, self.draw(progress)
+        results, holders = dict[Hashable, RoundJobResult](), dict[Hashable, int]()
+
+        def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
+            posted = self.put(progress.state, t)
+            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self.job(lane, posted) for lane in draw.lanes}
+            if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
+                jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
+            missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
+            if self._slots:
+                cost = self.program.data.cost
+                results.update(train_dedicated(self.pool, missing, self._slots, cost, self.markers))
+            else:
+                results.update(self.pool.run(missing))
+            holders.update(self.pool.where)
+            lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
+            return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
+
+        lanes, partial, aggregate = self.again(work)
+        posted, server = self.put(progress.state, t), results.get(SERVER)
+        assert server is None or isinstance(server, Update)
+        down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
+        simulated, ended = draw.simulated, len(draw.chosen)
+        if self.virtual is not None and simulated is not None:
+            simulated = self.virtual.done(simulated, progress, lanes)
+            ended = len(simulated.trips)
+        dropped = ended - sum(len(lane.clients) for lane in draw.lanes) - len(draw.canaries)
+        return Outcome(partial, aggregate, lanes, server, ended, dropped, down, settings, draw.canaries, simulated)
+
+    def draw(self, progress: Progress) -> Draw:
+        """The cohort of a round, and the lanes of the clients that answer."""
+        t, data, settings = progress.round, self.program.data, self.plan.cohort
+        if self.virtual is not None:
+            return self._arrivals(self.virtual, progress)
+        ids = [*data.client_ids(), *self.canaries] if self.canaries else data.client_ids()
+        chosen = cohorts.sample(ids, settings, data.cost, self.program.seed, t)
+        answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
+        canaries = [client for client in answering if client in self.canaries]
+        guard = None
+        if self.private is not None:
+            guard = self.private.guard(progress, self.put(progress.state, t).broadcast, len(chosen))
+        lanes = self.lanes(progress, [client for client in answering if client not in self.canaries])
+        return Draw(chosen, [replace(lane, guard=guard) for lane in lanes], canaries)
+
+    def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
+        """The clients that start under the clock, and the lanes of those that arrive. A lane trains from one model."""
+        posted, prepares = self.put(progress.state, progress.round), self.algorithm.overrides("client_prepare")
+        first = 4 * posted.broadcast.constant + self._to_prepare(progress.round) * prepares
+        simulated = virtual.simulate(progress, posted.broadcast, posted.bytes, first)
+        lanes: list[Lane] = []
+        for group in virtual.groups(simulated.step):
+            cut = self.lanes(progress, group.clients, len(lanes))
+            lanes += [replace(lane, model=group.model, factor=group.factor, work=group.work) for lane in cut]
+        return Draw([virtual.ids[trip.client] for trip in simulated.step.begun], lanes, simulated=simulated)
+
+    def lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
+        """Cut these clients into lanes. `number`: of the first lane."""
+        t, cost = progress.round, self.program.data.cost
+        personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
+        lanes = []
+        for place, names in enumerate(cohorts.cut(clients, self.plan.engine.lanes, cost), number):
+            states = tuple((name, progress.clients[name].state if name in progress.clients else None) for name in names)
+            marker = self.markers / f"lane_{place}"
+            lanes.append(Lane(place, t, states, personal=personal, marker=marker, together=self.plan.together))
+        return lanes
+
+    def job(self, lane: Lane, newest: Posted) -> TrainLane:
+        """The job that trains a lane. `newest`: the broadcast of its round."""
+        cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
+        posted = newest if lane.trains_from == lane.round else self.earlier.posted(lane.trains_from)
+        return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
+
+    def _stands(
+        self, key: Hashable, results: Mapping[Hashable, RoundJobResult], holders: Mapping[Hashable, int]
+    ) -> bool:
+        """Whether a job's result is usable: it is there, and any actor that holds its updates is alive."""
+        return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
+
+    def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:
+        """Merge the lanes in their order, and compute the mean of their updates."""
+        with self.phases("merge"):
+            trained = TrainedLanes.merge(round, lanes, holders)
+            return trained.partial, self.aggregation.aggregate(self.pool, trained, self.layers)
+
+    def _down_bytes(
+        self, progress: Progress, chosen: Sequence[str], posted: Posted, lanes: Sequence[LaneResult]
+    ) -> int:
+        """Bytes sent to the clients of a round. theta_0 and what never changes are sent to a client once."""
+        down = len(chosen) * posted.bytes
+        first = sum(not progress.took_part(client) for client in chosen)
+        down += first * 4 * posted.broadcast.constant
+        return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
+
+    def _to_prepare(self, round: int) -> int:
+        """Bytes sent to a client so that it can prepare: the assets, and after the first round also theta_0."""
+        return self.asset_bytes + self._first_bytes * (round > 0) if self.algorithm.prepare_reads else 0
+
+    def _scores_personal(self, round: int) -> bool:
+        """Whether a round (from 1) scores its cohort's personal models. If any round does, the last one does."""
+        every = self.plan.evaluation.personal_every
+        possible = every > 0 and "dev" in self.program.data.splits() and self.algorithm.overrides("evaluate_personal")
+        return possible and (round % every == 0 or round == self.plan.rounds)
+
+    def prepare(self, ids: Sequence[str]) -> tuple[list[LaneResult], int]:
+        """Give these clients their first state; returns the lanes' results and the bytes sent to the clients."""
+
+        def work() -> dict[int, LaneResult]:
+            jobs = {}
+            for n, start in enumerate(range(0, len(ids), PREPARED)):
+                clients = tuple((client, None) for client in ids[start : start + PREPARED])
+                jobs[n] = PrepareLane(Lane(n, 0, clients, marker=self.markers / f"lane_{n}"), inputs=(self.first,))
+            return self.pool.run(jobs)
+
+        lanes = list(self.again(work).values())
+        sent = self._first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
+        return lanes, sum(len(lane.prepared) for lane in lanes) * sent
+
+    def change(self, progress: Progress, outcome: Outcome) -> Change:
+        """What the server update gets from a round. In a private round, the outcome gets its noise here."""
+        if self.private is not None:
+            broadcast = self.put(progress.state, progress.round).broadcast
+            self.private.insert(progress, outcome, broadcast, self.aggregation.log_weight)
+            self.private.release(progress, outcome, broadcast)
+        clients, vectors = outcome.aggregate.parts()
+        server = outcome.server.delta if outcome.server is not None else None
+        counted = sum(lane.counted for lane in outcome.lanes)
+        return Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
+
+    def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
+        """The state theta_{t+1}, after the server update and `server_finish`. A lost round changes nothing."""
+        if outcome.lost:
+            return progress.state
+        change = self.change(progress, outcome)
+        if change.server is not None and not np.isfinite(change.server).all():
+            raise RunError(
+                "the server's update holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients"
+            )
+        size = progress.state.params.size
+        with self.phases("update"):
+            method = f"{self.named}.server_update"
+            state = self.algorithm.server_update(progress.state, change, progress.round)
+            check_state(state, method, size)
+            if self.algorithm.overrides("server_finish"):
+                method, job = f"{self.named}.server_finish", ServerFinish(progress.round, inputs=(state,))
+                state = self.again(lambda: self.pool.run({0: job})[0])
+                check_state(state, method, size)
+        return written(state, method)
+
+    def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
+        """Score each split in shards, and merge the scores in shard order."""
+        shards = self.plan.evaluation.shards
+
+        def work() -> dict[tuple[str, int], Evaluation]:
+            reference = self.put(state, round).server
+            jobs = {
+                (split, shard): Evaluate(split, shard, shards, round, final, inputs=(reference,))
+                for split in splits
+                for shard in range(shards)
+            }
+            return self.pool.run(jobs)
+
+        self.put(state, round)
+        with self.phases("evaluate"):
+            results = self.again(work)
+        merged_splits = {}
+        for split in splits:
+            parts = [results[split, shard] for shard in range(shards)]
+            metrics = reduce(lambda a, b: a + b, (part.metrics for part in parts), Metrics()).prefixed(split)
+            merged_splits[split] = Evaluation(metrics, [row for part in parts for row in part.predictions])
+        return merged_splits
+
+    def record(
+        self, progress: Progress, outcome: Outcome, state: ServerState
+    ) -> tuple[Progress, list[tuple[str, int]]]:
+        """The progress after the round, and the versions of client states (client, version) that it supersedes."""
+        after, superseded = record(progress, outcome, state)
+        if outcome.simulated is not None:
+            t, needed = progress.round, under_way(outcome.simulated.state)
+            after.models = self.earlier.keep(needed, self.put(progress.state, t), t, progress.models)
+        return after, superseded
+
+    def check(self, failures: list[Failure], of: int) -> None:
+        """Raise RunError if more of a cohort failed than the run allows."""
+        if len(failures) > self.plan.engine.failures_allowed * of:
+            first, allowed = failures[0], self.plan.engine.failures_allowed
+            raise RunError(
+                f"{len(failures)} of {of} clients failed, more than engine.failures_allowed ({allowed:g}); "
+                f"all are in failures.jsonl, the first: client {first.client}: {first.reason}"
+                + (f" ({first.where})" if first.where else "")
+            ) from ClientFailed(first.traceback)
