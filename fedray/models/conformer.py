@@ -95,7 +95,7 @@ class Conformer(Heads):
     shortest: ClassVar[int] = SHORTEST
     clients_together: ClassVar[str] = "any shapes"
     longest: ClassVar[int] = 4 * LONGEST  # frames of an ONNX model's longest input, where its tables of positions end
-    most_tokens: ClassVar[int] = LONGEST  # of a text with its end
+    most_tokens: ClassVar[int] = LONGEST - 1  # of a text without its end
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
         """`ctc`: the number of CTC tokens if the decoder has others. 0: no CTC head; None: the vocabulary's."""

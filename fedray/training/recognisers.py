@@ -15,8 +15,8 @@ class Recogniser(Protocol):
 
     A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder. A decoder may
     offer `steps(hidden, lengths, beam) -> fedray.models.steps.Steps`, without which a search decodes the whole prefix
-    at each step, `most_tokens` of a text with its end, and `text_limit`: tokens per frame and further ones, the default
-    of the longest text that a search finds.
+    at each step; `most_tokens` of a text; and `text_limit`, the longest text of a search by default: tokens per encoder
+    frame, and further ones.
     """
 
     bos: int

@@ -227,6 +227,16 @@ def test_a_search_is_speechbrains(model: Any, beam: int, ctc_weight: float, limi
         assert [one.score for one in found] == pytest.approx(scores, rel=1e-4)
 
 
+@pytest.mark.parametrize("beam", [1, 3, 20])
+def test_a_model_that_has_diverged_says_something(model: Any, beam: int) -> None:
+    """Also with a beam that is wider than the vocabulary."""
+    hidden, lengths = spoken(0, width_of(model), [9, 5])
+    settings = DecodeSettings("attention", beam=beam, ctc_weight=0.0, lm_weight=0.0)
+    for states in (hidden, hidden * torch.nan):
+        found = AttentionSearch(settings, str).transcribe(model, states, lengths)
+        assert all(len(one.tokens) <= 9 + 10 for one in found)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_steps_give_the_states_of_whole_prefixes(model: Any, seed: int) -> None:
     """While hypotheses replace one another, and utterances leave."""

@@ -61,7 +61,7 @@ class AttentionSearch(Search):
         a_frame, more = self.settings.max_tokens_per_frame, 0
         if a_frame is None:
             a_frame, more = getattr(model, "text_limit", (1.0, 0))
-        most = getattr(model, "most_tokens", math.inf) - 1  # these count the end
+        most = getattr(model, "most_tokens", math.inf)
         return [int(min(a_frame * frames + more, most)) for frames in lengths.tolist()]
 
     def _scores(self, model: Recogniser) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

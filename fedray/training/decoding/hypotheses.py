@@ -115,7 +115,8 @@ def search(
         full = [len(ended[utterance]) == width for utterance in beams.utterances]
         at_limit = [length == limits[utterance] for utterance in beams.utterances]
         for place, utterance in enumerate(beams.utterances):
-            if at_limit[place] and not full[place] and not is_end[place, 0]:  # its last token makes way for the end
+            ends = is_end[place, 0] and ended[utterance]
+            if at_limit[place] and not full[place] and not ends:  # its last token makes way for the end
                 row = rows[place * width]
                 end = float(before[row] + own[row, eos])
                 ended[utterance].append(beams.found(place, 0)._replace(log_prob=end))
