@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedray.core.devices.state import ClockState
 from fedray.core.types import ServerState
-from fedray.engine.options.virtual import scalars
 from fedray.engine.round.outcome import Outcome
 from fedray.runs.folder import ClientRecord, Progress
 
@@ -37,11 +35,7 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     totals["up_bytes"] += sum(lane.up_bytes for lane in outcome.lanes)
     totals["down_bytes"] += outcome.down_bytes
     totals["failed"] += len(outcome.failures)
-    after_round = Progress(state, done, clients, totals, progress.best, outcome.private)
-    if outcome.simulated is not None:
-        totals |= outcome.simulated.totals
-        after_round.clock = outcome.simulated.state.arrays()
-    return after_round, superseded
+    return Progress(state, done, clients, totals | outcome.totals, progress.best, **outcome.progress), superseded
 
 
 def reports(outcome: Outcome, round: int) -> list[dict[str, Any]]:
@@ -56,11 +50,10 @@ def reports(outcome: Outcome, round: int) -> list[dict[str, Any]]:
 def summary(progress: Progress) -> dict[str, Any]:
     """The totals of a run, for results.json."""
     totals = progress.totals
-    found = {
+    return {
         "clients/failed": totals["failed"],
         "engine/killed": totals["killed"],
         "traffic/up_bytes": totals["up_bytes"],
         "traffic/down_bytes": totals["down_bytes"],
         "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
     }
-    return found | scalars(ClockState.of(progress.clock), totals) if progress.clock else found
