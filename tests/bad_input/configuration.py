@@ -118,7 +118,6 @@ CASES = (
     line("data.root: a file", "data: {corpus: tsv, root: config.yaml}", LAST, "there is no folder"),
     line("data.root: a zero byte", 'data: {corpus: tsv, root: "a\\0b"}', LAST, "data.root"),
     line("model.init: not there", "model: {kind: conformer, init: w.pt}", LAST, "model.init: there is no file"),
-    line("a key of an earlier version", "evaluation: {own_every: 2}", LAST, "is now evaluation.personal_every"),
     Case(
         "cohort larger than the population",
         "cohort.size is 1000, but the population has only 60 clients",
