@@ -16,10 +16,10 @@ import numpy as np
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Positive, Share
+from fedray.core.ranges import Count, Positive, Ranged, Share
 from fedray.core.schedules import SCHEDULES
 from fedray.core.seeds import derive, numpy_generator
-from fedray.core.settings import kinds, positive
+from fedray.core.settings import kinds
 from fedray.core.types import (
     Broadcast,
     Change,
@@ -43,7 +43,7 @@ from fedray.training.task import Task
 
 
 @dataclass(frozen=True)
-class TaskSettings:
+class TaskSettings(Ranged):
     """Settings of every algorithm that trains a task."""
 
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # training of the seed model
@@ -58,20 +58,18 @@ class SGDSettings(TaskSettings):
     buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_buffers(self.buffers)
 
 
 @dataclass(frozen=True)
-class ServerPassSettings:
+class ServerPassSettings(Ranged):
     """One epoch of SGD over the server's labelled data."""
 
     lr: Positive = 0.1  # eta_S, the learning rate
     batch: Count = 6  # utterances in a step
     utterances: Count | None = None  # utterances in a pass, drawn anew each round; null: all
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(lr=self.lr, batch=self.batch, utterances=self.utterances, clip=self.clip)
 
 
 @dataclass(frozen=True)
@@ -87,11 +85,6 @@ class MixedSettings(ServerSGDSettings):
     """Settings of the algorithms whose server trains alongside the clients."""
 
     alpha: Share = 0.0  # the server's share of a round's change
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha is the server's share of a change, from 0 to 1, not {self.alpha}")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import torch
 from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor, nn
 
+from fedray.core.ranges import Positive, Ranged
 from fedray.core.texts import parsed, read_text
 
 SAMPLE_RATE, FRAMES_A_SECOND = 16_000, 100
@@ -41,7 +42,7 @@ EXTRACTORS = ("preprocessor_config.json", "processor_config.json")  # hold the w
 
 
 @dataclass(frozen=True)
-class WhisperSettings:
+class WhisperSettings(Ranged):
     """Which checkpoint, and how to use it."""
 
     folder: str | None = None  # folder of the checkpoint
@@ -50,16 +51,15 @@ class WhisperSettings:
     # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English only
     prompt: str = "transcribe"
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
-    seconds: float | None = None
+    seconds: Positive | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.prompt not in PROMPTS:
             raise ValueError(f"model.prompt must be {' or '.join(PROMPTS)}, not {self.prompt!r}")
         if self.language is None and self.prompt != PROMPTS[0]:
             raise ValueError(f"model.prompt={self.prompt} needs model.language: a checkpoint of one language has none")
-        if self.seconds is not None and self.seconds <= 0:
-            raise ValueError(f"model.seconds must be above 0, not {self.seconds}")
 
 
 def checked_folder(settings: WhisperSettings) -> Path:

@@ -13,7 +13,7 @@ from typing import Annotated
 import torch
 from torchaudio.transforms import MelSpectrogram
 
-from fedray.core.ranges import Count, Positive, Range
+from fedray.core.ranges import Count, Positive, Range, Ranged
 
 # The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
 FLOOR = 1e-8
@@ -25,7 +25,7 @@ WHISPER = {"sample_rate": 16000, "window_ms": 25.0, "hop_ms": 10.0, "normalise":
 
 
 @dataclass(frozen=True)
-class FeatureSettings:
+class FeatureSettings(Ranged):
     """The section `features` of a configuration."""
 
     # logmel | whisper: the features that Whisper was trained on, with another mel scale and range.
@@ -39,6 +39,7 @@ class FeatureSettings:
     normalise: str = "mean"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.kind not in KINDS:
             raise ValueError(f"features.kind: {self.kind!r} is not known; choose one of {', '.join(KINDS)}")
         fixed = [f"{name}={value}" for name, value in WHISPER.items() if getattr(self, name) != value]
@@ -50,9 +51,6 @@ class FeatureSettings:
             raise ValueError(
                 f"features.normalise: {self.normalise!r} is not known; choose one of {', '.join(NORMALISATIONS)}"
             )
-        for name in ("bins", "sample_rate", "window_ms", "hop_ms"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"features.{name}: {getattr(self, name)} must be above 0")
         for name in ("window_ms", "hop_ms"):
             if getattr(self, name) * self.sample_rate < 2 * 1000:
                 raise ValueError(

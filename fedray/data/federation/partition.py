@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedray.core.ranges import Amount, Count, Natural, Positive
+from fedray.core.ranges import Amount, Count, Natural, Positive, Ranged
 from fedray.core.seeds import numpy_generator
 from fedray.data.federation.uneven import dealt, dealt_by_label
 from fedray.data.manifest import Manifest, Mask, Rows
@@ -21,7 +21,7 @@ Clients = dict[str, Rows]
 
 
 @dataclass(frozen=True)
-class PartitionSettings:
+class PartitionSettings(Ranged):
     """How to partition utterances among clients. `by` is one of
 
     speaker     one client for each speaker, named after the speaker
