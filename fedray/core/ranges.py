@@ -58,11 +58,13 @@ class Ranged:
     """A frozen dataclass of settings, whose numbers must lie in the ranges of their types (else ValueError)."""
 
     def __post_init__(self) -> None:
-        for name, limits in ranges(type(self)).items():
-            value = getattr(self, name) if limits is not None else None
-            for number in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(number, int | float) and limits is not None and number not in limits:
-                    raise ValueError(f"{name} must be {limits}, not {number}")
+        cls: type = type(self)
+        for name, limits in ranges(cls).items():
+            if limits is not None:
+                value = getattr(self, name)
+                for number in value if isinstance(value, list | tuple) else (value,):
+                    if isinstance(number, int | float) and number not in limits:
+                        raise ValueError(f"{name} must be {limits}, not {number}")
 
 
 def _ranges(hint: Any) -> Iterator[Range]:

@@ -61,32 +61,33 @@ class _Refused(ValueError):
 
 def _check_opcodes(data: bytes) -> None:
     # From memory, so a length that a hostile file states is cut to what the file holds.
-    for count, (operation, argument, at) in enumerate(pickletools.genops(io.BytesIO(data))):
+    for count, (operation, argument, position) in enumerate(pickletools.genops(io.BytesIO(data))):
+        at = position or 0
         if operation.name in CALLS | BUFFERS:
             what = "calls or imports code" if operation.name in CALLS else "does not build a plain value"
             raise _Refused(f"byte {at:,}: {operation.name} {what} (nothing was executed): {REMEDY}")
         if count > MOST_VALUES:
             raise _Refused(f"byte {at:,}: it holds more than {MOST_VALUES:,} values: split it")
-        if operation.name in PUTS and argument > count:  # the unpickler would make room for all numbers below it
+        if operation.name in PUTS and (argument or 0) > count:  # the unpickler would make room for all numbers below it
             raise _Refused(f"byte {at:,}: it numbers a reference {argument:,}: {DAMAGED}")
 
 
 def _check_values(value: Any) -> None:
     """Raise _Refused for values of other types, too many, or nested too deep, as one that holds itself."""
-    level, count = [value], 0
-    for _ in range(MOST_DEPTH + 1):
+    level, count, depth = [value], 0, 0
+    while level:
         inner: list[Any] = []
+        depth += 1
         for one in level:
             if isinstance(one, dict | list | tuple):
+                if depth > MOST_DEPTH:
+                    raise _Refused(f"values are nested more than {MOST_DEPTH} deep: {REMEDY}")
                 inner += _items(one)
                 if count + len(inner) > MOST_VALUES:
                     raise _Refused(f"it holds more than {MOST_VALUES:,} values: split it")
             elif not isinstance(one, str | bytes | int | float | None):
                 raise _Refused(f"it holds a {type(one).__name__}, which is not a plain value: {REMEDY}")
         count, level = count + len(inner), inner
-        if not level:
-            return
-    raise _Refused(f"values are nested more than {MOST_DEPTH} deep: {REMEDY}")
 
 
 def _items(value: Any) -> Iterable[Any]:

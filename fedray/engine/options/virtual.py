@@ -67,8 +67,8 @@ class VirtualRounds(Option):
             factor = np.float32(self.clock.factor(step, trips[0]))
             cut = self.rounds.lanes(progress, clients, first=len(lanes))
             lanes += [replace(lane, model=model, factor=factor, work=work) for lane in cut]
-        names = [[self.ids[trip.client] for trip in trips] for trips in (step.begun, arrived)]
-        return Arrivals(*names, lanes, lost=not step.complete, step=step, state=state)
+        begun, answering = ([self.ids[trip.client] for trip in trips] for trips in (step.begun, arrived))
+        return Arrivals(begun, answering, lanes, lost=not step.complete, step=step, state=state)
 
     def posted(self, lane: Lane) -> Posted | None:
         """The model of the round in which the lane's clients started."""

@@ -65,7 +65,7 @@ def test_the_draw_follows_names_and_the_seed() -> None:
 
 
 def test_a_share_is_from_0_to_1() -> None:
-    with pytest.raises(ValueError, match=r"data.labelled.clients: 1.5 is not a share"):
+    with pytest.raises(ValueError, match=r"clients must be at least 0 and at most 1, not 1.5"):
         LabelledSettings(clients=1.5)
     with pytest.raises(ValueError, match=r"data.labelled.at_least: -1 must not be below 0"):
         LabelledSettings(at_least=-1)
