@@ -10,12 +10,17 @@ PIP := pip install --quiet --disable-pip-version-check
 # Tests wait for Ray some of the time, so there is a process more than two cores need. When a test ends its process, the
 # others do not wait for it.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# The core: what other packages can break, in two to three minutes on two cores.
+TESTS := $(addprefix tests/, algorithms config data/features data/text doctor/test_checks.py models runs storage training \
+	engine/test_attach.py engine/test_engine.py engine/test_local_ray.py engine/test_ray_auth.py engine/test_session.py \
+	engine/test_tracking.py report/test_page.py report/test_report.py sweep/test_loggers.py sweep/test_sweeps.py \
+	sweep/test_tuning.py test_package.py)
 export OMP_NUM_THREADS := 1
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 # Python keeps compiled files, where a shell tells it not to: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long test-nightly test-oldest test-newest constraints lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check dashboards clean
+.PHONY: demo test test-long test-nightly test-oldest test-newest constraints lint docs docs-serve study-fedmlac study-fedstar study-fednst study-digits bench-engine bench-peers chaos soak fuzz faults cluster-check slurm-check dashboards clean
 
 $(BIN)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -29,35 +34,33 @@ $(BIN)/.installed: $(BIN)/.demo
 demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest (6 to 9 minutes on two cores)
+test: $(BIN)/.installed  ## all tests but the longest (about 6 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longer tests (about 9 minutes on two cores)
+test-long: $(BIN)/.installed  ## the longer tests (about 8 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m "long and not nightly"
 
 test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about half an hour)
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly
 
-# The floors of pyproject.toml, each at its lowest. uv can resolve to those; pip cannot.
-.venv-oldest/.installed: pyproject.toml
-	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/$(PIP) uv
-	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest --resolution lowest-direct ".[synth,dev]"
+# The versions that pyproject.toml allows: each package at its floor, and the newest of the index. uv can resolve to
+# floors, which pip cannot.
+.venv-%/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/$(PIP) uv
+	.venv-$*/bin/uv pip install --quiet --compile-bytecode --python .venv-$* $(RESOLUTION) --upgrade --editable ".[synth,dev]"
 	touch $@
 
-.venv-newest/.installed: pyproject.toml
-	$(PYTHON) -m venv .venv-newest
-	.venv-newest/bin/$(PIP) --upgrade ".[synth,dev]"
-	touch $@
+.venv-oldest/.installed: RESOLUTION := --resolution lowest-direct
 
-test-oldest: .venv-oldest/.installed  ## the tests with the oldest packages that pyproject.toml allows
-	.venv-oldest/bin/python -m pytest $(PARALLEL)
+test-oldest: .venv-oldest/.installed  ## the core with the oldest packages that pyproject.toml allows; TESTS=tests: all tests
+	.venv-oldest/bin/python -m pytest $(PARALLEL) $(TESTS)
 
-test-newest: .venv-newest/.installed  ## the tests with the newest packages that the index has
-	.venv-newest/bin/python -m pytest $(PARALLEL)
+test-newest: .venv-newest/.installed  ## the core with the newest packages that the index has; TESTS=tests: all tests
+	.venv-newest/bin/python -m pytest $(PARALLEL) $(TESTS)
 
 constraints: .venv-newest/.installed  ## constraints.txt anew, from those newest packages, once their tests pass
-	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/pip freeze --exclude fedray) > constraints.new
+	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/uv pip freeze --quiet --python .venv-newest --exclude-editable | grep -v ^uv==) > constraints.new
 	mv constraints.new constraints.txt
 
 lint: $(BIN)/.installed
@@ -108,6 +111,9 @@ faults: $(BIN)/.installed  ## every fault on real runs; writes docs/operations/f
 
 cluster-check: $(BIN)/.installed  ## three hosts in namespaces, a sweep, a cut link (root, openssh-server, iproute2, rsync)
 	$(BIN)/python -m tests.cluster.check
+
+slurm-check: $(BIN)/.installed  ## the scripts under Slurm itself (root, slurmctld, slurmd, slurm-client, munge; four minutes)
+	$(BIN)/python -m tests.cluster.slurm_check
 
 dashboards:  ## Prometheus and Grafana, if installed, until Ctrl-C (docs/operations/dashboards.md)
 	$(PYTHON) dashboards/start.py

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from fedray.user import settle
 
 __version__ = "0.1.0"
-__all__ = ["Result", "resume", "run"]
+__all__ = ["Result", "RunState", "Workbench", "open", "resume", "run"]
 
 if TYPE_CHECKING:
-    from fedray.experiment import Result, resume, run
+    from fedray.experiment import Result, RunState, Workbench, open, resume, run
 
 
 settle()  # before any module loads torch or numba
 
 
 def __getattr__(name: str) -> Any:
-    """Import `run`, `resume` or `Result` on first use, so that the packages below `engine` need no Ray."""
+    """Import `run`, `open` and so on on first use, so that the packages below `engine` need no Ray."""
     if name in __all__:
         from fedray import experiment
 

@@ -102,6 +102,16 @@ def no_ray(cache: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def workbench(cache: Path) -> Iterator[None]:
+    """For tests that use `fedray.open`: it has torch use deterministic kernels, which other tests choose themselves."""
+    import torch
+
+    before = torch.are_deterministic_algorithms_enabled()
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+@pytest.fixture(scope="module")
 def bucket() -> Iterator[Callable[[], str]]:
     """A function that returns the URI of a new, empty folder on an S3 server."""
     with s3() as new:

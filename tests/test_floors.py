@@ -94,3 +94,11 @@ def test_actors_do_not_load_what_few_runs_need() -> None:
     code = f"import sys, fedray.engine.driver.driver; print(*[name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_help_loads_neither_torch_nor_ray() -> None:
+    code = (
+        "import sys, fedray.cli; print(*[name for name in ('torch', 'ray', 'pandas', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

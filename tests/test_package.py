@@ -103,6 +103,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     assert {"fedray/py.typed", "fedray/report/page.html", "fedray/shipped/configs/fednst/embedded.yaml"} <= held
 
 
+@pytest.mark.long
 def test_the_wheel_is_used_without_the_clone(installed: Path, here: Path) -> None:
     where = run(installed, here, "python", "-c", "import fedray; print(fedray.__file__)")
     assert where.startswith(str(installed.parent))
@@ -112,7 +113,7 @@ def test_the_wheel_is_used_without_the_clone(installed: Path, here: Path) -> Non
         assert all(f"  {name} " in listed for name in shipped.files(kind))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_configuration_and_one_that_extends_it_load_by_name(installed: Path, here: Path) -> None:
     assert "name: fednst-embedded\n" in run(installed, here, "fedray", "run", "fednst/embedded", "--dry-run")
     text = run(installed, here, "fedray", "run", "fednst/baselines/sfl", "rounds=3", "--dry-run")
@@ -130,7 +131,7 @@ def test_the_base_of_a_sweep_is_found_from_any_folder(installed: Path, here: Pat
     assert "algorithm.alpha" in text and "there is no file" not in text
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_new_project_loads(installed: Path, here: Path) -> None:
     run(installed, here, "fedray", "new", "mine", "--from", "fednst/embedded")
     assert files(here / "mine") == set(project.FILES)

@@ -13,6 +13,7 @@ import yaml
 from tests import speech
 
 
+@pytest.mark.long
 def test_the_example_runs(on_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(
         r"```python\n(.*?)```", (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"), re.DOTALL

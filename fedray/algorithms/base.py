@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fedray.core.algorithm import Algorithm
+from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Positive, Ranged, Share
+from fedray.core.ranges import Ranged, Share
 from fedray.core.schedules import SCHEDULES
-from fedray.core.seeds import derive, numpy_generator
 from fedray.core.settings import kinds
 from fedray.core.types import (
     Broadcast,
@@ -38,7 +37,9 @@ from fedray.data.features.dataset import Utterances
 from fedray.training import together
 from fedray.training.local import LocalModel
 from fedray.training.optimizers import ClientSettings, PretrainSettings
+from fedray.training.personal import composed, kept
 from fedray.training.seed_model import Gradient, Shard, seed_model, shard_gradient
+from fedray.training.server_pass import ServerPassSettings, server_pass
 from fedray.training.task import Task
 
 
@@ -47,6 +48,8 @@ class TaskSettings(Ranged):
     """Settings of every algorithm that trains a task."""
 
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # training of the seed model
+    # Patterns of the names of parameters and running statistics that stay with each client, such as "out.*".
+    personal: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,16 @@ class SGDSettings(TaskSettings):
 
 
 @dataclass(frozen=True)
-class ServerPassSettings(Ranged):
-    """One epoch of SGD over the server's labelled data."""
-
-    lr: Positive = 0.1  # eta_S, the learning rate
-    batch: Count = 6  # utterances in a step
-    utterances: Count | None = None  # utterances in a pass, drawn anew each round; null: all
-    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
-
-
-@dataclass(frozen=True)
 class ServerSGDSettings(SGDSettings):
     """Settings of the algorithms whose server trains too."""
 
     server: ServerPassSettings = field(default_factory=ServerPassSettings)
     server_scheduled: bool = False  # eta_S follows `schedule`, as the clients' rate does; false: constant
+
+    def server_factor(self, round: int, rounds: int) -> float:
+        """The factor of eta_S in a round."""
+        factor: float = self.schedule.factor(round, rounds) if self.server_scheduled else 1.0
+        return factor
 
 
 @dataclass(frozen=True)
@@ -89,10 +87,14 @@ class MixedSettings(ServerSGDSettings):
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained client: its model and the update that it sends."""
+    """A trained client: its model and the update that it sends.
+
+    `own`: the personal part that the client keeps; None: that of `model`.
+    """
 
     model: LocalModel
     update: Update
+    own: Vector | None = None
 
 
 class TaskAlgorithm(Algorithm):
@@ -102,18 +104,31 @@ class TaskAlgorithm(Algorithm):
     task: Task
     init_name = "seed model"
 
+    def __init__(self, settings: TaskSettings, parts: Parts) -> None:
+        super().__init__(settings, parts)
+        if patterns := self.personal_patterns():
+            self.task = parts.task.with_personal(patterns)
+
+    def personal_patterns(self) -> Sequence[str]:
+        """The patterns of the names of what stays with each client."""
+        return self.settings.personal
+
     @abstractmethod
     def client_train(self, client: Client, received: Received) -> Trained:
-        """Train on one client."""
+        """Train on one client, whose personal part is in `received.params`."""
 
     def client_update(self, client: Client, received: Received) -> Update:
-        done = self.client_train(client, replace(received, work=client.work))
+        client, received = composed(self.task.layout, client, replace(received, work=client.work))
+        done = self.client_train(client, received)
         if not isinstance(done, Trained):
             raise TypeError(
                 f"{type(self).__name__}.client_train returned {type(done).__name__}, not Trained: end it with "
                 "`return trained(model, client.data, losses)`"
             )
-        return done.update
+        if not self.task.personal:
+            return done.update
+        own = done.model.own() if done.own is None else done.own
+        return replace(done.update, state=kept(done.update.state, client.state, own))
 
     def lane_update(self, clients: Iterator[Client], received: Received) -> Iterator[Update | Exception]:
         if received.together == 1:
@@ -147,7 +162,7 @@ class TaskAlgorithm(Algorithm):
 
     @property
     def constant(self) -> int:
-        """How many values at the vector's end no round changes: frozen parameters and frozen running statistics."""
+        """How many values at the vector's end no round changes: what is frozen, and the initial personal part."""
         layout = self.task.layout
         return layout.size - (layout.trainable if getattr(self.settings, "buffers", "") == "frozen" else layout.moving)
 
@@ -186,8 +201,13 @@ class TaskAlgorithm(Algorithm):
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool
     ) -> Mapping[str, Evaluation]:
-        """Score the global model after the client has trained it; the training is repeated for this [ours]."""
-        return personal_scores(self.task, self.client_train(client, received).model.params(), received, data, final)
+        """Score the global model with the client's personal part.
+
+        If nothing is personal, score it after the client has trained it; the training is repeated for this [ours].
+        """
+        client, received = composed(self.task.layout, client, received)
+        params = received.params if self.task.personal else self.client_train(client, received).model.params()
+        return personal_scores(self.task, params, received, data, final)
 
     def export(self, state: ServerState, folder: Path) -> None:
         self.task.export(state.params, folder)
@@ -223,9 +243,11 @@ class MixedSGD(FederatedSGD):
     settings: MixedSettings
 
     def server_train(self, server: Server, received: Received) -> Update | None:
-        if self.settings.alpha == 0:
+        settings = self.settings
+        if settings.alpha == 0:
             return None
-        return server_pass(self.task, server, received, self.settings, self.rounds)
+        factor = settings.server_factor(received.round, self.rounds)
+        return server_pass(self.task, server, received, settings.server, settings.buffers == "frozen", factor)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, self.settings.alpha))
@@ -259,25 +281,6 @@ def personal_scores(
 ) -> dict[str, Evaluation]:
     """Score a personal model on each of these data sets by the task's metrics."""
     return {split: task.evaluate(params, part, received.assets, received.device, final) for split, part in data.items()}
-
-
-def server_pass(task: Task, server: Server, received: Received, settings: ServerSGDSettings, rounds: int) -> Update:
-    """Compute Delta_S by one epoch over the server's labelled data D_L, or over a part drawn anew each round."""
-    own, frozen = settings.server, settings.buffers == "frozen"
-    factor = settings.schedule.factor(received.round, rounds) if settings.server_scheduled else 1.0
-    data: Utterances = server.data
-    if data is None:
-        raise ValueError(
-            "algorithm.alpha above 0 trains on the server, which has no labelled data: set data.server, or alpha=0"
-        )
-    if own.utterances is not None and own.utterances < len(data):
-        chosen = numpy_generator(server.seed, "utterances").choice(len(data), own.utterances, replace=False)
-        data = data.take(np.sort(chosen))
-    model = LocalModel(task, received.params, received.device, frozen)
-    local = ClientSettings(lr=own.lr * factor, batch=own.batch, epochs=1, clip=own.clip)
-    metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
-    scores = metrics + Metrics(lr=(local.lr, 1), steps=(model.steps, 1))
-    return Update(model.delta(), {"examples": len(data)}, scores)
 
 
 def mixed(change: Change, alpha: float) -> Vector:

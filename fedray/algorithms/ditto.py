@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
@@ -49,11 +48,11 @@ class Ditto(FederatedSGD):
     def client_train(self, client: Client, received: Received) -> Trained:
         settings, targets = self.local_settings(received), self.task.targets(client.data)
         w = self.local_model(received)
+        theta_t = w.flat.weights.clone()
         losses = w.fit(client.data, targets, settings, client.seed)
         done = trained(w, client.data, losses)
         start = received.params if client.state is None else client.state["v"]
         v = LocalModel(self.task, start, received.device, self.settings.buffers == "frozen", received.work)
-        theta_t = torch.tensor(received.params[: self.task.layout.trainable], device=received.device)
 
         def pulled(gradient: Tensor, weights: Tensor) -> None:
             gradient.add_(weights - theta_t, alpha=self.settings.pull)
@@ -61,7 +60,7 @@ class Ditto(FederatedSGD):
         personal = replace(settings, epochs=self.settings.personal_epochs)
         personal_losses = v.fit(client.data, targets, personal, derive(client.seed, "personal"), pulled)
         metrics = done.update.metrics + Metrics(personal_loss=personal_losses.total("loss"))
-        return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}))
+        return Trained(v, replace(done.update, metrics=metrics, state={"v": v.params()}), own=w.own())
 
     def passes(self) -> float:
         return super().passes() + self.settings.personal_epochs

@@ -24,7 +24,7 @@ the whole model are the paper's two central models.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained, mixed, trained
@@ -56,6 +56,8 @@ class FedLoRASettings(TaskSettings):
             raise ValueError(f"averaging is {' or '.join(AVERAGING)}, not {self.averaging!r}")
         if self.averaging == "product" and not self.lora.rank:
             raise ValueError("averaging=product averages adapters, and lora.rank=0 has none")
+        if self.averaging == "product" and self.personal:
+            raise ValueError("averaging=product averages A and B together: set personal=[] or averaging=factors")
         if self.averaging == "product" and self.lora.whole:
             raise ValueError("averaging=product averages adapters alone: set lora.whole=[] or averaging=factors")
         if self.client.b_factor != 1 and not self.lora.rank:
@@ -76,17 +78,16 @@ class FedLoRA(TaskAlgorithm):
             )
 
     def __init__(self, settings: FedLoRASettings, parts: Parts) -> None:
-        super().__init__(settings, parts)
-        self.backbone = self.task  # without adapters
-        if settings.lora.rank:
-            self.task = self.backbone.with_adapters(settings.lora)
+        self.backbone: Task = parts.task  # without adapters
+        adapted = self.backbone.with_adapters(settings.lora) if settings.lora.rank else self.backbone
+        super().__init__(settings, replace(parts, task=adapted))
         self.tuned = self.task.layout.trainable  # raises ValueError when `lora.targets` match no weight
         ratio = settings.client.b_factor
-        self.factors = rate_factors(self.task.layout, ratio) if ratio != 1 else None
+        self.factors = rate_factors(self.task.layout.training, ratio) if ratio != 1 else None
 
     @property
     def seed_task(self) -> Task:
-        return self.backbone
+        return self.backbone if self.settings.lora.rank else self.task
 
     def begin(self, theta_0: ServerState, seed: int) -> ServerState:
         """Attach delta^0 to theta^0, which changes no output."""
@@ -138,7 +139,7 @@ class FedLoRA(TaskAlgorithm):
         return adaptation.merge(self.backbone, self.task, params) if self.settings.lora.rank else params
 
     def export(self, state: ServerState, folder: Path) -> None:
-        self.backbone.export(self.merged(state.params), folder)
+        self.seed_task.export(self.merged(state.params), folder)
 
 
 def cost(backbone: float, tuned: float, clients: int, rounds: float) -> float:

@@ -93,7 +93,8 @@ class FedMem(TaskAlgorithm):
     Settings = FedMemSettings
     settings: FedMemSettings
     task: SpeechToText
-    personal_only = True
+    sends_updates = False
+    judged_personally = True
 
     @classmethod
     def check_setup(cls, settings: FedMemSettings, setup: Setup) -> None:

@@ -46,6 +46,7 @@ from fedray.training.classification import Classification
 from fedray.training.local import LocalModel
 from fedray.training.means import Mean
 from fedray.training.optimizers import ClientOptimizer, ClientSettings, PretrainSettings
+from fedray.training.personal import composed
 from fedray.training.task import Targets
 
 SCORES = ("plugin", "both")
@@ -176,7 +177,7 @@ class FedMLAC(FederatedSGD):
         scores = personal_scores(task, w, received, data, final)
         if not self.settings.also_score:
             return scores
-        v = self.client_train(client, received).model.params()
+        v = self.client_train(*composed(self.task.layout, client, received)).model.params()
         for split, part in data.items():
             logits = {"plugin": self.task.logits(v, part, received.device)}
             logits["both"] = 0.5 * logits["plugin"] + 0.5 * task.logits(w, part, received.device)

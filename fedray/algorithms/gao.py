@@ -31,11 +31,9 @@ from typing import Any
 
 from fedray.algorithms.base import (
     FederatedSGD,
-    ServerPassSettings,
     ServerSGDSettings,
     Trained,
     personal_scores,
-    server_pass,
     trained,
 )
 from fedray.core.algorithm import Setup
@@ -46,6 +44,7 @@ from fedray.core.types import Client, FederatedData, Received, Server, ServerSta
 from fedray.training.local import Anneal
 from fedray.training.optimizers import ClientSettings
 from fedray.training.recognition import Recognition
+from fedray.training.server_pass import ServerPassSettings, server_pass
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,12 @@ class Gao(FederatedSGD):
         return trained(theta_i, client.data, losses, scores=wer_i, report={"wer": wer_i["central_wer"] / 100})
 
     def server_finish(self, server: Server, state: ServerState) -> ServerState:
-        if not self.settings.server_finetune:
+        settings = self.settings
+        if not settings.server_finetune:
             return state
         received = Received(state.params, {}, server.round, server.assets, server.device)
-        update = server_pass(self.task, server, received, self.settings, self.rounds)
+        factor = settings.server_factor(server.round, self.rounds)
+        update = server_pass(self.task, server, received, settings.server, settings.buffers == "frozen", factor)
         params = state.params.copy()
         # the delta has no frozen buffers, which follow the parameters
         params[: update.delta.size] += update.delta

@@ -15,7 +15,7 @@ ICML 2020, algorithm 1, option II.
         c           <- c + |S_t| / N  mean_i dc_i
 
 The strategy computes the means: `uniform` in the paper. `client.clip` bounds g_i alone. Control variates cover the
-trainable parameters; averaged running statistics of batch norm have none.
+trainable parameters that travel; averaged running statistics of batch norm have none.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Scaffold(FederatedSGD):
         correction = torch.from_numpy(c - c_i).to(received.device)
 
         def corrected(gradient: Tensor, weights: Tensor) -> None:
-            gradient.add_(correction)
+            gradient[: c.size].add_(correction)
 
         losses = y_i.fit(client.data, targets, self.local_settings(received), client.seed, corrected)
         dc_i = -c - y_i.delta()[: c.size] / np.float32(y_i.steps * eta_l)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import fedray
-from fedray.cli import attached, caches, completion, device_options, starting
+from fedray.cli import attached, caches, completion, device_options, model, starting
 from fedray.cli.parsing import Commands, add_config, at_home, command
 
 # Options of `fedray data`, each with the options of which it needs one.
@@ -39,6 +39,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_pretrain(commands)
     _add_data(commands)
+    model.add_to(commands)
     _add_privacy(commands)
     device_options.add_to(commands)
     _add_sweep(commands)
@@ -66,6 +67,12 @@ def _add_runs(commands: Commands) -> None:
     run.add_argument("--seed", type=int, metavar="N", help="the same as seed=N")
     run.add_argument(
         "--dry-run", action="store_true", help="check the configuration, print it with all defaults, and stop"
+    )
+    run.add_argument(
+        "--debug",
+        action="store_true",
+        help="run in one process without Ray, and stop where a client fails: with its traceback, on a terminal in pdb. "
+        "Breakpoints work. Nothing is saved",
     )
     resume = command(
         commands,
@@ -267,6 +274,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
             parser.error(f"--out is for the audit and for --study: {chosen[0]} names its own folder")
         if len(chosen) > 1:
             parser.error(f"{' and '.join(chosen)} cannot be combined: use one at a time")
+    if options.command == "run" and options.debug and (options.detach or options.dry_run or options.out is not None):
+        parser.error("--debug writes no run folder and stays in this process: leave out --out, --detach and --dry-run")
     if options.command == "devices" and (problem := device_options.problem(options)) is not None:
         parser.error(problem)
     if options.command == "doctor" and options.overrides and options.estimate is None:

@@ -15,7 +15,7 @@ from shlex import quote
 
 from rich.console import Console
 
-from fedray.cli import attached, completion, outcome, starting
+from fedray.cli import attached, completion, outcome, starting, stepping
 from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
 from fedray.config import shipped
@@ -60,6 +60,8 @@ def _run(options: argparse.Namespace) -> int:
     from fedray.runs import places
 
     overrides = [*options.overrides, *([f"seed={options.seed}"] if options.seed is not None else [])]
+    if options.debug:
+        return stepping.debug(options.config, overrides)
     if options.dry_run:
         from fedray.config.schema import plain
         from fedray.config.written import as_yaml
@@ -151,6 +153,12 @@ def _data(options: argparse.Namespace) -> int:
     return corpus.show(options)
 
 
+def _model(options: argparse.Namespace) -> int:
+    from fedray.cli import model
+
+    return model.show(options, _console())
+
+
 def _privacy(options: argparse.Namespace) -> int:
     from fedray.cli import privacy
 
@@ -228,6 +236,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "data": _data,
+    "model": _model,
     "privacy": _privacy,
     "devices": _devices,
     "doctor": _doctor,

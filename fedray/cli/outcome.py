@@ -12,12 +12,11 @@ from rich.table import Table
 
 from fedray.core.metrics import ALONE
 from fedray.core.texts import printable, rich_text
-from fedray.runs.scores import first_model_in, scores, with_unit
 
 if TYPE_CHECKING:
     from fedray import Result
-    from fedray.engine.driver.attach import Standing
     from fedray.runs.folder import RunFolder
+    from fedray.runs.standing import Standing
 
 INTERRUPTED = 130  # exit status
 
@@ -61,6 +60,8 @@ def detached(place: str, log: Path | None = None) -> int:
 
 def show_results(folder: RunFolder, results: Mapping[str, Any], console: Console) -> None:
     """Print results.json: a table of the scores of the first model and of the best round, and the totals."""
+    from fedray.runs.scores import first_model_in, scores
+
     table = Table(title=f"{rich_text(results['name'])}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")
     for title in (first_model_in(folder), f"best round ({results['best']['round']})", "change"):
@@ -84,6 +85,8 @@ def show_results(folder: RunFolder, results: Mapping[str, Any], console: Console
 
 def personal_table(personal: Mapping[str, Any]) -> Table:
     """Mean and standard deviation of the clients' scores; two columns if the shared model was scored alone too."""
+    from fedray.runs.scores import with_unit
+
     table = Table(title=f"personal models of {rich_text(str(personal['clients']))} clients", title_justify="left")
     names = [name for name in personal if f"{name}_sd" in personal and not name.endswith(ALONE)]
     both = any(name + ALONE in personal for name in names)

@@ -29,9 +29,8 @@ from fedray.engine.jobs import work
 from fedray.engine.jobs.work import Program
 from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.downlink import deliver
-from fedray.engine.round.plan import Plan
-from fedray.experiment import Config, build_data, build_program, mechanism
-from fedray.experiment.devices import build_clock
+from fedray.experiment import Config, build_data, build_program
+from fedray.experiment.builders import build_plan
 from fedray.experiment.learnable import check_learnable
 from fedray.experiment.memory import actor_bytes
 from fedray.runs import places
@@ -89,25 +88,22 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     data, _ = build_data(config, source)
     place = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
     folder = RunFolder(places.place(place))
-    program = build_program(config, data, folder, shares.gpus)
+    program = build_program(config, data, folder.states, shares.gpus)
     unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
-    together = config.engine.together(shares.gpus > 0)
-    memory = actor_bytes(program, together)
+    memory = actor_bytes(program, config.engine.together(shares.gpus > 0))
     shares = share(config.engine, session.resources(), population, memory)
-    privacy = mechanism(config, program.algorithm, data)
-    clock = build_clock(config, data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock)
+    plan = build_plan(config, program, shares.gpus)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
         short = program if known else _shortened(config, program, data, folder, shares)
         measured = measure(short, plan, shares, folder, say)
         steps = 0 if known else _steps(config)
         rounds = by_draw(data, config.cohort, config.seed, config.rounds)
-        if clock is not None:
+        if plan.clock is not None:
             algorithm, first = program.algorithm, measured.assets * measured.prepares
-            rounds = by_clock(clock, data, algorithm, config.rounds, measured.up, measured.down, first)
+            rounds = by_clock(plan.clock, data, algorithm, config.rounds, measured.up, measured.down, first)
         found = extrapolate(config, data, measured, shares.actors, rounds, steps, labelled(program) if known else ())
     finally:
         folder.remove("")
@@ -127,7 +123,7 @@ def _shortened(config: Config, program: Program, data: SpeechData, folder: RunFo
         pretrain = replace(config.algorithm.settings.pretrain, steps=STEPS)
         settings = replace(config.algorithm.settings, pretrain=pretrain)
         config = replace(config, algorithm=replace(config.algorithm, settings=settings))
-        program = build_program(config, data, folder, shares.gpus)
+        program = build_program(config, data, folder.states, shares.gpus)
     return replace(program, init_cache=None)
 
 

@@ -19,6 +19,7 @@ from fedray.core.seeds import derive
 from fedray.core.types import Change, FederatedData, RunError, ServerState, Update
 from fedray.data.features.dataset import Utterances
 from fedray.engine.actors.actor import ClientActor
+from fedray.engine.cluster import reservation
 from fedray.engine.cluster.resources import Share
 from fedray.engine.jobs.job import Evaluate, Init, Job, ServerFinish, ServerTrain
 from fedray.engine.jobs.work import Program, asset_bytes
@@ -27,7 +28,6 @@ from fedray.engine.lane.training import TrainLane
 from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.downlink import Posted
 from fedray.engine.round.plan import Plan
-from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 
 MOST = 64  # measured utterances of a client, of the server and of a split
@@ -119,7 +119,7 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
     All nodes must see the empty `folder`. `say` receives the name of each part. Raises RunError if a client fails or
     a part is stuck.
     """
-    real, algorithm, store = program.data, program.algorithm, ClientStore(folder.storage.child("states"))
+    real, algorithm, store = program.data, program.algorithm, folder.states
     program = replace(program, data=Short(real), states=store, prepare_cache=None)
     assets = dict(algorithm.assets(program.data))
     make = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0)(Probe)
@@ -136,7 +136,7 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         started = max(2 * alone, time.perf_counter() - since)
         say("training the seed model for some steps")
         (state, step), *_ = _get([actors[0].seed.remote()])
-        posted = Posted.of(algorithm.broadcast(state, 0), program.download, algorithm)
+        posted = Posted.of(algorithm.broadcast(state, 0), program.download, algorithm, ray.put)
         say("training clients")
         lanes, warm = _clients(actors, program, plan, posted.clients)
         utterances = [program.data.cost(lane.chosen) for lane in lanes]
@@ -180,8 +180,7 @@ def _get(references: Sequence[ObjectRef]) -> list[Any]:
     try:
         return list(ray.get(list(references), timeout=SECONDS))
     except GetTimeoutError as error:
-        cause = "other work holds the cores or GPUs (see `ray status`)"
-        raise RunError(f"no answer within {SECONDS:.0f} s: {cause}") from error
+        raise RunError(f"no answer within {SECONDS:.0f} s: {reservation.standing()}") from error
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from torch import nn
 
 from fedray.core.machine import Allowed, allowed
 from fedray.doctor.checks import Findings, size
+from fedray.engine.cluster import reservation
 from fedray.engine.cluster.resources import Node, Share, share
 from fedray.engine.driver import session
 from fedray.engine.settings import EngineSettings
@@ -136,9 +137,7 @@ def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], cons
             since = time.perf_counter()
             actors.append(make.remote(build, shares.gpus))
             if not _answer(actors):
-                raise RuntimeError(
-                    f"no client actor started in {START_SECONDS:.0f} s: others hold cores or GPUs (see `ray status`)"
-                )
+                raise RuntimeError(f"no client actor started in {START_SECONDS:.0f} s: {reservation.standing()}")
             found.lines.append(("an actor starts", f"in {time.perf_counter() - since:.1f} s"))
         with doing(console, f"starting all {shares.actors:,}"):
             actors += [make.remote(build, shares.gpus) for _ in range(shares.actors - 1)]
@@ -146,8 +145,8 @@ def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], cons
             if len(ready) < len(actors):
                 found.problem(
                     f"{len(actors) - len(ready)} of {len(actors)} client actors did not start within "
-                    f"{START_SECONDS:.0f} s: others hold cores or GPUs (see `ray status`), or the machine is slow; "
-                    "the numbers are those of the other actors"
+                    f"{START_SECONDS:.0f} s ({reservation.standing()}): others hold what they need, or the machine is "
+                    "slow; the numbers are those of the other actors"
                 )
         with doing(console, "putting 52 MB into the object store"):
             found.lines.append(("object store", f"a put of 52 MB takes {1000 * put_seconds():.0f} ms"))

@@ -21,6 +21,8 @@ the strategy must see the whole cohort first. The lane's result returns through 
 With dedicated placement, step 2 goes through `round.dedicated.train_dedicated`: a job for each client, then a job for
 each lane that folds the updates.
 
+`fedray.open` takes the same way from step 2 on in one process: `actors.serial.SerialPool` stands in for the pool.
+
 For each kind of strategy, one object in `lane.aggregation` takes, holds and aggregates the updates. The driver actor
 (`driver.driver`) holds the run folder and runs the rounds. `driver.session` starts and watches it from the user's
 process, and `driver.attach` finds it again.

@@ -9,11 +9,14 @@ from fedray.experiment.description import carried_on, description
 from fedray.experiment.launch import assign, build, reopen, resume, run, start
 from fedray.experiment.private import mechanism, paced_by
 from fedray.experiment.result import Result
+from fedray.experiment.workbench import RunState, Workbench, open
 
 __all__ = [
     "Audible",
     "Config",
     "Result",
+    "RunState",
+    "Workbench",
     "assign",
     "build",
     "build_algorithm",
@@ -26,6 +29,7 @@ __all__ = [
     "load",
     "load_as",
     "mechanism",
+    "open",
     "paced_by",
     "read_corpus",
     "read_federation",

@@ -23,7 +23,7 @@ def check_audit(config: Config) -> None:
     if not isinstance(audit, Audit):
         return
     algorithm = ALGORITHMS[kind]
-    if algorithm.central or algorithm.personal_only:
+    if algorithm.central or not algorithm.sends_updates:
         why = "trains in one place" if algorithm.central else "trains no shared model"
         raise ValueError(f"algorithm.kind {kind} {why}, so an audit has no clients to guess: remove audit")
     if isinstance(audit, Directions):

@@ -26,15 +26,14 @@ from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest, Rows
 from fedray.data.text.normalisation import watched
 from fedray.engine.driver import session
-from fedray.engine.jobs.work import Program
+from fedray.engine.jobs.work import Program, StateStore
+from fedray.engine.round.plan import Plan
 from fedray.experiment.audits import with_canaries
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock
 from fedray.experiment.private import averages_statistics, mechanism
-from fedray.runs.client_states import ClientStore
-from fedray.runs.folder import RunFolder
 from fedray.storage.cache import cache_root
 from fedray.training.recogniser_checks import effect_of_padding
 from fedray.training.recognisers import Recogniser
@@ -132,7 +131,7 @@ def warn_of_padding(task: Task, data: SpeechData) -> None:
         )
 
 
-def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: float) -> Program:
+def build_program(config: Config, data: SpeechData, states: StateStore, gpus: float) -> Program:
     """Build the program that the driver and the actors of a run get. `gpus`: of a client actor."""
     if config.evaluation.patience is not None and "dev" not in data.splits():
         raise ValueError(
@@ -145,5 +144,11 @@ def build_program(config: Config, data: SpeechData, folder: RunFolder, gpus: flo
     mechanism(config, algorithm, data)  # these raise their errors before a folder is made
     build_clock(config, data)
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
-    states, codes = ClientStore(folder.storage.child("states")), (config.upload, config.download)
-    return Program(algorithm, data, config.seed, states, init_cache, prepare_cache, *codes)
+    return Program(algorithm, data, config.seed, states, init_cache, prepare_cache, config.upload, config.download)
+
+
+def build_plan(config: Config, program: Program, gpus: float) -> Plan:
+    """Build the plan of a run. `gpus`: of a client actor."""
+    together = config.engine.together(gpus > 0)
+    privacy, clock = mechanism(config, program.algorithm, program.data), build_clock(config, program.data)
+    return Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock, config.audit)

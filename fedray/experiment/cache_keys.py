@@ -38,6 +38,8 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
     }
     if files := model_files(config.model.settings):  # left out if there is none: keys of older versions stay valid
         init["files"] = files
+    if personal := getattr(getattr(algorithm, "seed_task", None), "personal", ()):  # theta_0 has another order
+        init["personal"] = personal
     init |= pick(values, algorithm.init_depends)
     if not shares_init(algorithm):
         init["algorithm"] = source_of(type(algorithm))

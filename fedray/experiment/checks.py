@@ -83,11 +83,13 @@ def _check_algorithm(config: Config, most: int | None) -> None:
     algorithm.check_setup(settings, setup)
     if algorithm.central and most != 1:
         raise ValueError(f"algorithm.kind {kind} trains in one place: set data.clients.by=pooled and cohort.size=1")
-    if algorithm.personal_only and not setup.scores_personal:
-        raise ValueError(
-            f"algorithm.kind {kind} is judged by personal scores alone: set evaluation.personal_final=true"
-        )
-    if algorithm.personal_only and not setup.whole_population:
+    personal = getattr(settings, "personal", ())
+    if personal and (algorithm.central or not algorithm.sends_updates):
+        raise ValueError(f"algorithm.kind {kind} sends no updates: leave out algorithm.personal")
+    if (algorithm.judged_personally or personal) and not setup.scores_personal:
+        what = f"algorithm.kind {kind}" if algorithm.judged_personally else "algorithm.personal"
+        raise ValueError(f"{what} is judged by personal scores alone: set evaluation.personal_final=true")
+    if not algorithm.sends_updates and not setup.whole_population:
         raise ValueError(
             f"algorithm.kind {kind} needs every client in its round: set cohort={{size: null, fraction: 1.0, "
             "availability: 1.0, dropout: 0.0}, and leave out devices"

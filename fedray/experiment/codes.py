@@ -15,7 +15,7 @@ def check_code(config: Config, section: str) -> None:
     if code.exact:
         return
     kind, algorithm = config.algorithm.kind, ALGORITHMS[config.algorithm.kind]
-    if algorithm.central or algorithm.personal_only:
+    if algorithm.central or not algorithm.sends_updates:
         why = "trains in one place" if algorithm.central else "sends no updates, and its model travels once"
         raise ValueError(f"algorithm.kind {kind} {why}: there is nothing to encode, leave out {section}")
     if section == "download":

@@ -22,16 +22,14 @@ from fedray.engine.cluster.resources import Share, share
 from fedray.engine.driver import session
 from fedray.engine.driver.driver import Assignment
 from fedray.engine.jobs.work import Program
-from fedray.engine.round.plan import Plan
 from fedray.engine.telemetry.trackers import Card
-from fedray.experiment.builders import build_data, build_program
+from fedray.experiment.builders import build_data, build_plan, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.description import Description, carried_on, description
-from fedray.experiment.devices import build_clock
 from fedray.experiment.learnable import tell_unlearnable
 from fedray.experiment.memory import actor_bytes, check_models
-from fedray.experiment.private import mechanism, paced_by
+from fedray.experiment.private import paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
@@ -83,7 +81,7 @@ def build(
     """Build the program of a run in a new folder. The folder gets broken.tsv if broken audio is left out."""
     data, broken = build_data(config, source, parallel)
     folder = RunFolder(where)
-    program = build_program(config, data, folder, shares.gpus)
+    program = build_program(config, data, folder.states, shares.gpus)
     tell_unlearnable(config, program.algorithm, data)
     if folder.root is not None:
         folder.root.mkdir(parents=True, exist_ok=True)
@@ -136,7 +134,7 @@ def resume(
     session.connect(lasting=detach)
     shares = share(checked.engine, session.resources())
     data, _ = build_data(checked, source)
-    program = build_program(checked, data, opened, shares.gpus)
+    program = build_program(checked, data, opened.states, shares.gpus)
     tell_unlearnable(checked, program.algorithm, data)
     now = description(checked, source, program, shares)
     remedy = f"`{' '.join(['fedray resume', *map(quote, (opened.place, *overrides)), '--accept-changes'])}`"
@@ -198,10 +196,7 @@ def assign(
         "run.json": json_text(described, indent=2) + "\n",
         "config.yaml": as_yaml(plain(config), source),
     }
-    together = config.engine.together(shares.gpus > 0)
-    privacy = mechanism(config, program.algorithm, program.data)
-    clock = build_clock(config, program.data)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock, config.audit)
+    plan = build_plan(config, program, shares.gpus)
     card = card or Card(Path(where).name)
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(recorded(plain(config), source)), tags=tags)

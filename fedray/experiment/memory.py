@@ -23,7 +23,7 @@ def actor_bytes(program: Program, together: int = 1) -> float:
     needed = ACTOR_BYTES
     task, data = program.algorithm.task, program.data
     if isinstance(task, Task):
-        needed += 4 * (task.layout.size + together * (COPIES - 1) * task.layout.trainable)
+        needed += 4 * (task.layout.size + together * (COPIES - 1) * task.layout.training.trainable)
     if isinstance(data, SpeechData):
         largest = data.load(max(data.client_ids(), key=data.cost))
         needed += 2 * int(largest.lengths.sum()) * largest.features.bins

@@ -26,8 +26,8 @@ def check_privacy(config: Config) -> None:
     if isinstance(settings, NoPrivacy):
         return
     algorithm = ALGORITHMS[config.algorithm.kind]
-    if algorithm.central or algorithm.personal_only or algorithm.sends_more:
-        shares = "no updates" if algorithm.personal_only else "more than the sum of its clients' updates"
+    if algorithm.central or not algorithm.sends_updates or algorithm.sends_more:
+        shares = "more than the sum of its clients' updates" if algorithm.sends_updates else "no updates"
         why = "trains in one place" if algorithm.central else f"shares {shares}"
         raise ValueError(
             f"algorithm.kind {config.algorithm.kind} {why}, so privacy cannot cover it: set privacy.kind=none"

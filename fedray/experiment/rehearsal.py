@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from fedray.config.source import Source
-from fedray.core.algorithm import Algorithm
 from fedray.core.compression.links import Link
 from fedray.core.devices.clock import Clock
 from fedray.core.devices.settings import NoDevices
 from fedray.core.devices.state import Step
 from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import Load
-from fedray.core.seeds import derive
-from fedray.core.types import Server
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.jobs.work import asset_bytes
 from fedray.engine.round.downlink import deliver
-from fedray.experiment.builders import build_algorithm, build_data
+from fedray.experiment.builders import build_data
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock
+from fedray.experiment.tensors import first_broadcast
 
 WEEK, DAY, HOUR = 168, 24, 3_600_000_000  # hours, hours, microseconds
 Floats = npt.NDArray[np.float64]
@@ -100,7 +98,7 @@ def rehearse(config: Config, source: Source) -> Rehearsal:
     data, _ = build_data(config, source)
     clock = build_clock(config, data)
     assert clock is not None
-    work = _work(config, build_algorithm(_untrained(config), data), data)
+    work = _work(config, data)
     return Rehearsal(config, clock, work, tuple(simulated(clock, work, config.rounds)))
 
 
@@ -118,19 +116,9 @@ def simulated(clock: Clock, work: Work, rounds: int) -> Iterator[Step]:
         yield step
 
 
-def _untrained(config: Config) -> Config:
-    """The configuration with an untrained seed model of the same size."""
-    pretrain = getattr(config.algorithm.settings, "pretrain", None)
-    if pretrain is None:
-        return config
-    settings = replace(config.algorithm.settings, pretrain=replace(pretrain, steps=0))
-    return replace(config, algorithm=replace(config.algorithm, settings=settings))
-
-
-def _work(config: Config, algorithm: Algorithm, data: SpeechData) -> Work:
+def _work(config: Config, data: SpeechData) -> Work:
     """The work of a trip: bytes from the sizes of vectors, and passes from the algorithm."""
-    state = algorithm.init(Server(None, None, derive(config.seed, "server", "init")))
-    broadcast = algorithm.broadcast(algorithm.begin(state, derive(config.seed, "server", "begin")), 0)
+    algorithm, broadcast = first_broadcast(config, data)
     _, down = deliver(broadcast, config.download, algorithm)
     link, first = Link(config.upload.code, algorithm.tensors()), 4 * broadcast.constant
     if algorithm.overrides("client_prepare") and algorithm.prepare_reads:

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 
 def batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
     """Name -> batch norm layer (1d, 2d, 3d or synchronised, those in SpeechBrain's wrappers included)."""
     return {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
+
+
+def norm_layers(model: nn.Module) -> list[str]:
+    """The names of the norm layers of all kinds that have parameters or running statistics."""
+    kinds = (_NormBase, nn.GroupNorm, nn.LayerNorm)
+    return [name for name, module in model.named_modules() if isinstance(module, kinds) and module.state_dict()]
 
 
 def running_statistics(model: nn.Module) -> list[str]:

@@ -42,7 +42,7 @@ class ClientStore:
         shown = self.storage.shown(name)
         try:
             data = self.storage.read(name)
-            if written.hash is not None and _hash(data) != written.hash:
+            if written.hash is not None and hash_of(data) != written.hash:
                 raise ValueError(f"{shown}: has changed since it was written ({_expected(len(data), written)})")
             return serialize.loads(data, shown)
         except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ class ClientStore:
         """Write a state, which survives a power loss once `sync` has returned."""
         data = serialize.dumps(state)
         self.storage.write_soon(self.name(client, version), data)
-        return Written(version, len(data), _hash(data))
+        return Written(version, len(data), hash_of(data))
 
     def sync(self, written: Mapping[str, Written]) -> None:
         """Wait until these states (client -> state) survive a power loss."""
@@ -115,7 +115,8 @@ def described(client: str) -> str:
     return "a model that clients train from" if client == MODELS else f"the state of client {client}"
 
 
-def _hash(data: bytes) -> str:
+def hash_of(data: bytes) -> str:
+    """The hash of a state's bytes, by which a checkpoint knows them."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

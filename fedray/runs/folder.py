@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from fedray.core.texts import decoded, json_text, parsed
 from fedray.runs.checkpoints import Checkpoints
+from fedray.runs.client_states import ClientStore
 from fedray.runs.progress import ClientRecord, Progress, read_clients, write_clients
 from fedray.runs.tables import FileTables, PartedTables, Tables
 from fedray.storage import temporary
@@ -41,6 +42,7 @@ class RunFolder:
         self.place = self.storage.place  # for messages
         self.root = self.storage.local  # None: on object storage
         self.checkpoints = Checkpoints(self.storage.child("checkpoints"))
+        self.states = ClientStore(self.storage.child("states"))
         self._tables: Tables = PartedTables(self.storage) if self.root is None else FileTables(self.root)
         self._scratch: Path | None = None
         self._published: dict[Path, tuple[int, int]] = {}  # size and mtime of uploaded files

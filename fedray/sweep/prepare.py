@@ -71,7 +71,7 @@ def prepare(study: Study, space: Space, at_once: int) -> None:
         if described not in federations:
             federations[described], _ = build_data(config, source)
         where = places.place(below(study.place, f"{FOLDER}/{len(work)}"))
-        program = build_program(config, federations[described], RunFolder(where), study.share.gpus)
+        program = build_program(config, federations[described], RunFolder(where).states, study.share.gpus)
         cache = (program.init_cache, program.prepare_cache)
         if cache not in work:
             work[cache] = (experiment.assign(config, source, program, study.share, where, {}), set())

@@ -28,7 +28,6 @@ from fedray.engine.driver import driver as drivers
 from fedray.engine.driver import session
 from fedray.engine.telemetry.trackers import Card
 from fedray.runs import places
-from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import METRICS, RunFolder
 from fedray.storage.base import below
 from fedray.sweep.study import Study
@@ -187,7 +186,7 @@ class Trial(tune.Trainable):
 def take_over(source: RunFolder, round: int, target: RunFolder) -> None:
     """Start the run folder `target` with the checkpoints, client states and rows of `source` up to a round."""
     best = source.load(round).best
-    states, theirs = (ClientStore(folder.storage.child("states")) for folder in (target, source))
+    states, theirs = target.states, source.states
     for saved in sorted({0, round} | ({int(best["round"])} if best else set())):
         progress = source.load(saved)
         states.adopt(theirs, [(client, written.version) for client, written in progress.files()])

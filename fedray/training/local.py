@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from fedray.core.metrics import Metrics
 from fedray.core.types import Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
+from fedray.data.manifest import Rows
 from fedray.models.norms import frozen_statistics
 from fedray.training.means import MeanLoss
 from fedray.training.optimizers import AdamW, AdamWSettings, Adjust, ClientOptimizer, ClientSettings, Optimizer
@@ -22,6 +23,7 @@ from fedray.training.stack import Function, Row, answer
 from fedray.training.task import Targets, Task, targets_at
 from fedray.training.together import flat_model
 
+NAMED = 6  # utterances of a batch that an error names
 Anneal = Callable[[float], float]  # the mean loss of an epoch -> the learning rate of the next one
 Loss = Callable[["LocalModel", Batch, Targets], Tensor]  # (model, augmented batch, its targets) -> the mean loss
 
@@ -38,6 +40,7 @@ class LocalModel:
         self.flat = flat_model(task, device, frozen, holder=self)
         self.flat.load(start)
         self.steps = 0
+        self._batch: tuple[Utterances, Rows] | None = None  # the newest of `losses`: data and positions
 
     def time_left(self, steps: int) -> int:
         """The number of steps still to take, out of `steps` without a deadline; there is always time for one."""
@@ -47,8 +50,12 @@ class LocalModel:
         """theta_i, [size], as a copy."""
         return self.flat.read()
 
+    def own(self) -> Vector:
+        """The personal part of theta_i, as a copy."""
+        return self.params()[self.flat.layout.personal]
+
     def delta(self) -> Vector:
-        """theta_i - theta_t of the trainable parameters, followed by the running statistics unless `frozen`."""
+        """theta_i - theta_t of what travels: trainable parameters, and the running statistics unless `frozen`."""
         return self.flat.difference(self.start, buffers=not self.frozen)
 
     def training(self) -> AbstractContextManager[None]:
@@ -82,9 +89,10 @@ class LocalModel:
 
     def descend(self, loss: Tensor, optimizer: Optimizer) -> float:
         """Take one step down the gradient of `loss`, and return the loss. ValueError when it is NaN or infinite."""
-        self.flat.backward(loss)
-        value = finite(float(loss.detach()))
-        optimizer.step()
+        with self._naming_the_batch():
+            self.flat.backward(loss)
+            value = finite(float(loss.detach()))
+            optimizer.step()
         self.steps += 1
         return value
 
@@ -104,14 +112,14 @@ class LocalModel:
         `adjust` changes the gradient of each step after clipping, `anneal` the learning rate after each epoch.
         """
         optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
-        steps = settings.epochs * math.ceil(len(data) / settings.batch)
+        before, steps = self.steps, settings.epochs * math.ceil(len(data) / settings.batch)
         unlearnable = self.task.unlearnable(data, targets)
         total = MeanLoss(unlearnable)
         with self.training():
             for _ in range(settings.epochs):
                 epoch = MeanLoss(unlearnable)
                 losses = self.losses(data, targets, settings.batch, generator, loss)
-                for batch, of_batch in islice(losses, self.time_left(steps)):
+                for batch, of_batch in islice(losses, before + self.time_left(steps)):
                     value = self.descend(of_batch, optimizer)
                     total.add_batch(value, batch.positions)
                     epoch.add_batch(value, batch.positions)
@@ -141,7 +149,23 @@ class LocalModel:
         """Yield the batches of one epoch, of `size` utterances, each with its mean loss (None: the task's)."""
         loss = loss or LocalModel.task_loss
         for batch in batches(data, size, generator):
-            yield batch, loss(self, self.augmented(batch), targets_at(targets, batch.positions))
+            self._batch = data, batch.positions
+            with self._naming_the_batch():
+                of_batch = loss(self, self.augmented(batch), targets_at(targets, batch.positions))
+            yield batch, of_batch
+
+    @contextmanager
+    def _naming_the_batch(self) -> Iterator[None]:
+        """Add a note to an error: the step that raised it, and the utterances of its batch."""
+        try:
+            yield
+        except Exception as error:
+            if self._batch is not None:
+                data, positions = self._batch
+                names = [data.ids[position] for position in positions[:NAMED]]
+                more = f" and {len(positions) - NAMED} more" if len(positions) > NAMED else ""
+                error.add_note(f"in step {self.steps + 1} of its training, on {', '.join(names)}{more}")
+            raise
 
     def task_loss(self, batch: Batch, targets: Targets) -> Tensor:
         """The task's mean loss of an augmented batch. `targets`: those of its utterances, in its order."""

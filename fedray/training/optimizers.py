@@ -146,7 +146,7 @@ def _l2_slope(flat: FlatModel, l2: float) -> Tensor:
     """The factor of each weight in the gradient of the L2 term, [trainable]: 2 l2 in convolutions, else 0."""
     slope = torch.zeros_like(flat.gradient)
     convolutions = {f"{name}.weight" for name, module in flat.model.named_modules() if isinstance(module, _ConvNd)}
-    for entry in flat.layout.entries:
+    for entry in flat.layout.training.entries:
         if entry.name in convolutions:
             slope[entry.start : entry.stop] = 2 * l2
     return slope

@@ -42,12 +42,21 @@ class Gradient:
 def seed_model(task: Task, server: Server, settings: PretrainSettings) -> ServerState:
     """theta_0: initial weights (drawn at random, or from `model.init`), trained on the server's labelled data.
 
-    `server.spread` lets any actor compute the shards; without it they are computed here.
+    `server.spread` lets any actor compute the shards; without it they are computed here. What is personal changes only
+    the order of the result.
     """
+    trained = _seed_model(task.plain, server, settings)
+    if task.plain is task:
+        return ServerState(trained)
+    return ServerState(task.layout.join(task.plain.layout.cut(trained)))
+
+
+def _seed_model(task: Task, server: Server, settings: PretrainSettings) -> Vector:
+    """The parameters of theta_0, of a task with nothing personal."""
     seed_all(server.seed, "weights")
     params = task.initial()
     if not settings.steps:
-        return ServerState(params)
+        return params
     if server.data is None:
         raise ValueError(
             "the server has no labelled data to train a seed model on: set data.server, or algorithm.pretrain.steps=0"
@@ -69,7 +78,7 @@ def seed_model(task: Task, server: Server, settings: PretrainSettings) -> Server
         optimizer.step()
         params = flat.read()
         server.progress(step + 1, settings.steps, "training the seed model")
-    return ServerState(params)
+    return params
 
 
 def batches_of(data: Utterances, settings: PretrainSettings, seed: int) -> Iterator[Rows]:
@@ -91,6 +100,7 @@ def cut(step: int, batch: Rows, data: Utterances, targets: Targets, count: int) 
 def shard_gradient(task: Task, server: Server, params: Vector, shard: Shard) -> Gradient:
     """The gradient of a shard at `params`. It depends on the arguments alone, whichever process computes it."""
     seed_all(server.seed, "shard", shard.step, shard.number)
+    task = task.plain
     model = LocalModel(task, params, server.device)
     flat = model.flat
     with model.training():

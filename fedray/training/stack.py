@@ -84,12 +84,12 @@ class Row(FlatModel):
         """Load a vector [size]. ValueError when its frozen parameters differ from the other clients'."""
         self.layout.check(vector)
         self.stack.load_frozen(vector)
-        self.values.copy_(torch.tensor(vector[: self.layout.moving]))
+        self.values.copy_(torch.tensor(self.layout.arranged(vector)[: len(self.values)]))
 
     def read(self) -> Vector:
         """A copy of the vector [size]."""
         values: Vector = torch.cat([self.values, self.stack.frozen]).cpu().numpy()
-        return values
+        return self.layout.restored(values)
 
     def backward(self, loss: Tensor) -> None:
         """Set `gradient` to that of a loss: here back to the model's outputs, from there along with other clients."""
@@ -176,7 +176,7 @@ class Stack:
     def __init__(self, task: Task, device: str, size: int, number: int = 0) -> None:
         """`number`: of each client's models, from 0."""
         self.template = task.numbered(device, -1 - number)
-        layout = self.template.layout
+        self.layout = layout = self.template.layout.training
         self.clients_together = getattr(self.template.model, "clients_together", None)
         self.values = torch.empty(size, layout.moving, device=device)
         self.gradient = torch.zeros(size, layout.trainable, device=device)
@@ -187,11 +187,11 @@ class Stack:
     @property
     def frozen(self) -> Tensor:
         """The frozen parameters."""
-        return self.template.values[self.template.layout.moving :]
+        return self.template.values[self.layout.moving :]
 
     def load_frozen(self, vector: Vector) -> None:
         """Load frozen parameters. ValueError when they differ from another client's."""
-        moving = self.template.layout.moving
+        moving = self.layout.moving
         if self._frozen_of is None:
             self.template.load(vector)
         elif vector is not self._frozen_of and not np.array_equal(vector[moving:], self._frozen_of[moving:]):
@@ -203,7 +203,7 @@ class Stack:
     def forward(self, calls: Sequence[Call]) -> None:
         """Make calls with equal keys as one."""
         first, places = calls[0], [call.row.place for call in calls]
-        trainable = self.template.layout.trainable
+        trainable = self.layout.trainable
         weights = self.values[places, :trainable].requires_grad_(first.gradients)  # a copy, like the buffers
         buffers = self.values[places, trainable:]
         tensors = [stacked(alike) for alike in zip(*(call.tensors for call in calls), strict=True)]
@@ -222,7 +222,7 @@ class Stack:
         trained, rest = self._entries[: self._trainable], self._entries[self._trainable :]
         # One `split`, whose backward pass is one copy. The buffers are slices, which batch norm may change in place.
         pieces = list(torch.split(weights, [entry.stop - entry.start for entry in trained], 1))
-        start = self.template.layout.trainable
+        start = self.layout.trainable
         pieces += [buffers[:, entry.start - start : entry.stop - start] for entry in rest]
         entries = zip(self._entries, pieces, strict=True)
         return {f"model.{entry.name}": piece.view(len(weights), *entry.shape) for entry, piece in entries}

@@ -25,9 +25,10 @@ from fedray.data.manifest import Mask, Rows
 from fedray.models import MODELS
 from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
-from fedray.models.norms import running_statistics
+from fedray.models.norms import norm_layers, running_statistics
 from fedray.models.weights import load_weights
 from fedray.training.loans import Loans
+from fedray.training.personal import check_patterns, matches
 
 Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each utterance, or its class number
 
@@ -79,6 +80,8 @@ class Task(ABC):
         # The class, not its name: actors receive a user's model class by value, and their registry lacks its name.
         self.model_class = MODELS[model.kind]
         self.adapters: LoRASettings | None = None
+        self.personal: tuple[str, ...] = ()  # patterns of the names of what stays with a client
+        self._plain: Self | None = None  # the same task with nothing personal; None: this one
         self._flats: dict[tuple[str, int], FlatModel] = {}  # by device and number
         self._loans = Loans()  # of their numbers, by device
         self._layout: Layout | None = None
@@ -111,19 +114,34 @@ class Task(ABC):
         return self.model_class(self.model_settings, self.features.bins, self.outputs)
 
     def with_model(self, settings: Any) -> Self:
-        """The same task with other model settings, for the same model class."""
-        other = self._copy()
+        """The same task with other model settings, for the same model class, and nothing personal."""
+        other = self.plain._copy()
         other.model_settings = settings
         return other
 
     def with_adapters(self, settings: LoRASettings) -> Self:
-        """The same task with adapters on a frozen model.
+        """The same task with adapters on a frozen model, and nothing personal.
 
         Its vector of parameters holds the adapters first, then the model's parameters.
         """
-        other = self._copy()
+        other = self.plain._copy()
         other.adapters = settings
         return other
+
+    def with_personal(self, patterns: Sequence[str]) -> Self:
+        """The same task with a personal part: parameters and running statistics with names that a pattern matches.
+
+        Patterns are those of `fnmatch`. ValueError: one matches nothing, or nothing is left that travels.
+        """
+        other = self.plain._copy()
+        other.personal, other._plain = tuple(patterns), self.plain if patterns else None
+        check_patterns(other.personal, other.layout)
+        return other
+
+    @property
+    def plain(self) -> Self:
+        """The same task with nothing personal."""
+        return self._plain or self
 
     def _copy(self) -> Self:
         other = copy.copy(self)
@@ -163,7 +181,7 @@ class Task(ABC):
         """This process' model of a number, on a device; numbers below 0 are never lent."""
         if (device, number) not in self._flats:
             model, kept = self._built()
-            self._flats[device, number] = FlatModel(model.to(device), keep=kept.__contains__)
+            self._flats[device, number] = FlatModel(model.to(device), kept.__contains__, self._stays)
         return self._flats[device, number]
 
     @property
@@ -171,8 +189,15 @@ class Task(ABC):
         """Where the model's parameters lie in the vector, the same on all devices."""
         if self._layout is None:
             model, kept = self._built()
-            self._layout = Layout.of(model, kept.__contains__)
+            self._layout = Layout.of(model, kept.__contains__, self._stays)
         return self._layout
+
+    def norms(self) -> list[str]:
+        """The names of the model's norm layers of all kinds."""
+        return norm_layers(self._built()[0])
+
+    def _stays(self, name: str) -> bool:
+        return matches(name, self.personal)
 
     def _built(self) -> tuple[nn.Module, set[str]]:
         """A model with its adapters, and the names of the vector's entries: parameters and running statistics."""

@@ -35,7 +35,8 @@ def seed_name(config: Config, algorithm: Algorithm) -> str:
     """A seed model's name: the keys theta_0 depends on (`init_depends`), and the classes of algorithm and model."""
     classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in (type(algorithm), algorithm.task.model_class)]
     values = plain(config)
-    return json.dumps([classes, values["data"], pick(values, algorithm.init_depends)], sort_keys=True)
+    kept = [classes, algorithm.task.personal, values["data"], pick(values, algorithm.init_depends)]
+    return json.dumps(kept, sort_keys=True)
 
 
 def arrived(algorithm: Algorithm, state: ServerState, round: int = 0, data: Any = None) -> Received:

@@ -47,7 +47,7 @@ def test_all_ranks_and_other_algorithms_share_a_seed_model(folder: Path, tmp_pat
     def cache(**algorithm: Any) -> Path | None:
         config, source = experiment.load(speech.settings(folder, algorithm=algorithm))
         data, _ = experiment.build_data(config, source)
-        return experiment.build_program(config, data, RunFolder(tmp_path), 0).init_cache
+        return experiment.build_program(config, data, RunFolder(tmp_path).states, 0).init_cache
 
     plain = cache(kind="fedavg", pretrain=FEDLORA["pretrain"])
     assert plain is not None

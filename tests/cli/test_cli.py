@@ -126,6 +126,7 @@ def test_a_run_on_a_cluster_that_lives_on(terminal: Terminal, config: dict[str, 
         head.communicate()
 
 
+@pytest.mark.long
 def test_what_is_said_of_folders_where_nobody_is_at_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], straight: Path
 ) -> None:

@@ -34,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in ("fednst/embedded", *KINDS) else pytest.mark.long) for name in RUNS],
+    [pytest.param(name, marks=[] if name in ("fednst/embedded", *KINDS) else pytest.mark.nightly) for name in RUNS],
 )
 def test_a_project_has_the_settings_of_its_configuration(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -97,7 +97,7 @@ def test_what_is_no_run_is_refused(name: str, says: str, tmp_path: Path) -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["fednst/embedded", *KINDS])
 def test_the_test_of_a_project_passes(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: None
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workbench: None
 ) -> None:
     project.write(tmp_path / "mine", name)
     monkeypatch.chdir(tmp_path / "mine")

@@ -14,7 +14,7 @@ from tests.cli.terminal import SECONDS, Terminal, gone, read_until, second_round
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("begun", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_sigterm_ends_a_run_with_its_last_checkpoint(
     begun: bool, terminal: Terminal, config: dict[str, Any], tmp_path: Path
 ) -> None:

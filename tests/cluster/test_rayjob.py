@@ -101,8 +101,9 @@ def test_versions_are_those_of_the_project(job: dict[str, Any]) -> None:
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     (ray,) = re.findall(r"^ray==([\d.]+)$", constraints, re.MULTILINE)
     assert job["spec"]["rayClusterSpec"]["rayVersion"] == ray
-    assert "--constraint /home/ray/fedray/constraints.txt" in TEXT
-    ((image, major, minor),) = re.findall(r"FROM rayproject/ray:([\d.]+)-py(\d)(\d+)", TEXT)
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "--constraint /home/ray/fedray/constraints.txt" in dockerfile
+    ((image, major, minor),) = re.findall(r"^FROM rayproject/ray:([\d.]+)-py(\d)(\d+)$", dockerfile, re.MULTILINE)
     assert image == ray and SpecifierSet(project["requires-python"]).contains(f"{major}.{minor}")
 
 

@@ -17,9 +17,8 @@ import pytest
 import ray
 import yaml
 
-from tests import small_corpus
 from tests.cli.terminal import SECONDS, until
-from tests.cluster.slurm import JOB, ROOT, Slurm
+from tests.cluster.slurm import JOB, ROOT, Slurm, rounds_of, slow
 from tests.engine.runs import same
 
 # A `fedray` that writes down what it is asked, makes its run folder, and then ends with the status in `ends`, or waits.
@@ -106,19 +105,7 @@ def test_both_scripts_ask_slurm_for_the_same() -> None:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A run of noise whose clients take a tenth of a second."""
-    folder = tmp_path_factory.mktemp("noise")
-    splits = {"train": ("ann", "bob", "cid"), "dev": ("dee",), "test": ("eva",)}
-    rows = {split: [(f"{name}-{i}", name, "ab") for name in names for i in range(2)] for split, names in splits.items()}
-    small_corpus.write(folder, **rows)
-    engine, slow = {"lanes": 2, "actors": 1}, {"kind": "patient", "seconds": 0.1}
-    values = small_corpus.config(folder, *splits, algorithm=slow, cohort={"size": 2}, engine=engine)
-    return values | {"imports": ["tests.patient"]}
-
-
-def rounds_of(run: Path) -> int:
-    rows = run / "metrics.jsonl"
-    return len(rows.read_text().splitlines()) if rows.exists() else 0
+    return slow(tmp_path_factory.mktemp("noise"))
 
 
 def await_moment(run: Path, job: subprocess.Popen[str], chance: random.Random) -> None:

@@ -171,3 +171,38 @@ def test_nothing_of_a_client_stays(model: Speech, keep: Callable[[str], bool]) -
         and not found[1]["norm.running_mean"].any()
         and not found[1]["seen"].any()
     )
+
+
+def stays(name: str) -> bool:
+    return name.startswith("gru.") or name in ("norm.bias", "norm.running_var", "front.weight")
+
+
+def test_what_stays_with_a_client_follows_what_travels(model: Speech) -> None:
+    """A model trains all as one stretch; what travels comes first, in the vector and in a gradient."""
+    layout, flat = Layout.of(model, personal=stays), FlatModel(copy.deepcopy(model), personal=stays)
+    gru = [f"gru.{name}" for name, _ in model.gru.named_parameters()]
+    shared, buffers = ["scale", "norm.weight", "out.weight", "out.bias"], ["table", "norm.running_mean"]
+    own, frozen = ["norm.bias", *gru], ["front.weight", "front.bias"]
+    names = [*shared, *buffers, *own, "norm.running_var", *frozen]
+    assert [entry.name for entry in layout.entries] == names
+    assert [entry.name for entry in layout.training.entries] == [
+        *shared, *own, *buffers, "norm.running_var", *frozen
+    ]  # fmt: skip
+    size = sum(parameter.numel() for parameter in model.gru.parameters()) + 4
+    assert (layout.trainable, layout.moving, layout.own) == (1 + 4 + 6 + 2, 13 + 3 + 4, (size, 4))
+    assert layout.personal == slice(20, 20 + size + 4) and layout.size == layout.personal.stop + 24
+    assert layout.tensors == (1, 4, 6, 2)
+
+    vector = layout.join(model.state_dict())
+    assert np.array_equal(layout.restored(layout.arranged(vector)), vector)
+    flat.load(vector)
+    assert np.array_equal(flat.read(), vector) and flat.weights.numel() == 13 + size
+    assert all(torch.equal(flat.model.state_dict()[name], model.state_dict()[name]) for name in names)
+    train(flat.model, flat.gradient.zero_, lambda: flat.weights.add_(flat.gradient, alpha=-0.1))
+    plain = FlatModel(copy.deepcopy(model))
+    plain.load(plain.layout.join(model.state_dict()))
+    train(plain.model, plain.gradient.zero_, lambda: plain.weights.add_(plain.gradient, alpha=-0.1))
+    assert all(torch.equal(flat.model.state_dict()[name], plain.model.state_dict()[name]) for name in names)
+    after = layout.join(flat.model.state_dict())
+    assert np.array_equal(flat.difference(vector), (after - vector)[:13])
+    assert np.array_equal(flat.difference(vector, buffers=True), (after - vector)[:20])

@@ -1,7 +1,7 @@
 """The tutorials run from top to bottom, as a reader would type them in a clone.
 
-A fenced block with a title is a file, `python` is executed, and each line of `sh` is a command. `console` and `text`
-are shown only.
+A fenced block with a title is a file, `python` is executed, and each line of `sh` is a command. Other blocks are shown
+only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 
@@ -19,28 +19,44 @@ from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
 # These take half a minute or more.
-NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy")
-LONG = ("your-data", "your-recogniser")
+NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy", "your-recogniser")
+LONG = ("your-data",)
+IN_ONE_PROCESS = ("debug-a-client", "distillation", "write-an-algorithm")  # around `fedray.open`, without Ray
 MARKS = dict.fromkeys(LONG, [pytest.mark.long]) | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
+FILES = [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "docs" / "write-an-algorithm.md"]
 PAGES = [
     pytest.param(page, id=page.stem, marks=MARKS.get(page.stem, []))
-    for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+    for page in FILES
+    if page.stem not in IN_ONE_PROCESS
 ]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_tutorial_runs(cluster: None, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("page", [page for page in FILES if page.stem in IN_ONE_PROCESS], ids=lambda page: page.stem)
+def test_a_tutorial_runs_in_one_process(
+    workbench: None, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow(page, tmp_path, monkeypatch)
+
+
+def follow(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what a page says, in a folder of its own."""
     for name in ("configs", "docs", "cluster.yaml", "cluster-local.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    names: dict[str, Any] = {"__name__": page.stem}
+    module = ModuleType(page.stem.replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for language, title, text in BLOCK.findall(page.read_text(encoding="utf-8")):
         if title:
             Path(title).write_text(text, encoding="utf-8")
         elif language == "python":
-            exec(compile(text, page.name, "exec"), names)
+            exec(compile(text, page.name, "exec"), module.__dict__)
         elif language == "sh":
             for command in text.splitlines():
                 assert play(command, monkeypatch) == 0, command

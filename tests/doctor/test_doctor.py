@@ -65,6 +65,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
+@pytest.mark.long
 def test_a_sound_machine(cluster: None, cache: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "START_SECONDS", 240.0)  # actors start slowly next to other tests
     monkeypatch.setattr(speed, "EngineSettings", lambda: EngineSettings(actors=2))
@@ -124,7 +125,7 @@ def test_actors_that_do_not_start_are_named(cluster: None, quick: None, monkeypa
         stops and text.startswith("a trial of client actors failed: ") and text.endswith("ValueError: no such weights")
     )
     monkeypatch.setattr(speed, "START_SECONDS", 0.5)
-    with pytest.raises(RuntimeError, match="no client actor started in 0 s: others hold cores or GPUs"):
+    with pytest.raises(RuntimeError, match="no client actor started in 0 s: .* of 4 cores are free"):
         speed.measure(
             Findings(), Share(1, 3.999, 1.0), Linear, Console(file=io.StringIO())
         )  # the fixture's Ray has no GPU

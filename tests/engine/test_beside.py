@@ -16,11 +16,11 @@ import ray
 from ray.util import placement_group_table
 
 from fedray.core.types import RunError
-from fedray.engine.driver import attach, session
-from fedray.engine.driver.attach import Standing
+from fedray.engine.driver import session
 from fedray.engine.driver.interrupts import Terminated
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
+from fedray.runs.standing import ATTACH, Standing, standing
 from tests.engine import toys, waiting
 from tests.engine.runs import same
 from tests.engine.waiting import Waiting, appears
@@ -72,10 +72,10 @@ def holds(folder: Path, **options: object) -> None:
 
 def ends(folder: Path) -> Standing:
     until = time.monotonic() + SECONDS
-    while (standing := attach.standing(RunFolder(folder))).state != "finished":
-        assert time.monotonic() < until, standing
+    while (found := standing(RunFolder(folder))).state != "finished":
+        assert time.monotonic() < until, found
         time.sleep(0.1)
-    return standing
+    return found
 
 
 def groups() -> list[str]:
@@ -94,6 +94,7 @@ def described(folder: Path) -> None:
     (folder / "config.yaml").write_text("name: toy\n")
 
 
+@pytest.mark.long
 def test_a_run_waits_until_another_has_ended(
     tmp_path: Path, alone: Path, told: Callable[[str, Callable[[], object]], list[str]]
 ) -> None:
@@ -129,14 +130,14 @@ def test_an_automatic_number_of_actors_is_what_finds_room(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("detached", [True, False])
+@pytest.mark.parametrize("detached", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_a_killed_run_holds_nothing(
     tmp_path: Path, alone: Path, detached: bool, told: Callable[[str, Callable[[], object]], list[str]]
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
 
     def kill() -> None:
-        os.kill(RunFolder(first).read_json(attach.ATTACH)["pid"], signal.SIGKILL)
+        os.kill(RunFolder(first).read_json(ATTACH)["pid"], signal.SIGKILL)
 
     def watched() -> None:
         settings = toys.ToySettings(folder=str(tmp_path))
@@ -174,6 +175,7 @@ class Other:
         """Answer, as the actor of a program that is not fedray's."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("signal_sent", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_waits_can_be_ended_at_once(
     tmp_path: Path, signal_sent: signal.Signals, told: Callable[[str, Callable[[], object]], list[str]]

@@ -155,6 +155,7 @@ def test_where_memory_runs_out_there_are_fewer_actors(tmp_path: Path) -> None:
     assert [words for words in said if words.startswith("errand")] == ["errand 1: MEMORY"] * 2
 
 
+@pytest.mark.long
 def test_the_kernel_kills_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     with pool(1, said) as mine:
@@ -201,6 +202,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, *calls: int) -> N
     monkeypatch.setattr(pools, "ray", SimpleNamespace(get=get, wait=ray.wait, nodes=ray.nodes))
 
 
+@pytest.mark.nightly
 def test_a_hiccup_of_the_network_is_no_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetching the result fails (0), and so does fetching the answer to the first ping (1); the actor stays."""
     said: list[str] = []
@@ -225,6 +227,7 @@ def test_an_actor_that_cannot_be_reached_for_long_is_replaced_and_no_client_is_b
     assert not any("errand" in words for words in said)
 
 
+@pytest.mark.long
 def test_a_result_that_is_lost_is_made_again_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = ObjectLostError("00" * 28, None, "")
     with pool(1, []) as mine:

@@ -37,7 +37,7 @@ def test_any_placement_gives_the_same_bits(straight: Path, tmp_path: Path, place
     same(tmp_path, straight)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_actor_of_ray_a_client_gives_the_same_bits(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 2, "data": toys.ToyData(3), "cohort": 2, "lanes": 2}
     toys.play(tmp_path / "pooled", **options)

@@ -27,6 +27,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 def test_ctrl_c_once_ends_after_the_round(
     cluster: None, interruptible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ def test_ctrl_c_once_ends_after_the_round(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.long
 def test_sigterm_ends_at_once_with_the_last_checkpoint(cluster: None, tmp_path: Path) -> None:
     """Cluster managers send it. Ray's own handler would abort the process."""
     session.ship(waiting)

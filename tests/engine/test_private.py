@@ -31,7 +31,7 @@ def test_several_actors_and_a_resume_give_the_same_bits(tmp_path: Path) -> None:
     assert len(set(bounds)) == len(bounds), "bounds adapt"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_five_actors_of_which_one_is_killed_give_the_same_bits(tmp_path: Path) -> None:
     """An actor exits while it trains a client: its lane is trained again, and the noise is drawn once."""
     play(tmp_path / "one", **private())
@@ -60,6 +60,7 @@ def test_the_mean_is_that_of_clipped_updates_with_the_noise_of_the_round(tmp_pat
     assert found == pytest.approx(theta_0 + expected + learnt, abs=1e-5)
 
 
+@pytest.mark.long
 def test_whole_numbers_are_read_as_they_were_written_where_clients_have_left(tmp_path: Path) -> None:
     """With Skellam noise, the scale of the numbers is that of the cohort as drawn, whoever answers."""
     mechanism = Mechanism(Skellam(delta=1e-3, noise=0.01, bits=24, clip=ClipSettings(norm=5.0)), 0.01, 6)

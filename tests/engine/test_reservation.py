@@ -201,6 +201,12 @@ def test_a_core_that_runs_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reservation.in_the_way("there", 1.0) == "run /a"
 
 
+def test_what_is_free_in_words(room: Callable[..., list[Group]]) -> None:
+    room({"CPU": 2.0, "GPU": 0.5}, [held("/a", 2, CPU=2.0)])
+    free = "2 of 8 cores and 0.5 of 2 GPUs are free"
+    assert reservation.standing() == f"{free}; run /a holds 4 cores; others hold 2 cores and 1.5 GPUs"
+
+
 def test_trials_that_wait(room: Callable[..., list[Group]]) -> None:
     bundles = [{"CPU": 0.01}, {"CPU": 0.99}]
 

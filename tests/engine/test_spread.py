@@ -95,7 +95,7 @@ def test_actors_of_ray_give_the_same_bits(alone: bytes, tmp_path: Path, on_ray: 
     assert len(list(tmp_path.glob("pid-*"))) == PARTS, "an actor had no part"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_killed_actor_is_replaced_and_its_parts_are_computed_again(
     alone: bytes, tmp_path: Path, on_ray: None
 ) -> None:

@@ -95,7 +95,7 @@ def test_the_same_bits_with_two_actors_or_all_on_disk(
     same(tmp_path, folder, 2)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_actors_of_ray_with_all_on_disk_give_the_same_bits(played: Callable[[str], Path], tmp_path: Path) -> None:
     toys.run(tmp_path, strategy=strategy("layerwise_pruning"), rounds=2, actors=2, hold_gb=0.0)
     same(tmp_path, played("layerwise_pruning"), 2)

@@ -40,7 +40,6 @@ from fedray.engine.driver.driver import Assignment
 from fedray.engine.jobs.work import Program
 from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
-from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
 from tests.engine import in_process
 
@@ -253,7 +252,7 @@ def assignment(
         changes["actors"] = actors
     evaluation = EvaluationSettings(shards=3, **changes.pop("evaluation", {}))
     engine = EngineSettings(**({"lanes": 3} | changes))
-    states = ClientStore(RunFolder(folder).storage.child("states"))
+    states = RunFolder(folder).states
     program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
     plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock, audit=audit)

@@ -22,7 +22,7 @@ def made(tmp_path: Path, no_ray: None) -> tuple:
         speech.settings(tmp_path / "tones", cohort={"size": 1}, engine={"lanes": 2, "actors": 2})
     )
     data, _ = builders.build_data(loaded, source)
-    return loaded, builders.build_program(loaded, data, RunFolder(tmp_path / "run"), 0.0)
+    return loaded, builders.build_program(loaded, data, RunFolder(tmp_path / "run").states, 0.0)
 
 
 def test_model_and_data_count(made: tuple) -> None:

@@ -36,6 +36,7 @@ def settings(folder: Path, **contrastive: Any) -> dict[str, Any]:
     return {"name": "tones", "data": run["data"], "features": run["features"], "contrastive": {**small, **contrastive}}
 
 
+@pytest.mark.long
 def test_an_interrupted_pre_training_resumes_with_the_same_bits(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

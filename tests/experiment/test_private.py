@@ -69,7 +69,7 @@ def test_the_account_is_of_the_cohorts_that_are_drawn() -> None:
 
 def test_delta_is_for_the_federation_that_a_run_stands_for() -> None:
     config, _ = load("fedavg/keywords", [*PRIVATE, "privacy.as_if={cohort: 1000, population: 1000000}"])
-    with pytest.raises(ValueError, match="privacy.delta must be above 0 and below 1 / population, 1e-06"):
+    with pytest.raises(ValueError, match="privacy.delta must be below 1 / population, 1e-06"):
         guarantee_of(config, config.privacy, 2_000)
 
 
@@ -79,7 +79,7 @@ def test_section_values_are_checked() -> None:
         "{kind: gaussian, delta: 1e-5}": "set epsilon (the guarantee) or noise (the multiplier z): both are null",
         "{kind: gaussian, delta: 1e-5, noise: 1, epsilon: 8}": "set either epsilon (the guarantee) or noise",
         "{kind: gaussian, delta: 2, noise: 1}": "delta must be above 0 and below 1",
-        "{kind: skellam, noise: 1.0, delta: 1e-5, bits: 64}": "bits must be from 2 to 32",
+        "{kind: skellam, noise: 1.0, delta: 1e-5, bits: 64}": "bits must be at least 2 and at most 32",
         "{kind: gaussian, noise: 1.0, delta: 1e-5, clip: {layers: all}}": "clip.layers must be one of",
         "{kind: gaussian, noise: 1.0, delta: 1e-5, as_if: {cohort: 5}}": "as_if needs both",
     }

@@ -32,6 +32,7 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
     return folder
 
 
+@pytest.mark.nightly
 def test_two_actors_of_which_one_is_killed_give_the_same_bits(
     straight: Path, corpus: Path, tmp_path: Path, on_ray: None
 ) -> None:

@@ -43,10 +43,13 @@ def without(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
 
 
+LONG = ("algorithms", "lanes", "models", "speed")
+
+
 # Without `sharing`, which starts processes: `test_the_program_without_ray` runs it.
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name == "algorithms")) for name in CHECKS if name != "sharing"],
+    [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CHECKS if name != "sharing"],
 )
 def test_a_check_on_the_processor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDRAY_SPEECH", raising=False)

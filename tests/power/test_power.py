@@ -85,7 +85,7 @@ def crashes(played: Played, scratch: Path, losses: dict[str, Loss], every: int =
             yield words, folder
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_log_is_complete(played: Played) -> None:
     disk = Disk()
     for call in played.calls:
@@ -98,7 +98,7 @@ def test_the_log_is_complete(played: Played) -> None:
     assert disk.files() == there
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_whenever_the_power_goes_the_run_goes_on_from_a_whole_checkpoint(played: Played, tmp_path: Path) -> None:
     assert sum(1 for _ in crashes(played, tmp_path, LOSSES, every=3)) > 200
 

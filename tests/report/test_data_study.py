@@ -65,6 +65,7 @@ def test_a_federation_beside_itself_has_another_name(configs: tuple[Path, Path],
     assert "calm beside calm (other)" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unrendered")
 def test_speaker_embeddings_by_weights_of_ones_own(
     configs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

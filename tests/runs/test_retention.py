@@ -24,7 +24,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
 
 
 def states(folder: RunFolder) -> ClientStore:
-    return ClientStore(folder.storage.child("states"))
+    return folder.states
 
 
 def played(folder: RunFolder) -> None:

@@ -54,7 +54,7 @@ def read(storage: Storage) -> list[str]:
     return [f"{line}\n" for line in tables.PartedTables(storage).lines("t.jsonl")]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_bytes_grow_with_the_rows(tmp_path: Path) -> None:
     store, text = Counting(tmp_path), ""
     parted, most, written = tables.PartedTables(store), 0, {}

@@ -49,6 +49,7 @@ def trials(experiment: Path) -> list[Path]:
     return sorted(path.parent for path in experiment.glob("*/params.json"))
 
 
+@pytest.mark.long
 def test_a_folder_with_a_sweep_is_not_overwritten(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "there").mkdir()
     (place / "there" / "sweep.json").write_text("{}")
@@ -105,7 +106,7 @@ def test_a_population_may_be_larger_than_the_cluster(place: Path) -> None:
     assert max(began) < min(ended)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_ctrl_c_is_told_and_resumed(place: Path) -> None:
     command = [sys.executable, str(Path(__file__).parent / "tones.py"), "--max-concurrent", "1"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from fedray.engine.actors.crew import Actor
-from fedray.engine.jobs.job import Job, Reference
-
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
+from fedray.engine.jobs.job import Job, Key, Reference, Result
 
 
 @dataclass(frozen=True)

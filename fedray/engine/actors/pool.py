@@ -14,11 +14,12 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError
 
 from fedray.core.types import RunError
 from fedray.engine.actors.crew import READY_SECONDS, Crew, Start
-from fedray.engine.actors.flights import Flight, Flights, Key, Result
+from fedray.engine.actors.flights import Flight, Flights
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.ray_deaths import DEATHS, death_of
+from fedray.engine.cluster.reservation import standing
 from fedray.engine.jobs.deaths import Cause, Death
-from fedray.engine.jobs.job import Job, Reference
+from fedray.engine.jobs.job import Job, Key, Reference, Result
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
 STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
@@ -205,7 +206,7 @@ class Pool:
         if self.crew.late():
             raise RunError(
                 f"all client actors are gone, and new ones did not start within {READY_SECONDS:.0f} s: the cluster "
-                "lacks what they reserve (see `ray status`); `fedray resume` continues from the last checkpoint"
+                f"lacks what they reserve ({standing()}); `fedray resume` continues from the last checkpoint"
             )
         return list(ready)
 

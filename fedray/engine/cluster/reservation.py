@@ -124,6 +124,14 @@ def in_the_way(node: str, cpus: float) -> str:
     return _names([place for place, has in held.items() if has]) if cpus - sum(held.values()) < 1 else ""
 
 
+def standing() -> str:
+    """How many cores and GPUs of Ray are free, and who holds the others, in words."""
+    looked = _Looked.now()
+    kinds = [(name, what) for name, what in (("CPU", "cores"), ("GPU", "GPUs")) if looked.all.get(name)]
+    free = [f"{looked.free.get(name, 0.0):g} of {looked.all[name]:g} {what}" for name, what in kinds]
+    return "; ".join([f"{' and '.join(free) or 'no cores'} are free", *looked.holders()])
+
+
 def trials_waiting(bundles: Sequence[Mapping[str, float]]) -> tuple[int, str]:
     """How many trials of a sweep wait for a group of these bundles, and who holds the room, in words."""
     groups = [group for group in placement_group_table().values() if list(group["bundles"].values()) == list(bundles)]

@@ -41,8 +41,8 @@ from fedray.engine.telemetry.events import Event, Events
 from fedray.engine.telemetry.trackers import Card, Nothing, Tracker
 from fedray.engine.telemetry.tracking import Tracking
 from fedray.runs.folder import BEFORE, RunFolder
+from fedray.runs.standing import ATTACH
 
-ATTACH = "driver.json"  # in a run folder: the address of the driver that is using it
 # Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it

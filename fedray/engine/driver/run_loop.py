@@ -14,7 +14,7 @@ from fedray.engine.lane import personal
 from fedray.engine.lane.lane import Failure, LaneResult
 from fedray.engine.round.outcome import Outcome
 from fedray.engine.round.plan import Plan
-from fedray.engine.round.records import record, reports, summary
+from fedray.engine.round.records import formula, record, reports, row_of, store_prepared, summary
 from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.gauges import Gauges
 from fedray.engine.telemetry.scalars import Scalars
@@ -22,7 +22,7 @@ from fedray.engine.telemetry.tracking import Tracking
 from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.runs.client_states import ClientStore
 from fedray.runs.failures_table import FailuresTable
-from fedray.runs.folder import FAILURES, LEFT_OUT, REPORTS, ClientRecord, Progress, RunFolder, write_clients
+from fedray.runs.folder import FAILURES, LEFT_OUT, REPORTS, Progress, RunFolder, write_clients
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
 
@@ -73,7 +73,7 @@ class RunLoop:
             self.folder.save(progress)
         if not self._over(progress):
             return self.stopped()
-        return self._finish(rounds, initial, progress)
+        return self._finish(pool, rounds, initial, progress)
 
     def round(self, pool: Pool, rounds: Rounds, progress: Progress, scalars: Scalars) -> Progress:
         """Run one round, record it, and commit it with a checkpoint if one is due."""
@@ -89,7 +89,7 @@ class RunLoop:
         after.totals["seconds"] = progress.totals["seconds"] + watch.seconds()
         killed = self._killed(pool)
         after.totals["killed"] = progress.totals.get("killed", 0) + killed
-        row = self._row(progress, after, outcome, scored) | {"engine/killed": killed}
+        row = row_of(self.algorithm, progress, after, outcome, scored) | {"engine/killed": killed}
         row |= watch.row(pool.busy_seconds) | outcome.times() | rounds.phases.take()
         with rounds.phases("events"):  # this and the checkpoint are timed in the next round's row
             self.metrics.append(row)
@@ -156,12 +156,7 @@ class RunLoop:
         self._append_failures(failures, 0)
         progress.totals["failed"] = len(failures)
         rounds.check(failures, len(clients))
-        progress.clients = {
-            client: ClientRecord(written.version, bytes=written.bytes, hash=written.hash)
-            for lane in lanes
-            for client, written in lane.written.items()
-        }
-        progress.totals["down_bytes"] += down_bytes
+        store_prepared(progress, lanes, down_bytes)
 
     def _record_failures(self, rounds: Rounds, outcome: Outcome, round: int) -> None:
         """Record which clients failed or were left out, and reports. RunError: more failed than allowed."""
@@ -177,8 +172,7 @@ class RunLoop:
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
         """The scores on dev after this round; None: they are not due."""
-        due = after.round % self.plan.evaluation.every == 0 or after.round == self.plan.rounds
-        if "dev" not in self.splits or not due:
+        if "dev" not in self.splits or not self.plan.scores(after.round):
             return None
         return rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
 
@@ -197,38 +191,6 @@ class RunLoop:
         turn = after.round % self.plan.engine.checkpoint_every == 0
         return turn or last or best or self.wish() is not Wish.NOT_YET
 
-    def _row(self, before: Progress, after: Progress, outcome: Outcome, scored: Evaluation | None) -> dict[str, Any]:
-        """The round's row of metrics.jsonl, without its times."""
-        totals, trained = after.totals, outcome.partial.metrics
-        row: dict[str, Any] = {"round": after.round}
-        row |= dict(trained.prefixed("train")) | {f"train/{name}": trained.get(name) for name in self.algorithm.logged}
-        if outcome.server is not None:
-            row |= dict(outcome.server.metrics.prefixed("server"))
-        row |= dict(scored.metrics) if scored is not None else {}
-        row |= dict(outcome.partial.personal.prefixed("personal"))
-        row |= {
-            "clients/cohort": outcome.cohort,
-            "clients/ok": outcome.succeeded,
-            "clients/failed": len(outcome.failures),
-            "clients/dropped": outcome.dropped,
-            "clients/prepared": sum(len(lane.prepared) for lane in outcome.lanes),
-            "clients/effective": outcome.aggregate.effective,
-            "clients/left_out": len(outcome.aggregate.left_out),
-            "traffic/up_bytes": totals["up_bytes"] - before.totals["up_bytes"],
-            "traffic/down_bytes": totals["down_bytes"] - before.totals["down_bytes"],
-            "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
-            "engine/driver_bytes": outcome.aggregate.bytes,
-        }
-        return row | self._formula(after) | dict(outcome.settings) | outcome.row
-
-    def _formula(self, progress: Progress) -> dict[str, float]:
-        """The bytes by the paper's formula, to compare with the bytes counted; {} if it has none."""
-        if not self.algorithm.overrides("formula_bytes"):
-            return {}
-        updates = [client.rounds for client in progress.clients.values() if client.rounds]
-        found = self.algorithm.formula_bytes(len(updates), sum(updates))
-        return {} if found is None else {"traffic/formula_bytes": found}
-
     def _append_failures(self, failures: list[Failure], round: int) -> None:
         rows = [{"round": round, "client": f.client, "reason": f.reason, "traceback": f.traceback} for f in failures]
         self.failures.append(rows)
@@ -239,7 +201,7 @@ class RunLoop:
     def _write_scalars(self, scalars: Scalars, values: Mapping[str, Any], step: int) -> None:
         self.tracking.log(scalars.write(values, step), step)
 
-    def _finish(self, rounds: Rounds, initial: Progress, progress: Progress) -> dict[str, Any]:
+    def _finish(self, pool: Pool, rounds: Rounds, initial: Progress, progress: Progress) -> dict[str, Any]:
         """Run the final evaluation of the initial and the best model on every split; write results and tables."""
         watch = Stopwatch()
         self.note("phase", {"text": "final evaluation"})
@@ -261,8 +223,8 @@ class RunLoop:
             results["personal"] = self._personal(rounds, progress)
             results["time/personal_s"] = watch() - before
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
-        progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(rounds.pool)
-        results |= summary(progress) | self._formula(progress)
+        progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(pool)
+        results |= summary(progress) | formula(self.algorithm, progress)
         results["time/total_s"] = progress.totals["seconds"] + watch()
         for option in rounds.options:
             results |= option.results(progress, self.folder)

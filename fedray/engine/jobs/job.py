@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar, final
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, final
 
 from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, Server, ServerState, Update, Vector
 from fedray.engine.jobs import work
@@ -15,6 +15,8 @@ from fedray.engine.jobs.holding import Holder
 from fedray.engine.jobs.soundness import check_update, sizes
 from fedray.engine.jobs.work import Program
 
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 Reference = Any  # ray.ObjectRef: an object in Ray's object store
 
@@ -30,6 +32,7 @@ class Workplace:
     progress: Callable[[int, int, str], None]  # (done, of, what) of long work
     device: str = "cpu"
     spread: Callable[[Vector, Sequence[Any]], list[Any]] | None = None  # `Server.spread` before the first round
+    raises: bool = False  # whether a client's error ends the job; else it is recorded, and the lane continues
 
     def receive(self, broadcast: Broadcast, round: int) -> Received:
         return work.arrive(broadcast, round, self.assets, self.device)
@@ -81,9 +84,36 @@ class Job(ABC, Generic[Result_co]):
         """The job to run instead, after the actor that ran this one has died on a node."""
         return self
 
+    def unmarked(self) -> Self:
+        """The job for a process that does not die and leave a client to be named: without marks on disk."""
+        return self
+
     def at_work(self, node: str) -> str:
         """What an actor on a node is doing when it runs this job, in words."""
         return f"`{type(self).__name__}`"
+
+
+class Workers(Protocol):
+    """What runs jobs: a pool of actors, or this process."""
+
+    where: dict[Hashable, int]  # key of a job of the last `run` -> number of the actor that ran it
+
+    @property
+    def size(self) -> int:
+        """The number of jobs that can run at the same time."""
+        ...
+
+    def put(self, value: Any) -> Reference:
+        """Put a value where jobs find it, as an input of several jobs."""
+        ...
+
+    def run(self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = ...) -> dict[Key, Result]:
+        """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far."""
+        ...
+
+    def lives(self, number: int | None) -> bool:
+        """Whether the actor of this number lives."""
+        ...
 
 
 @final

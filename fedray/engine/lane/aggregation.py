@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, final
+from typing import ClassVar, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,9 @@ from fedray.core.strategies import Coordinatewise, OnePass, Pairwise, Strategy, 
 from fedray.core.sums import PartialSum, WeightedSum
 from fedray.core.types import NOTHING, Layer, RunError, Vector
 from fedray.engine.jobs.holding import Holder
+from fedray.engine.jobs.job import Workers
 from fedray.engine.lane.held import CombineBlock, Distances, HeldUpdates, MeasureBlock
 from fedray.engine.lane.lane import Lane, LaneResult
-
-if TYPE_CHECKING:  # an actor takes updates without Ray
-    from fedray.engine.actors.pool import Pool
 
 Take = Callable[[str, Vector, float], None]  # (client, flat update, log-weight): takes a checked update
 Kind_co = TypeVar("Kind_co", bound=Strategy, covariant=True)
@@ -83,7 +81,7 @@ class Aggregation(ABC, Generic[Kind_co]):
         """On an actor: begin a lane, and return a function that takes its updates one by one."""
 
     @abstractmethod
-    def aggregate(self, pool: Pool, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
+    def aggregate(self, pool: Workers, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
         """On the driver: the mean of all updates. Lost: an actor died with updates that it held."""
 
 
@@ -108,7 +106,7 @@ class OnePassAggregation(Aggregation[OnePass]):
     def taker(self, lane: Lane, holder: Holder, total: WeightedSum) -> Take:
         return lambda client, update, log_weight: total.add(update, log_weight)
 
-    def aggregate(self, pool: Pool, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
+    def aggregate(self, pool: Workers, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
         totals = [lane.partial.updates.total for lane in lanes.results]
         through = sum(total.nbytes for total in totals if total is not None)
         updates = lanes.partial.updates
@@ -134,7 +132,7 @@ class HeldAggregation(Aggregation[Kind_co]):
 
         return take
 
-    def aggregate(self, pool: Pool, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
+    def aggregate(self, pool: Workers, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
         counted = [{name: report for name, report in lane.reports.items() if _votes(report)} for lane in lanes.results]
         reports = {client: report for lane in counted for client, report in lane.items()}
         packing = lanes.packing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,7 @@ from fedray.core.packing import Packing
 from fedray.core.strategies import Coordinatewise, TwoPhase, Weights, squared_distances
 from fedray.core.sums import LayeredSum
 from fedray.core.types import Layer, Vector
-from fedray.engine.jobs.job import Job, Reference, Workplace
-
-if TYPE_CHECKING:  # an actor holds updates without Ray
-    from fedray.engine.actors.pool import Pool
+from fedray.engine.jobs.job import Job, Reference, Workers, Workplace
 
 BLOCK_BYTES = 64e6  # of all clients' numbers that one job combines
 LEAST_BLOCK = 1024  # numbers of a client in a block, at least
@@ -96,7 +93,7 @@ class MeasureBlock(Job[Distances]):
 class HeldUpdates:
     """The updates of a round on the actors that hold them. Everything is in lane order."""
 
-    pool: Pool
+    pool: Workers
     round: int
     holders: Mapping[int, int]  # lane -> number of the actor that holds the lane's updates
     reports: Mapping[str, Mapping[str, float]]  # of the clients whose updates count

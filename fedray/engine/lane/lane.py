@@ -119,8 +119,9 @@ class Failure:
 
     @classmethod
     def of(cls, client: str, error: Exception) -> Self:
-        """The failure of a client by this error."""
-        return cls(client, f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+        """The failure of a client by this error, with its notes: they name the step and the utterances."""
+        reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
+        return cls(client, reason, "".join(traceback.format_exception(error)))
 
     @property
     def where(self) -> str:

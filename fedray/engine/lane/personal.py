@@ -9,20 +9,17 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Self, final
 
 from fedray.core.metrics import Metrics
 from fedray.core.seeds import derive, seed_all
 from fedray.core.types import Broadcast, Client, Evaluation, Received, RunError
 from fedray.engine.jobs.deaths import Death, doom
-from fedray.engine.jobs.job import Job, Reference, Workplace
+from fedray.engine.jobs.job import Job, Reference, Workers, Workplace
 from fedray.engine.jobs.work import Program, hydrate
 from fedray.engine.lane.lane import DEATHS_ALLOWED, Failure
 from fedray.engine.lane.uplink import Before
 from fedray.runs.client_states import Written
-
-if TYPE_CHECKING:  # an actor scores without Ray
-    from fedray.engine.actors.pool import Pool
 
 PIECE = 8  # clients per job, whatever the hardware
 ClientsWithState = Sequence[tuple[str, Written | None]]  # clients with the names of their states
@@ -101,7 +98,7 @@ class EvaluatePersonal(Job[list[Scored]]):
 
 
 def evaluate_all(
-    pool: Pool,
+    pool: Workers,
     clients: ClientsWithState,
     round: int,
     broadcast: Reference,

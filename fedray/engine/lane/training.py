@@ -48,6 +48,9 @@ class LaneJob(Job[Result_co]):
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
         return replace(self, lane=self.lane.after_death(node, death, warn))
 
+    def unmarked(self) -> Self:
+        return replace(self, lane=replace(self.lane, marker=None))
+
     def at_work(self, node: str) -> str:
         client = self.lane.client_at_work(node)
         what = f"client {client}" if client is not None else "before its first client"
@@ -130,6 +133,7 @@ class LaneBook:
     ) -> None:
         """`sizes`: the allowed lengths of a client's delta."""
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
+        self._raises = place.raises
         self.sizes = sizes
         self.result = LaneResult()
         self.closed = False
@@ -201,6 +205,9 @@ class LaneBook:
                 raise doomed from error
             blamed = [training.id for training, _ in self._out] if client is None else [client]
             if not blamed:
+                raise
+            if self._raises:
+                error.add_note(f"client {', '.join(blamed)} in round {self.lane.round + 1}")
                 raise
             self.result.failures += [Failure.of(name, error) for name in blamed]
 

@@ -55,7 +55,7 @@ class Audited(Option):
         if not self.canaries:
             return None
         ids = [*self.rounds.program.data.client_ids(), *self.canaries]
-        return self.rounds.draw(progress, ids, absent=self.canaries)
+        return self.rounds.sample(progress, ids, absent=self.canaries)
 
     def finish(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
         """Add what the round's canaries send to the sum."""

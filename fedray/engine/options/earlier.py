@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
 from fedray.core.types import Broadcast
+from fedray.engine.jobs.job import Reference
 from fedray.engine.jobs.work import StateStore
 from fedray.engine.round.downlink import Posted
 from fedray.runs.client_states import MODELS, Written
@@ -21,15 +23,16 @@ class EarlierModels:
     Only what is sent in every round is kept; what no round changes is taken from the newest broadcast.
     """
 
-    def __init__(self, states: StateStore, algorithm: Algorithm, code: Code) -> None:
-        self._states, self._algorithm, self._code = states, algorithm, code
+    def __init__(self, states: StateStore, algorithm: Algorithm, code: Code, put: Callable[[Any], Reference]) -> None:
+        """`put`: puts a value into the object store."""
+        self._states, self._algorithm, self._code, self._put = states, algorithm, code, put
         self._broadcasts: dict[int, Broadcast] = {}
         self._posted: dict[int, Posted] = {}
 
     def posted(self, round: int) -> Posted:
         """The broadcast of a round in the object store."""
         if round not in self._posted:
-            self._posted[round] = Posted.of(self._broadcasts[round], self._code, self._algorithm)
+            self._posted[round] = Posted.of(self._broadcasts[round], self._code, self._algorithm, self._put)
         return self._posted[round]
 
     def lost(self) -> None:

@@ -44,7 +44,7 @@ class VirtualRounds(Option):
         self.clock, self.rounds, self.ids = clock, rounds, rounds.program.data.client_ids()
         program = rounds.program
         self._link = Link(program.upload.code, program.algorithm.tensors())
-        self._earlier = EarlierModels(program.states, program.algorithm, program.download)
+        self._earlier = EarlierModels(program.states, program.algorithm, program.download, rounds.pool.put)
 
     def resume(self, progress: Progress) -> None:
         """Read the models that clients under way train from. RunError: one is lost."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedray.core.types import Update
-from fedray.engine.actors.pool import Pool
-from fedray.engine.jobs.job import Job, Reference
+from fedray.engine.jobs.job import Job, Reference, Workers
 from fedray.engine.lane.aggregation import common_packing
 from fedray.engine.lane.lane import LaneResult
 from fedray.engine.lane.training import GatherLane, TrainClient, TrainLane
@@ -17,7 +16,7 @@ RoundJobResult = LaneResult | Update | None
 
 
 def train_dedicated(
-    pool: Pool,
+    pool: Workers,
     jobs: Mapping[Hashable, Job[RoundJobResult]],
     slots: Mapping[str, int],
     cost: Callable[[str], float],

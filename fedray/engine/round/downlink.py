@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import ray
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
@@ -25,11 +26,11 @@ class Posted:
     bytes: int  # to a client, without what is sent only once
 
     @classmethod
-    def of(cls, broadcast: Broadcast, code: Code, algorithm: Algorithm) -> Posted:
-        """Put a broadcast into the object store. RunError: the code cannot represent it."""
-        server = ray.put(broadcast)
+    def of(cls, broadcast: Broadcast, code: Code, algorithm: Algorithm, put: Callable[[Any], Reference]) -> Posted:
+        """Put a broadcast into the object store by `put`. RunError: the code cannot represent it."""
+        server = put(broadcast)
         decoded, sent = deliver(broadcast, code, algorithm)
-        return cls(broadcast, server, server if decoded is broadcast else ray.put(decoded), sent)
+        return cls(broadcast, server, server if decoded is broadcast else put(decoded), sent)
 
 
 def deliver(broadcast: Broadcast, code: Code, algorithm: Algorithm) -> tuple[Broadcast, int]:

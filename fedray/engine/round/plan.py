@@ -22,3 +22,7 @@ class Plan:
     privacy: Mechanism | None = None
     clock: Clock | None = None  # with `devices`
     audit: Audit | NoAudit = NoAudit()
+
+    def scores(self, round: int) -> bool:
+        """Whether dev is scored after a round (from 1)."""
+        return round % self.evaluation.every == 0 or round == self.rounds

@@ -5,10 +5,13 @@ Also what a run leaves behind: its totals in results.json.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedray.core.types import ServerState
+from fedray.core.algorithm import Algorithm
+from fedray.core.types import Evaluation, ServerState
+from fedray.engine.lane.lane import LaneResult
 from fedray.engine.round.outcome import Outcome
 from fedray.runs.folder import ClientRecord, Progress
 
@@ -36,6 +39,52 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     totals["down_bytes"] += outcome.down_bytes
     totals["failed"] += len(outcome.failures)
     return Progress(state, done, clients, totals | outcome.totals, progress.best, **outcome.progress), superseded
+
+
+def store_prepared(progress: Progress, lanes: Sequence[LaneResult], down_bytes: int) -> None:
+    """Put the clients that have prepared before the first round into its progress, and the bytes sent to them."""
+    progress.clients = {
+        client: ClientRecord(written.version, bytes=written.bytes, hash=written.hash)
+        for lane in lanes
+        for client, written in lane.written.items()
+    }
+    progress.totals["down_bytes"] += down_bytes
+
+
+def row_of(
+    algorithm: Algorithm, before: Progress, after: Progress, outcome: Outcome, scored: Evaluation | None
+) -> dict[str, Any]:
+    """The round's row of metrics.jsonl, without its times. `scored`: the scores on dev (None: they are not due)."""
+    totals, trained = after.totals, outcome.partial.metrics
+    row: dict[str, Any] = {"round": after.round}
+    row |= dict(trained.prefixed("train")) | {f"train/{name}": trained.get(name) for name in algorithm.logged}
+    if outcome.server is not None:
+        row |= dict(outcome.server.metrics.prefixed("server"))
+    row |= dict(scored.metrics) if scored is not None else {}
+    row |= dict(outcome.partial.personal.prefixed("personal"))
+    row |= {
+        "clients/cohort": outcome.cohort,
+        "clients/ok": outcome.succeeded,
+        "clients/failed": len(outcome.failures),
+        "clients/dropped": outcome.dropped,
+        "clients/prepared": sum(len(lane.prepared) for lane in outcome.lanes),
+        "clients/effective": outcome.aggregate.effective,
+        "clients/left_out": len(outcome.aggregate.left_out),
+        "traffic/up_bytes": totals["up_bytes"] - before.totals["up_bytes"],
+        "traffic/down_bytes": totals["down_bytes"] - before.totals["down_bytes"],
+        "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
+        "engine/driver_bytes": outcome.aggregate.bytes,
+    }
+    return row | formula(algorithm, after) | dict(outcome.settings) | outcome.row
+
+
+def formula(algorithm: Algorithm, progress: Progress) -> dict[str, float]:
+    """The bytes by the paper's formula, to compare with the bytes counted; {} if it has none."""
+    if not algorithm.overrides("formula_bytes"):
+        return {}
+    updates = [client.rounds for client in progress.clients.values() if client.rounds]
+    found = algorithm.formula_bytes(len(updates), sum(updates))
+    return {} if found is None else {"traffic/formula_bytes": found}
 
 
 def reports(outcome: Outcome, round: int) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ import numpy as np
 from fedray.core.metrics import Metrics
 from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
-from fedray.engine.actors.pool import Lost, Pool
-from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain
+from fedray.engine.actors.pool import Lost
+from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain, Workers
 from fedray.engine.jobs.soundness import check_state, written
 from fedray.engine.jobs.work import Program
 from fedray.engine.lane.aggregation import Aggregate, TrainedLanes, aggregation_of
@@ -43,7 +43,7 @@ class Rounds:
         self,
         program: Program,
         plan: Plan,
-        pool: Pool,
+        pool: Workers,
         markers: Path,
         asset_bytes: int,
         note: Callable[[str, dict[str, Any]], None],
@@ -97,17 +97,17 @@ class Rounds:
         if self._put is None or self._put[0] is not state or self._put[1] != round:
             with self.phases("broadcast"):
                 broadcast = self.algorithm.broadcast(state, round)
-                self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm))
+                self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm, self.pool.put))
         return self._put[2]
 
     def train(self, progress: Progress) -> Outcome:
         """Train one round from `progress.state`, without changing it."""
-        t, draw = progress.round, self._draw(progress)
+        t, draw = progress.round, self.draw(progress)
         results, holders = dict[Hashable, RoundJobResult](), dict[Hashable, int]()
 
         def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
             posted = self.put(progress.state, t)
-            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self._job(lane, posted) for lane in draw.lanes}
+            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self.job(lane, posted) for lane in draw.lanes}
             if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
             results.update(
@@ -118,8 +118,7 @@ class Rounds:
             return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
 
         lanes, partial, aggregate = self.again(work)
-        posted = self.put(progress.state, t)
-        server = results.get(SERVER)
+        posted, server = self.put(progress.state, t), results.get(SERVER)
         assert server is None or isinstance(server, Update)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
         cohort, dropped = len(draw.chosen), len(draw.chosen) - len(draw.answering)
@@ -128,19 +127,19 @@ class Rounds:
             option.finish(progress, outcome, posted.broadcast)
         return outcome
 
-    def _draw(self, progress: Progress) -> Draw:
+    def draw(self, progress: Progress) -> Draw:
         """Who takes part in a round, in lanes."""
         for option in self.options:
             if (draw := option.draw(progress)) is not None:
                 break
         else:
-            draw = self.draw(progress, self.program.data.client_ids())
+            draw = self.sample(progress, self.program.data.client_ids())
         lanes, broadcast = draw.lanes, self.put(progress.state, progress.round).broadcast
         for option in self.options:
             lanes = option.guard(lanes, progress, broadcast, len(draw.chosen))
         return replace(draw, lanes=lanes)
 
-    def draw(self, progress: Progress, ids: Sequence[str], absent: Collection[str] = ()) -> Draw:
+    def sample(self, progress: Progress, ids: Sequence[str], absent: Collection[str] = ()) -> Draw:
         """The cohort of a round from these clients. Those `absent` are in no lane, whether or not they answer."""
         settings, seed = self.plan.cohort, self.program.seed
         chosen = cohorts.sample(ids, settings, self.program.data.cost, seed, progress.round)
@@ -159,7 +158,8 @@ class Rounds:
             lanes.append(Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together))
         return lanes
 
-    def _job(self, lane: Lane, newest: Posted) -> TrainLane:
+    def job(self, lane: Lane, newest: Posted) -> TrainLane:
+        """The job that trains a lane. `newest`: the broadcast of its round."""
         cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
         posted = next(filter(None, (option.posted(lane) for option in self.options)), newest)
         return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
@@ -214,14 +214,18 @@ class Rounds:
         sent = self.first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
+    def change(self, progress: Progress, outcome: Outcome) -> Change:
+        """What the server update gets from a round."""
+        clients, vectors = outcome.aggregate.parts()
+        server = outcome.server.delta if outcome.server is not None else None
+        counted = sum(lane.counted for lane in outcome.lanes)
+        return Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
+
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """The state theta_{t+1}, after the server update and `server_finish`. A lost round changes nothing."""
         if outcome.draw.lost:
             return progress.state
-        clients, vectors = outcome.aggregate.parts()
-        server = outcome.server.delta if outcome.server is not None else None
-        counted = sum(lane.counted for lane in outcome.lanes)
-        change = Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
+        change = self.change(progress, outcome)
         if change.server is not None and not np.isfinite(change.server).all():
             raise RunError(
                 "the server's update holds NaN or infinite values: lower algorithm.server.lr, or clip its gradients"

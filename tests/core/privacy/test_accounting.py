@@ -122,6 +122,7 @@ def test_a_claimed_federation_has_its_own_epsilon() -> None:
     assert "25,000 of 1,000,000 clients a round" in found.words()
 
 
+@pytest.mark.long
 def test_correlated_noise_wins_where_epsilon_is_large() -> None:
     """For 4,000 clients, 100 a round and 200 rounds: correlated noise wins at epsilon 8, independent noise at 2."""
     account = Account(Gaussian(delta=1e-5, noise=1.0), 1.0, POISSON, 200)
@@ -156,7 +157,7 @@ def _pld(event: Any, rounds: int) -> float:
     return float(dp_accounting.pld.PLDAccountant().compose(event, rounds).get_epsilon(1e-6))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_noise_is_found_where_epsilon_hardly_depends_on_it() -> None:
     """With delta close to the sampling rate, epsilon is 0 over a wide range of noise."""
     settings = Gaussian(epsilon=1.0, delta=9e-3)
@@ -189,6 +190,7 @@ def test_a_client_of_cyclic_cohorts_is_granted_each_round_of_its_group(populatio
     assert account.guarantee() == pytest.approx(gaussian_epsilon(math.sqrt(granted) / 2, 1e-6), rel=1e-6)
 
 
+@pytest.mark.long
 def test_with_a_limit_the_cheap_account_is_not_below_the_tight_one() -> None:
     account = Account(GAUSSIAN, 2.0, replace(POISSON, limit=110), 50)
     tight, fixed = account.tight(), Account(GAUSSIAN, 2.0, replace(POISSON, kind="uniform"), 50).epsilon()

@@ -130,6 +130,7 @@ def test_the_attack_by_threshold_and_that_in_one_run_agree_with_the_gaussian_mec
     assert caught > 0.8 * TRIALS
 
 
+@pytest.mark.long
 def test_an_audit_of_the_skellam_mechanism_finds_its_noise_and_a_quarter_of_it() -> None:
     """Thirty clients send directions of norm C; noise of a sixteenth of the clients has a quarter of the deviation."""
     plan = Encoding(2_000, bound=0.1, noise=1.0, cohort=32, shares=32, bits=16, deviations=4.0)

@@ -65,7 +65,7 @@ def cases() -> dict[str, dict[str, Any]]:
         "fedlora conformer product": {"algorithm": {**lora, "averaging": "product"}},
         "fedmem conformer": {"algorithm": {"kind": "fedmem", "pretrain": PRETRAIN}},
     }
-    for kind in ("fedavg", "fedprox", "scaffold", "ditto"):
+    for kind in ("fedavg", "fedprox", "scaffold", "ditto", "fedper", "fedrep", "fedbabu", "moon", "feddyn", "fedntd"):
         algorithm = {"kind": kind, "client": SGD, "pretrain": NONE}
         found[f"{kind} crnn"] = {"algorithm": algorithm, "model": crnn, "task": CLASSIFY}
     mlac = {"kind": "fedmlac", "sizes": ["base", "mid"], "client": SGD}
@@ -73,6 +73,9 @@ def cases() -> dict[str, dict[str, Any]]:
     star = {"kind": "fedstar", "client": {"lr": 1e-3, "batch": 4, "optimizer": "sgd", "clip": None}}
     windows = {"model": {"kind": "audio_cnn"}, "task": {**CLASSIFY, "window": 0.5}}
     found["fedavg audio_cnn"] = {"algorithm": {"kind": "fedavg", "client": SGD, "pretrain": NONE}, **windows}
+    found["fedbn audio_cnn"] = {"algorithm": {"kind": "fedbn", "client": SGD, "pretrain": NONE}, **windows}
+    norms = {"kind": "fedbn", "client": SGD, "pretrain": PRETRAIN}
+    found["fedbn crdnn"] = {"algorithm": norms, "model": CRDNN}
     found["fedstar audio_cnn"] = {"algorithm": star, **windows, "labelled": 0.5}
     return found
 

@@ -219,7 +219,7 @@ def big(root: Path, recordings: int, segments: int) -> int:
     return (home / "GigaSpeech.json").stat().st_size
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
     """Reading few segments of a list of 16 MB takes little more memory than reading a list an eighth as long."""
     small, large = tmp_path / "small", tmp_path / "large"

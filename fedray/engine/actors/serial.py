@@ -1,0 +1,81 @@
+"""Jobs run one after another in this process, without actors: what the workbench steps through."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedray.core.types import Broadcast, State
+from fedray.engine.jobs.holding import Holder
+from fedray.engine.jobs.job import Job, Key, Result, Workplace
+from fedray.engine.jobs.work import Program, StateStore
+from fedray.runs.client_states import Written, hash_of
+from fedray.storage import serialize
+
+
+class SerialPool:
+    """Stands in for a pool of one actor. A client's error is not recorded: it ends `run`, with a note of the client."""
+
+    size = 1
+
+    def __init__(
+        self, program: Program, assets: Mapping[str, Any], device: str, progress: Callable[[int, int, str], None]
+    ) -> None:
+        holder, layers = Holder(Path(), math.inf), tuple(program.algorithm.layers())  # holds everything in memory
+        self.place = Workplace(program, layers, assets, holder, progress, device, raises=True)
+        self.where: dict[Hashable, int] = {}
+
+    def put(self, value: Any) -> Any:
+        """A copy of the value. The parameters of a broadcast are read-only, as they are in the object store."""
+        value = copy.deepcopy(value)
+        if isinstance(value, Broadcast):
+            value.params.flags.writeable = False
+        return value
+
+    def run(
+        self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
+    ) -> dict[Key, Result]:
+        """Run all jobs in their order; returns their results. Raises the first error."""
+        results = dict[Key, Result]()
+        self.where = dict.fromkeys(jobs, 0)
+        for key, job in jobs.items():
+            results[key] = job.unmarked().run(self.place, *job.inputs)
+            on_result(len(results))
+        return results
+
+    def lives(self, number: int | None) -> bool:
+        """True: this process does not outlive itself."""
+        return True
+
+
+class StatesInMemory:
+    """Client states in memory, by their hash: states of one client in two futures of a run do not meet."""
+
+    def __init__(self) -> None:
+        self._data: dict[str | None, bytes] = {}
+        self._before: StateStore | None = None
+
+    def load(self, client: str, written: Written) -> State:
+        if written.hash in self._data or self._before is None:
+            return serialize.loads(self._data[written.hash], f"the state of {client}")
+        return self._before.load(client, written)
+
+    def save(self, client: str, version: int, state: State) -> Written:
+        data = serialize.dumps(state)
+        written = Written(version, len(data), hash_of(data))
+        self._data[written.hash] = data
+        return written
+
+    def sync(self, written: Mapping[str, Written]) -> None:
+        """Do nothing: no state here survives a power loss."""
+
+    def taken(self, named: Iterable[tuple[str, Written]]) -> dict[str | None, bytes]:
+        """The data of those of these states that are in memory, by hash."""
+        return {written.hash: self._data[written.hash] for _, written in named if written.hash in self._data}
+
+    def restore(self, taken: Mapping[str | None, bytes], before: StateStore | None) -> None:
+        """Forget all states but these. `before`: has states that are not in memory."""
+        self._data, self._before = dict(taken), before

@@ -1,0 +1,48 @@
+"""The server's own training: one pass of SGD over its labelled data, while the clients train or after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedray.core.metrics import Metrics
+from fedray.core.ranges import Count, Positive, Ranged
+from fedray.core.seeds import derive, numpy_generator
+from fedray.core.types import Received, Server, Update
+from fedray.data.features.dataset import Utterances
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import ClientSettings
+from fedray.training.task import Task
+
+
+@dataclass(frozen=True)
+class ServerPassSettings(Ranged):
+    """One epoch of SGD over the server's labelled data."""
+
+    lr: Positive = 0.1  # eta_S, the learning rate
+    batch: Count = 6  # utterances in a step
+    utterances: Count | None = None  # utterances in a pass, drawn anew each round; null: all
+    clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
+
+
+def server_pass(
+    task: Task, server: Server, received: Received, settings: ServerPassSettings, frozen: bool, factor: float
+) -> Update:
+    """Compute Delta_S by one epoch over the server's labelled data D_L, or over a part drawn anew each round.
+
+    `frozen`: running statistics stay as they are. `factor`: of the learning rate, by its schedule.
+    """
+    data: Utterances = server.data
+    if data is None:
+        raise ValueError(
+            "algorithm.alpha above 0 trains on the server, which has no labelled data: set data.server, or alpha=0"
+        )
+    if settings.utterances is not None and settings.utterances < len(data):
+        chosen = numpy_generator(server.seed, "utterances").choice(len(data), settings.utterances, replace=False)
+        data = data.take(np.sort(chosen))
+    model = LocalModel(task, received.params, received.device, frozen)
+    local = ClientSettings(lr=settings.lr * factor, batch=settings.batch, epochs=1, clip=settings.clip)
+    metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"))
+    scores = metrics + Metrics(lr=(local.lr, 1), steps=(model.steps, 1))
+    return Update(model.delta(), {"examples": len(data)}, scores)
