@@ -60,7 +60,7 @@ test-newest: .venv-newest/.installed  ## the core with the newest packages that 
 	.venv-newest/bin/python -m pytest $(PARALLEL) $(TESTS)
 
 constraints: .venv-newest/.installed  ## constraints.txt anew, from those newest packages, once their tests pass
-	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/uv pip freeze --quiet --python .venv-newest --exclude-editable | grep -v ^uv==) > constraints.new
+	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/uv pip freeze --quiet --python .venv-newest --exclude-editable | grep -v -E '^(pip|setuptools|uv)==') > constraints.new
 	mv constraints.new constraints.txt
 
 lint: $(BIN)/.installed

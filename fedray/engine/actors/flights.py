@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
@@ -22,10 +21,6 @@ class Flight(Generic[Key, Result]):
     since: float
     attentive: float  # the same on the pool's clock
     cut_off: float | None = None  # since when the actor has been unreachable: it has been pinged
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.since
 
 
 class Flights(Generic[Key, Result]):

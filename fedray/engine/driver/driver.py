@@ -92,6 +92,11 @@ class Driver:
         """The idle client actors by number, those of `node` first. `lost`: those that did not answer, and why."""
         return self._pool.lend(node, lost) if self._pool is not None else {}
 
+    def heard(self, node: str, pid: int) -> None:
+        """A client actor is at long work."""
+        if self._pool is not None:
+            self._pool.heard(node, pid)
+
     def pin(self, rounds: list[int]) -> None:
         """Keep the checkpoints of these rounds, and all newer ones, until the next call."""
         self._pinned = frozenset(rounds)
