@@ -50,6 +50,17 @@ def test_a_file_keeps_to_its_floor(path: Path) -> None:
         assert not any(name.split(".")[0] == "ray" for name in names)
 
 
+ENGINE = ["settings", "telemetry", "cluster", "jobs", "actors", "lane", "round", "options", "driver"]
+
+
+def test_the_rooms_of_the_engine_stand_one_above_the_other() -> None:
+    """A lane knows actors as types only, since it is trained without Ray."""
+    for path in (ROOT / "engine").rglob("*.py"):
+        room = path.relative_to(ROOT / "engine").parts[0].removesuffix(".py")
+        used = {name.split(".")[2] for name in imports(path) if name.startswith("fedray.engine.")}
+        assert room == "__init__" or used <= {*ENGINE[: ENGINE.index(room) + 1]}, path
+
+
 def test_no_files_import_one_another_in_a_cycle() -> None:
     files = modules(ROOT)
     assert not cycles({name: imports(path) & set(files) - {name} for name, path in files.items()})

@@ -38,9 +38,8 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
 from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount, Positive
+from fedray.core.ranges import Amount, Positive, Ranged
 from fedray.core.seeds import derive
-from fedray.core.settings import positive
 from fedray.core.types import Client, Evaluation, FederatedData, Received, State
 from fedray.data.features.dataset import Batch
 from fedray.training.classification import Classification
@@ -55,7 +54,7 @@ ORDERS = ("together", "personal_first")
 
 
 @dataclass(frozen=True)
-class MutualSettings:
+class MutualSettings(Ranged):
     """How the personal model and the plug-in learn from each other."""
 
     # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
@@ -65,9 +64,7 @@ class MutualSettings:
     order: str = "together"  # together: both predict before either steps | personal_first: v learns from the updated w
 
     def __post_init__(self) -> None:
-        positive(temperature=self.temperature)
-        if min(self.personal, self.plugin) < 0:
-            raise ValueError("the weights personal and plugin must not be below 0")
+        super().__post_init__()
         if self.order not in ORDERS:
             raise ValueError(f"order is {' or '.join(ORDERS)}, not {self.order!r}")
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar, get_args
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config.source import ConfigError, Source, Values
-from fedray.config.typed import converted, named_sections, ranges, shown, type_hints, type_words
-from fedray.core.ranges import Range
+from fedray.config.typed import converted, named_sections, shown, type_hints, type_words
+from fedray.core.ranges import Range, ranges
 from fedray.core.settings import Choice, kind_of, settings_class
 from fedray.core.texts import unusable
 

@@ -52,10 +52,3 @@ def kind_of(instance: object, registry: Registry) -> str:
     if isinstance(instance, Choice):
         return instance.kind
     return next(kind for kind, registered in registry.items() if registered is type(instance))
-
-
-def positive(**values: float | None) -> None:
-    """Raise ValueError unless each value is above 0 or None. Called in the __post_init__ of dataclasses."""
-    for name, value in values.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value}")

@@ -22,7 +22,7 @@ from fedray.core.compression.settings import DOWNLOADS, UPLOADS, Upload
 from fedray.core.devices.settings import CLOCKS, DEVICES
 from fedray.core.privacy.audits import AUDITS
 from fedray.core.privacy.settings import PRIVACY
-from fedray.core.ranges import Count
+from fedray.core.ranges import Count, Ranged
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
 from fedray.core.strategies import STRATEGIES, Strategy
@@ -41,17 +41,9 @@ T = TypeVar("T")
 NAME_BYTES = 200  # of a run's name; file systems allow 255, and a time follows
 Given = str | os.PathLike[str] | Mapping[str, Any]  # a YAML file, a shipped name, or a mapping
 
-RENAMED = {  # keys of earlier versions, which config.yaml in an old run folder may have -> their new names
-    "evaluation.own_every": "evaluation.personal_every",
-    "evaluation.own_utterances": "evaluation.personal_utterances",
-    "evaluation.own_final": "evaluation.personal_final",
-    "evaluation.own_final_utterances": "evaluation.personal_final_utterances",
-    "algorithm.upload": "upload",
-}
-
 
 @dataclass(frozen=True)
-class Config:
+class Config(Ranged):
     """A configuration file of `fedray run`."""
 
     cohort: CohortSettings
@@ -77,9 +69,8 @@ class Config:
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_name(self.name)
-        if self.rounds < 1:
-            raise ValueError(f"rounds must be at least 1, not {self.rounds}")
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,6 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
         if isinstance(config, Mapping)
         else sources.read(shipped.locate("configs", config), overrides)
     )
-    check_renamed(source)
     _import(source, folder or Path.cwd())
     source = with_derived(cls, source)
     return schema.build(cls, source), source
@@ -122,14 +112,6 @@ def tell_replaced(config: object, source: Source) -> None:
                 f"{one.words}, whose other keys are dropped: {', '.join(keys)}; give them again to keep them",
                 file=sys.stderr,
             )
-
-
-def check_renamed(source: Source) -> None:
-    """Check for keys of earlier versions. ConfigError: there are some; it names each and its new name."""
-    moved = {old: new for old, new in RENAMED.items() if schema.has(source.values, old)}
-    if moved:
-        told = ", ".join(f"{old} is now {new}" for old, new in moved.items())
-        raise ConfigError(f"{source.where(next(iter(moved)))}: {told}: rename the key{'s' if len(moved) > 1 else ''}")
 
 
 def _import(source: Source, folder: Path) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from fedray.core.parameters import Layout
-from fedray.core.ranges import Natural, Part, Positive
+from fedray.core.ranges import Natural, Part, Positive, Ranged
 from fedray.core.types import Vector
 
 ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
@@ -30,7 +30,7 @@ FACTOR = re.compile(r"parametrizations\.\w+\.\d+\.[ab]$")  # of an adapter; othe
 
 
 @dataclass(frozen=True)
-class LoRASettings:
+class LoRASettings(Ranged):
     """The size of the adapters, and which weights get one."""
 
     rank: Natural = 4  # 0: no adapters, the whole model is tuned
@@ -45,8 +45,7 @@ class LoRASettings:
     whole: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.rank < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise ValueError("lora.rank must be at least 0, lora.alpha above 0, and lora.dropout from 0 to below 1")
+        super().__post_init__()
         if not self.targets:
             raise ValueError(
                 'lora.targets is empty: list parts of weights\' names, such as ["mha_layer.*_proj", "ffn"]'

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from fedray.core.ranges import Positive, Ranged
 from fedray.models.checkpoint import CONFIG, check_weights, located, read_object
 from fedray.models.padding import padding
 from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
@@ -43,7 +44,7 @@ EXTRACTORS = ("preprocessor_config.json", "processor_config.json")  # hold the w
 
 
 @dataclass(frozen=True)
-class WhisperSettings:
+class WhisperSettings(Ranged):
     """Which checkpoint, and how to use it."""
 
     folder: str | None = None  # folder of the checkpoint, or its name on Hugging Face's hub, OWNER/MODEL
@@ -53,16 +54,15 @@ class WhisperSettings:
     # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English only
     prompt: str = "transcribe"
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
-    seconds: float | None = None
+    seconds: Positive | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.prompt not in PROMPTS:
             raise ValueError(f"model.prompt must be {' or '.join(PROMPTS)}, not {self.prompt!r}")
         if self.language is None and self.prompt != PROMPTS[0]:
             raise ValueError(f"model.prompt={self.prompt} needs model.language: a checkpoint of one language has none")
-        if self.seconds is not None and self.seconds <= 0:
-            raise ValueError(f"model.seconds must be above 0, not {self.seconds}")
 
 
 def checked_folder(settings: WhisperSettings) -> Path:

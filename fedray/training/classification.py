@@ -21,7 +21,8 @@ from torch.nn.functional import cross_entropy
 
 from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
-from fedray.core.settings import Choice, positive
+from fedray.core.ranges import Positive, Ranged
+from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
 from fedray.data.features.dataset import Batch, Utterances, batches, codes
@@ -41,21 +42,21 @@ ClassNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ClassificationSettings:
+class ClassificationSettings(Ranged):
     """Classes, windows and masks."""
 
     label: str = "label"  # label | text: the column of the manifest that holds the class
     classes: list[str] | None = None  # the classes; null: all classes of the server and the clients, sorted
     # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
-    window: float | None = None
+    window: Positive | None = None
     augment: SpecAugmentSettings = field(default_factory=lambda: SpecAugmentSettings(time_masks=0, frequency_masks=0))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.label not in COLUMNS:
             raise ValueError(f"label must be {' or '.join(COLUMNS)}, not {self.label!r}")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes must be two or more different labels, not {self.classes}")
-        positive(window=self.window)
 
 
 class Classification(Task):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Part, Share
+from fedray.core.ranges import Count, Part, Ranged, Share
 from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
@@ -30,7 +30,7 @@ from fedray.training.speech_to_text import TOKENS, UNLEARNABLE, SpeechToText, ta
 
 
 @dataclass(frozen=True)
-class RecognitionSettings:
+class RecognitionSettings(Ranged):
     """Tokens, loss and decoding."""
 
     # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those next to model.init
@@ -53,8 +53,7 @@ class RecognitionSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.ctc_weight <= 1:
-            raise ValueError(f"ctc_weight must be from 0 to 1, not {self.ctc_weight}")
+        super().__post_init__()
         if self.label_smoothing and self.ctc_weight == 1:
             raise ValueError("label_smoothing is for the decoder's loss, and ctc_weight=1 has none: lower ctc_weight")
         if self.tokens not in TOKENS:

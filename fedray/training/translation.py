@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 from torch import nn
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Part, Positive
+from fedray.core.ranges import Count, Part, Positive, Ranged
 from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
@@ -32,7 +32,7 @@ from fedray.training.speech_to_text import TOKENS, UNLEARNABLE, SpeechToText, en
 
 
 @dataclass(frozen=True)
-class TranslationSearchSettings:
+class TranslationSearchSettings(Ranged):
     """Beam search with the decoder."""
 
     search: ClassVar[str] = "attention"
@@ -43,7 +43,7 @@ class TranslationSearchSettings:
 
 
 @dataclass(frozen=True)
-class TranslationSettings:
+class TranslationSettings(Ranged):
     """Tokens, loss, decoding and scores."""
 
     # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those next to model.init
@@ -66,6 +66,7 @@ class TranslationSettings:
     bleu: str = "13a"  # sacreBLEU's tokenisation: 13a (English and the like) | zh (Chinese) | intl | char | none
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, known in {
             "tokens": TOKENS,
             "transcript_tokens": TOKENS,

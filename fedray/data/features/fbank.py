@@ -23,6 +23,7 @@ class FbankSettings(FeatureSettings):
     sample_rate: int = 16000  # Hz; audio of another rate is resampled
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.bins < STRIDE or self.bins % STRIDE:
             raise ValueError(f"features.bins must be an even number of values, not {self.bins}")
 

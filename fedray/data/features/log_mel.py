@@ -33,13 +33,11 @@ class LogMelSettings(FeatureSettings):
     normalise: str = "mean"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.normalise not in NORMALISATIONS:
             raise ValueError(
                 f"features.normalise: {self.normalise!r} is not known; choose one of {', '.join(NORMALISATIONS)}"
             )
-        for name in ("bins", "sample_rate", "window_ms", "hop_ms"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"features.{name}: {getattr(self, name)} must be above 0")
         for name in ("window_ms", "hop_ms"):
             if getattr(self, name) * self.sample_rate < 2 * 1000:
                 raise ValueError(

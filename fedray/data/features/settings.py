@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from fedray.core.ranges import Ranged
 from fedray.data.features import audio
 from fedray.data.manifest import Manifest, Utterance
 
@@ -22,7 +23,7 @@ from fedray.data.manifest import Manifest, Utterance
 SCALES = {"float16": 1.0, "int16": 1 / 32768}
 
 
-class FeatureSettings(ABC):
+class FeatureSettings(Ranged, ABC):
     """How a recording becomes the input of a model."""
 
     bins: int  # values of a frame

@@ -31,6 +31,7 @@ class WhisperMelSettings(FeatureSettings):
     normalise: str = "none"  # nothing is subtracted from a bin
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         fixed = [f"{name}={value}" for name, value in FIXED.items() if getattr(self, name) != value]
         if fixed:
             raise ValueError(

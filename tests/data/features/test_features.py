@@ -170,7 +170,7 @@ def test_no_mel_bin_is_always_empty(bins: int, rate: int) -> None:
 
 @pytest.mark.parametrize("wrong", [{"normalise": "max"}, {"bins": 0}, {"hop_ms": -1.0}])
 def test_settings_that_cannot_be(wrong: dict) -> None:
-    with pytest.raises(ValueError, match=f"features.{next(iter(wrong))}"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         LogMelSettings(**wrong)
 
 

@@ -114,7 +114,7 @@ def test_settings_that_cannot_be() -> None:
         mask = np.ones(1200, bool) if labelled else None
         partition(corpus(), PartitionSettings(by="uneven", count=15, **settings), 0, mask)  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match=r"data.clients.spread: 1.0 is not a share of the mean size"):
+    with pytest.raises(ValueError, match=r"spread must be at least 0 and below 1, not 1.0"):
         divide(True, spread=1.0)
     with pytest.raises(
         ValueError, match=r"data.clients.labels chooses labels for the labelled part: set data.labelled.share"
