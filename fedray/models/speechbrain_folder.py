@@ -62,12 +62,12 @@ class SpeechBrainCTC(nn.Module):
     @staticmethod
     def derived(settings: SpeechBrainSettings, task: str, algorithm: str) -> dict[str, Any]:
         """Key of a configuration -> the value that fits the folder, for keys that the user does not set."""
-        return {
+        found: dict[str, Any] = {
             "features.kind": "waveform",
-            "task.tokens": "pretrained",
             "task.augment": {"time_masks": 0, "frequency_masks": 0},
             "algorithm.pretrain": {"steps": 0},
         }
+        return found if settings.folder is None else found | {"task.tokens": "pretrained"}
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Waveforms [B, T, 1] and lengths [B] in samples -> outputs [B, T', tokens] and their lengths [B]."""

@@ -139,7 +139,7 @@ def test_the_first_layers_and_the_weighted_mean_are_those_of_transformers(
     cut = cut.encoder if kind == "whisper" else cut
     hidden, counts = short.double().eval().encode(*padded(parts))
     for row, one in enumerate(alone):
-        expected = cut(**one).last_hidden_state[0, : counts[row]]  # Whisper: without the rest of its window
+        expected = cut(**one).last_hidden_state[0, : counts[row]]  # Whisper's window has silence after the speech
         torch.testing.assert_close(hidden[row, : counts[row]], expected, rtol=0, atol=CLOSE)
     with pytest.raises(ValueError, match=r"model.layers=3: .* has 2 layers"):
         Encoder(EncoderSettings(str(whole), layers="3"), bins, 8)
