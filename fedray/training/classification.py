@@ -25,10 +25,11 @@ from fedray.core.settings import Choice, positive
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
 from fedray.data.features.dataset import Batch, Utterances, batches, codes
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
-from fedray.models import MODELS, audio_cnn, crnn
+from fedray.models import CLASSIFIERS, audio_cnn, crnn, export_encoder
+from fedray.models.encoder import EncoderClassifier
 from fedray.storage.files import write_atomically
 from fedray.storage.serialize import save_tensors
 from fedray.training.task import SHOWN, Targets, Task
@@ -90,11 +91,22 @@ class Classification(Task):
     @classmethod
     def check_setup(cls, settings: ClassificationSettings, model: Choice, features: FeatureSettings) -> None:
         super().check_setup(settings, model, features)
-        model_class = MODELS[model.kind]
+        model_class = cls.network(model.kind)
         if hasattr(model_class, "ctc"):
             raise ValueError(
-                f"task.kind classification cannot train {model_class.__name__}: set model.kind=crnn or audio_cnn"
+                f"task.kind classification cannot train {model_class.__name__}: set model.kind=crnn, audio_cnn or "
+                "encoder"
             )
+
+    @classmethod
+    def network(cls, kind: str) -> type[nn.Module]:
+        found = super().network(kind)
+        return CLASSIFIERS.get(found, found)
+
+    def model(self) -> nn.Module:
+        if not issubclass(self.model_class, EncoderClassifier):
+            return super().model()
+        return self.model_class(self.model_settings, self.features.bins, self.outputs, self.classes)
 
     @classmethod
     def column(cls, settings: ClassificationSettings) -> str:
@@ -134,7 +146,7 @@ class Classification(Task):
         flat.model.eval()
         of_clips = np.empty((len(data), self.outputs), np.float32)
         with torch.no_grad():
-            for batch in batches(data, EVALUATION_BATCH, None):
+            for batch in batches(data, getattr(self.model_class, "evaluation_batch", EVALUATION_BATCH), None):
                 windows, clips = batch, None
                 if self._window is not None:
                     windows, clips = all_windows(batch, self._window, self.features.silence)
@@ -178,17 +190,23 @@ class Classification(Task):
         return Evaluation(metrics, [self._row(*rows[place]) for place in chosen])
 
     def export(self, params: Vector, folder: Path) -> None:
-        """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch)."""
+        """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch).
+
+        A pre-trained encoder is written as a checkpoint of transformers.
+        """
         flat = self.flat("cpu")
         flat.load(params)
         folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(flat.model, EncoderClassifier):
+            export_encoder.save_classifier(flat.model, self.classes, folder)
+            return
         state = {name: value.detach().clone() for name, value in flat.model.state_dict().items()}
         save_tensors(state, folder / "model.pt")
         texts = {"classes.json": json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n"}
-        if isinstance(flat.model, crnn.CRNN):
-            texts["example.py"] = crnn.example(flat.model.settings, self.described_features(), self._window)
-        elif isinstance(flat.model, audio_cnn.AudioCNN):
-            texts["example.py"] = audio_cnn.example(self.described_features(), self._window)
+        if (features := self.described_features()) is not None and isinstance(flat.model, crnn.CRNN):
+            texts["example.py"] = crnn.example(flat.model.settings, features, self._window)
+        elif features is not None and isinstance(flat.model, audio_cnn.AudioCNN):
+            texts["example.py"] = audio_cnn.example(features, self._window)
         for name, text in texts.items():
             write_atomically(folder / name, functools.partial(Path.write_text, data=text, encoding="utf-8"))
 

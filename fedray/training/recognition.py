@@ -16,7 +16,7 @@ from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.error_rates import EditCounts, edit_counts
 from fedray.data.text.scoring import SCORING

@@ -19,7 +19,7 @@ from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.tokenisers import UNKNOWN, Tokeniser, load_tokeniser
 from fedray.data.text.translation_scores import TOKENISATIONS, sentence_bleu, signatures, translation_scores
